@@ -62,3 +62,8 @@ pub mod ui;
 pub mod watch;
 pub mod wire;
 pub mod workers;
+
+/// As in the program: budgets are the allocator's.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: kernels::allocations::Counting = kernels::allocations::Counting;

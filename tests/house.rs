@@ -27,7 +27,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
     ("llama_cpp", &["nn", "kernels", "gguf"]),
-    ("data", &["embed", "gguf", "hub"]),
+    ("data", &["embed", "gguf", "hub", "kernels"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
     ("rewards", &["models"]),

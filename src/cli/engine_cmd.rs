@@ -128,6 +128,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // Bind the socket first: a run that cannot be watched or stopped must not start.
     let door = Door::open(&env, &run)?;
     let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
+    let _last_words = super::last_words::of_run(&host);
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
     let outcome = host.wait()?;
     learn_from(&run, cx);

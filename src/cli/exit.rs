@@ -146,9 +146,9 @@ pub fn usage(error: &clap::Error) -> Exit {
     }
 }
 
-/// How the standard library panics where no thread can be started: the machine's fault, no bug.
-const NO_THREAD: &str = "failed to spawn thread";
-/// Set when that happened.
+/// Bytes of a thread's signal stack, about.
+const SIGNAL_STACK: usize = 16 << 10;
+/// Set when no thread could be started.
 static STARVED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code after a caught panic.
@@ -164,8 +164,17 @@ pub fn after_panic() -> Exit {
 pub fn report_panics(crash_dir: &Path) {
     let crash_dir = crash_dir.to_path_buf();
     std::panic::set_hook(Box::new(move |info| {
+        if crate::kernels::allocations::budget::is_active() {
+            // A library over what a stranger wrote: its caller tells.
+            return;
+        }
         let message = panic_message(info);
-        if message.starts_with(NO_THREAD) {
+        if message.starts_with(crate::engine::NO_STACK) {
+            // The thread aborts next: about memory, of which a signal stack takes some pages.
+            crate::kernels::allocations::failure::note(SIGNAL_STACK);
+            return;
+        }
+        if crate::engine::no_thread(&message) {
             STARVED.store(true, Ordering::Relaxed);
             tell!(
                 "llmtui: {message}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)"

@@ -4,8 +4,8 @@
 use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
-use super::workbench;
 use super::{Context, out as door};
+use super::{last_words, workbench};
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
 use crate::link::{AddressError, Door, Host, Incoming, Link};
@@ -34,6 +34,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let advice = job.spec.advice();
     let host = start(job, claim, cx)?;
+    let _last_words = last_words::of_run(&host);
     let stop = host.stop_flag();
     signals::handle(stop.clone(), host.commands(), Hangup::Stop);
     let before = host.begin_seq();

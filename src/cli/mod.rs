@@ -30,6 +30,7 @@ mod import;
 mod init;
 mod inspect;
 mod ladder;
+mod last_words;
 mod logs;
 mod memorization;
 mod memory;
@@ -212,8 +213,13 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
             .map_err(|what| exit::Failure::yours(what, ""))?;
     }
     let Some(verb) = cli.verb else {
+        last_words::arm();
         return home::run(&cx);
     };
+    // The child's parent knows the words of a plain abort.
+    if !matches!(verb, Verb::ParseChild(_)) {
+        last_words::arm();
+    }
     match verb {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),

@@ -36,10 +36,20 @@ pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
     )
 }
 
-/// The words of a panic that the machine is to blame for: the standard library panics where no thread can be started.
+/// How the standard library panics in a thread that starts without memory for its signal stack; it then aborts.
+pub const NO_STACK: &str = "failed to allocate an alternative stack";
+
+/// Whether a panic says so: the machine is to blame where no thread can be started, and libraries panic there.
+pub fn no_thread(what: &str) -> bool {
+    what.starts_with("failed to spawn thread")
+        || what.contains("thread pool has not been initialized")
+        || what.starts_with(NO_STACK)
+}
+
+/// The words of a panic that the machine is to blame for.
 pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
     let what = words(panic);
-    what.starts_with("failed to spawn thread").then(|| {
+    no_thread(&what).then(|| {
         format!(
             "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
              train.threads"

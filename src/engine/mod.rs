@@ -28,11 +28,13 @@ pub mod rollouts;
 mod sample;
 mod state;
 mod step;
+mod sudden;
 mod tasks;
 mod telemetry;
 mod train;
 pub mod update;
 
+pub use broken::{NO_STACK, no_thread};
 pub use emit::Emit;
 pub use rescue::Guard;
 pub use state::{Adjustments, Progress, TrainState};
@@ -136,11 +138,19 @@ pub fn run(
     let started = clock.elapsed();
     let mut summary = Summary::default();
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
+    let mut killed = None;
     if job.resume {
+        killed = sudden::told(
+            &job.run_dir.events_path(),
+            crate::hardware::memory().oom_kills,
+        );
         // A log that cannot be read now will be reported by whoever needs it: the rules only know less.
         let _ = port.recall(&job.run_dir.events_path());
     }
     port.emit(hello(job));
+    if let Some(killed) = killed {
+        port.emit(killed);
+    }
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
         in_pool(job, || train::begin(job, &mut port, &mut summary))
     }));

@@ -4,6 +4,7 @@
 use super::address::AddressError;
 use super::alarm::{Alarm, STALLED};
 use super::bound::Socket;
+use super::last_word::{LastWord, Whereabouts};
 use super::route::EngineEnd;
 use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
@@ -58,12 +59,20 @@ pub struct Emitter {
     log: LogSender,
     stop: Arc<AtomicBool>,
     raise: watch::Sender<Option<Alarm>>,
+    engine: Arc<Whereabouts>,
     lost: u64,
+}
+
+impl Drop for Emitter {
+    fn drop(&mut self) {
+        self.engine.close();
+    }
 }
 
 impl Emitter {
     /// Appends an event to the log.
     pub fn emit(&mut self, event: Event) {
+        self.engine.note(&event);
         let mut owed = event;
         loop {
             owed = match self.log.emit(owed) {
@@ -129,6 +138,8 @@ pub struct Host<T> {
     raise: watch::Sender<Option<Alarm>>,
     server: Option<Server>,
     claim: Lock,
+    whereabouts: Arc<Whereabouts>,
+    started: SystemClock,
 }
 
 /// How viewers in other processes reach an engine.
@@ -184,11 +195,13 @@ impl<T: Send + 'static> Host<T> {
         let (commands, receiver) = sync_channel(COMMANDS);
         let stop = Arc::new(AtomicBool::new(false));
         let (raise, _) = watch::channel(None);
+        let whereabouts = Whereabouts::of(sender.spare());
         let io = EngineIo {
             emitter: Emitter {
                 log: sender,
                 stop: Arc::clone(&stop),
                 raise: raise.clone(),
+                engine: Arc::clone(&whereabouts),
                 lost: 0,
             },
             commands: receiver,
@@ -208,6 +221,8 @@ impl<T: Send + 'static> Host<T> {
             raise,
             server: None,
             claim,
+            whereabouts,
+            started: SystemClock::new(),
         };
         if let Some(door) = door {
             host.serve_at(door)?;
@@ -245,6 +260,15 @@ impl<T: Send + 'static> Host<T> {
     /// A viewer's end in this process.
     pub fn link(&self) -> Link {
         thread::link(&self.run.events_path(), self.growth.clone(), self.end())
+    }
+
+    /// What can still be logged of the engine where memory is not to be had.
+    pub fn last_word(&self) -> LastWord {
+        LastWord {
+            engine: Arc::clone(&self.whereabouts),
+            events: self.run.events_path(),
+            started: self.started,
+        }
     }
 
     /// The number of the last event in the log before this engine's first.

@@ -22,6 +22,7 @@ mod toasts;
 pub mod widgets;
 
 pub use runtime::{UiOptions, What, check_theme, run};
+pub use term::give_back_terminal;
 
 #[cfg(test)]
 #[path = "../../tests/support/tape.rs"]

@@ -5,8 +5,8 @@ use ratatui::backend::CrosstermBackend;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
@@ -19,6 +19,16 @@ use crossterm::{execute, queue};
 /// Buttons, wheel and drags, in the SGR form. Not every movement (mode 1003): over SSH each would be a packet.
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1002h\x1b[?1006h";
 const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l\x1b[?1000l";
+
+/// Whether the newest guard holds the terminal, for who must give it back from elsewhere.
+static HELD: Mutex<Weak<AtomicBool>> = Mutex::new(Weak::new());
+
+/// Gives the terminal back from another thread: the process is about to end without unwinding.
+pub fn give_back_terminal() {
+    if let Some(inside) = HELD.try_lock().ok().and_then(|held| held.upgrade()) {
+        give_back(&inside);
+    }
+}
 
 /// Holds the terminal; dropping it gives the terminal back, also while a panic of this thread unwinds.
 pub struct Guard {
@@ -44,6 +54,9 @@ impl Guard {
             inside: Arc::clone(&inside),
             spoiled: Arc::clone(&spoiled),
         };
+        if let Ok(mut held) = HELD.lock() {
+            *held = Arc::downgrade(&inside);
+        }
         watch_panics(inside, spoiled);
         guard.take()?;
         Ok(guard)

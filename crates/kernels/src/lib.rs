@@ -42,3 +42,8 @@ mod team;
 pub mod tensors;
 pub mod threads;
 pub mod update;
+
+/// Budgets are the allocator's: tests of them need it.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;

@@ -107,6 +107,7 @@ impl Template {
                 template = template.with_variable(variable, token);
             }
         }
+        template.engine = template.engine.trusted();
         template.turn_end = Some(builtin.turn_end);
         Ok(template)
     }

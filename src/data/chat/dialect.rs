@@ -3,8 +3,8 @@
 //! Bounded: instructions (fuel), the size of what is printed (the writer's matter, see [`super::Template::render`]), the
 //! template's size and depth ([`super::scan`]); there is no loader, so nothing can be included. **Not** bounded by fuel
 //! is memory inside one instruction: a template that doubles a string thirty times, or replaces each letter of one by a
-//! thousand, asks for gigabytes in a few dozen instructions. A template from a stranger is therefore rendered once in
-//! the limited child process before this process sees it.
+//! thousand, asks for gigabytes in a few dozen instructions. A template from a stranger is therefore tried out in
+//! the limited child process before this process sees it, and rendered within a budget ([`super::bounded`]).
 
 use super::json::tojson;
 use super::scan::GENERATION_FILTER;

@@ -1,6 +1,7 @@
 //! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. How text
 //! becomes tokens and which of them are supervised is [`super::render`]'s matter.
 
+mod bounded;
 mod builtin;
 mod choose;
 mod dialect;
@@ -16,13 +17,13 @@ pub(super) use vet::PARSER;
 
 use super::{DataError, Message};
 use crate::base::text::one_line;
+use crate::kernels::allocations::budget::Overdrawn;
+use bounded::{Broken, Engine};
 use dialect::{GENERATED_END, GENERATED_START, Raised};
 use jiff::civil::Date;
-use minijinja::Environment;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::error::Error as _;
-use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ pub struct Rendered {
 pub struct Template {
     name: String,
     source: Arc<str>,
-    env: Environment<'static>,
+    engine: Engine,
     variables: Map<String, Value>,
     tagged: bool,
     /// What ends an assistant's turn, where the author of the template said so.
@@ -93,7 +94,7 @@ impl Template {
         Ok(Template {
             name: name.to_string(),
             source: source.into(),
-            env,
+            engine: Engine::new(env),
             variables: Map::new(),
             tagged: scanned.has_generation,
             turn_end: None,
@@ -176,24 +177,20 @@ impl Template {
         prompt: GenerationPrompt,
     ) -> Result<Rendered, DataError> {
         let context = self.context(messages, tools, prompt);
-        let template = self.env.get_template(NAME).map_err(|e| self.broken(&e))?;
-        let mut out = Bounded::default();
-        let outcome = template.render_captured_to(
-            minijinja::Value::from(minijinja::value::Serde(&context)),
-            &mut out,
-        );
-        if let Err(error) = outcome {
-            return Err(match out.full {
-                true => self.fault(
+        let text = self
+            .engine
+            .print(NAME, context)
+            .map_err(|broken| match broken {
+                Broken::Full => self.fault(
                     format!("it printed more than {MAX_OUTPUT} bytes"),
                     FIX_TEMPLATE,
                 ),
-                false => self.broken(&error),
-            });
-        }
-        let text = String::from_utf8(out.bytes).map_err(|_| {
-            self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
-        })?;
+                Broken::NotText => {
+                    self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
+                }
+                Broken::Engine(error) => self.broken(&error),
+                Broken::Overdrawn(why) => self.fault(overdrawn(&why), FIX_HOSTILE),
+            })?;
         match self.tagged {
             true => self.without_marks(&text),
             false => Ok(Rendered {
@@ -279,6 +276,13 @@ impl Template {
 const FIX_TEMPLATE: &str =
     "correct the template, give the rows what it asks for, or choose another with data.template";
 
+const FIX_HOSTILE: &str = "do not use this template: choose a built-in one with data.template";
+
+/// A budget that ran out, as the fault of who wrote the template.
+fn overdrawn(why: &Overdrawn) -> String {
+    format!("{why}, as a template that was crafted to do harm does")
+}
+
 /// What the engine says, with its line, on one line.
 fn explain(error: &minijinja::Error) -> String {
     let what = error
@@ -306,28 +310,6 @@ fn as_template_sees_it(message: &Message) -> Value {
         map.insert("reasoning_content".into(), reasoning);
     }
     Value::Object(map)
-}
-
-/// Takes up to [`MAX_OUTPUT`] bytes.
-#[derive(Default)]
-struct Bounded {
-    bytes: Vec<u8>,
-    full: bool,
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
-            self.full = true;
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

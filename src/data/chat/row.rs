@@ -1,7 +1,8 @@
 //! Templates and expressions over the columns of one row, in the same Jinja as chat templates: prompts of evaluation tasks.
 //! A column that is not there is an error, newlines around blocks stay as they are written.
 
-use super::{MAX_OUTPUT, TODAY, dialect, explain};
+use super::bounded::{Broken, Engine};
+use super::{TODAY, dialect, explain, overdrawn};
 use crate::base::text::one_line;
 use crate::data::DataError;
 use minijinja::syntax::SyntaxConfig;
@@ -27,7 +28,13 @@ fn environment() -> Environment<'static> {
 }
 
 /// What broke, and which columns there are where one is missing.
-fn broken(place: &str, error: &Error, row: &Map<String, Value>) -> DataError {
+fn broken(place: &str, broken: &Broken, row: &Map<String, Value>) -> DataError {
+    let error = match broken {
+        Broken::Engine(error) => error,
+        Broken::Full => return fault(place, "it printed more than 64 MiB"),
+        Broken::NotText => return fault(place, "it printed something that is not text"),
+        Broken::Overdrawn(why) => return fault(place, &overdrawn(why)),
+    };
     let mut what = explain(error);
     if error.kind() == ErrorKind::UndefinedError {
         let columns: Vec<&str> = row.keys().map(String::as_str).collect();
@@ -48,7 +55,7 @@ fn fault(place: &str, what: &str) -> DataError {
 #[derive(Debug, Clone)]
 pub struct RowTemplate {
     name: String,
-    env: Environment<'static>,
+    engine: Engine,
 }
 
 impl RowTemplate {
@@ -62,22 +69,16 @@ impl RowTemplate {
             .map_err(|e| fault(name, &explain(&e)))?;
         Ok(RowTemplate {
             name: name.to_string(),
-            env,
+            engine: Engine::new(env),
         })
     }
 
     /// # Errors
     /// A column that the row lacks, or whatever breaks in the template.
     pub fn render(&self, row: &Map<String, Value>) -> Result<String, DataError> {
-        let broken = |e: Error| broken(&self.name, &e, row);
-        let template = self.env.get_template(super::NAME).map_err(broken)?;
-        let text = template
-            .render(minijinja::value::Serde(row))
-            .map_err(broken)?;
-        match text.len() > MAX_OUTPUT {
-            true => Err(fault(&self.name, "it printed more than 64 MiB")),
-            false => Ok(text),
-        }
+        self.engine
+            .print(super::NAME, row.clone())
+            .map_err(|e| broken(&self.name, &e, row))
     }
 }
 
@@ -86,7 +87,7 @@ impl RowTemplate {
 pub struct Formula {
     name: String,
     source: String,
-    env: Environment<'static>,
+    engine: Engine,
 }
 
 impl Formula {
@@ -101,25 +102,29 @@ impl Formula {
         Ok(Formula {
             name: name.to_string(),
             source: source.to_string(),
-            env,
+            engine: Engine::new(env),
         })
     }
 
     /// # Errors
     /// A column that the row lacks, or whatever breaks in the expression.
     pub fn value(&self, row: &Map<String, Value>) -> Result<Value, DataError> {
-        let broken = |e: Error| broken(&self.name, &e, row);
-        let expression = self.env.compile_expression(&self.source).map_err(broken)?;
-        let value = expression
-            .eval(minijinja::value::Serde(row))
-            .map_err(broken)?;
-        if value.is_undefined() {
-            return Err(fault(
+        let source = self.source.clone();
+        let value = self.engine.run(row.clone(), move |env, row| {
+            let expression = env.compile_expression(&source).map_err(Broken::Engine)?;
+            let value = expression
+                .eval(minijinja::value::Serde(row))
+                .map_err(Broken::Engine)?;
+            let json = || serde_json::to_value(&value).map_err(|e| e.to_string());
+            Ok((!value.is_undefined()).then(json))
+        });
+        match value.map_err(|e| broken(&self.name, &e, row))? {
+            Some(value) => value.map_err(|e| fault(&self.name, &e)),
+            None => Err(fault(
                 &self.name,
                 &format!("`{}` is nothing in this row", self.source),
-            ));
+            )),
         }
-        serde_json::to_value(&value).map_err(|e| fault(&self.name, &e.to_string()))
     }
 }
 
@@ -144,6 +149,24 @@ mod tests {
         assert!(RowTemplate::new("prompt", "{{").is_err());
         let cut = RowTemplate::new("p", "{{ question | regex_replace('[0-9]', '#') }}").unwrap();
         assert_eq!(cut.render(&row()).unwrap(), "#+#?");
+    }
+
+    #[test]
+    fn what_doubles_for_one_row_is_refused_and_not_asked_again() {
+        let source = "{% if n == 7 %}{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}{% endif %}{{ n }}";
+        let template = RowTemplate::new("prompt", source).unwrap();
+        let row = |n: u64| Map::from_iter([("n".to_string(), json!(n))]);
+        assert_eq!(template.render(&row(1)).unwrap(), "1");
+        for n in [7, 1] {
+            let error = template.render(&row(n)).unwrap_err().to_string();
+            assert!(
+                error.contains("256 MiB") && error.contains("harm"),
+                "{error}"
+            );
+        }
+        let formula = Formula::new("f", "'x' * n").unwrap();
+        assert_eq!(formula.value(&row(3)).unwrap(), json!("xxx"));
+        assert!(formula.value(&row(1 << 40)).is_err());
     }
 
     #[test]

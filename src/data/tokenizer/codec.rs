@@ -5,6 +5,7 @@ use super::library::{self, Library, fault};
 use super::marks::Marks;
 use crate::data::DataError;
 use crate::data::chat::Template;
+use std::sync::Arc;
 
 /// What ends a text, by the names that vocabularies give it.
 const END_OF_TEXT: [&str; 5] = [
@@ -39,7 +40,7 @@ pub struct AddedToken {
 enum Inner {
     /// One id a character, by table.
     Characters(Alphabet),
-    Library(Box<Library>),
+    Library(Arc<Library>),
 }
 
 impl Tokenizer {
@@ -73,7 +74,7 @@ impl Tokenizer {
             marks: Marks::default(),
             origin: "tokenizer.json".into(),
             json: json.to_string(),
-            inner: Inner::Library(Box::new(Library::new(tokenizer, json))),
+            inner: Inner::Library(Arc::new(Library::new(tokenizer, json))),
         })
     }
 
@@ -252,7 +253,7 @@ impl Tokenizer {
     }
 
     #[cfg(test)]
-    pub(super) fn library(&self) -> Option<&Library> {
+    pub(super) fn library(&self) -> Option<&Arc<Library>> {
         match &self.inner {
             Inner::Library(library) => Some(library),
             Inner::Characters(_) => None,
@@ -274,13 +275,16 @@ impl Tokenizer {
                 Ok((alphabet.encode(text)?, ends.collect()))
             }
             Inner::Library(library) => {
-                let encoding = library
-                    .tokenizer
-                    .encode(text, false)
-                    .map_err(|e| fault(&e.to_string()))?;
-                let offsets = encoding.get_offsets().iter();
-                let offsets = offsets.map(|(start, end)| *start..*end).collect();
-                Ok((encoding.get_ids().to_vec(), offsets))
+                let owned = text.to_string();
+                library.within_budget(text.len(), move |library| {
+                    let encoding = library
+                        .tokenizer
+                        .encode(owned.as_str(), false)
+                        .map_err(|e| fault(&e.to_string()))?;
+                    let offsets = encoding.get_offsets().iter();
+                    let offsets = offsets.map(|(start, end)| *start..*end).collect();
+                    Ok((encoding.get_ids().to_vec(), offsets))
+                })?
             }
         }
     }
@@ -290,9 +294,8 @@ impl Tokenizer {
         match &self.inner {
             Inner::Characters(alphabet) => alphabet.decode(ids),
             Inner::Library(library) => library
-                .tokenizer
-                .decode(ids, false)
-                .unwrap_or_else(|_| "\u{fffd}".repeat(ids.len())),
+                .decode(ids)
+                .unwrap_or_else(|| "\u{fffd}".repeat(ids.len())),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! The tokenizers library at work: what it may be given at once, in parallel, and what goes around it.
 
+use super::decoders;
 use super::pipeline::{Cut, Pipeline};
 use super::words::Words;
 use crate::base::human;
 use crate::data::DataError;
+use crate::kernels::allocations::budget::{Budget, Overdrawn, within};
 use rayon::prelude::*;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
@@ -18,13 +22,23 @@ const LINE_BYTES: usize = 200;
 /// bytes of memory for each token.
 const MAX_WHOLE_BYTES: usize = 64 << 20;
 
+/// Memory for any call of the library: a tokenizer may make pages of a letter, by a normalizer that its try-out did not reach.
+const BASE_BYTES: usize = 256 << 20;
+/// Memory for each byte of a text, and for each id: some ten times what known tokenizers take.
+const PER_BYTE: usize = 1 << 10;
+/// Memory for the longest texts.
+const MOST_BYTES: usize = 6 << 30;
+/// Time for any call, and bytes of text for each further second: a hundredth of the usual speed.
+const TIME: Duration = Duration::from_secs(60);
+const BYTES_PER_SECOND: usize = 50_000;
+
 /// The library's tokenizer, and what speeds it up.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Library {
     pub tokenizer: tokenizers::Tokenizer,
     pub cut: Cut,
     /// For pieces behind the first one, where the first begins with a space that is not in the text.
-    behind: Option<Box<tokenizers::Tokenizer>>,
+    behind: Option<tokenizers::Tokenizer>,
     /// The space is put behind each added token too, not in front of the whole text alone.
     prefix_each: bool,
     pub words: Option<Words>,
@@ -32,6 +46,10 @@ pub struct Library {
     /// Last bytes of added tokens.
     ends: [bool; 256],
     pub unk: Option<u32>,
+    /// No decoder makes more of ids than their tokens have letters.
+    plain_decoder: bool,
+    /// What a budget once ran out of: the tokenizer is not asked again.
+    spoiled: OnceLock<Overdrawn>,
 }
 
 /// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::vet`] comes first for foreign ones.
@@ -87,7 +105,7 @@ impl Library {
             .as_ref()
             .map_or(Cut::Nowhere, |p| p.cut(lines_end_words(&tokenizer)));
         let behind = match cut {
-            Cut::BeforeLine => without_prefix(&tokenizer).map(Box::new),
+            Cut::BeforeLine => without_prefix(&tokenizer),
             _ => None,
         };
         if cut == Cut::BeforeLine && behind.is_none() {
@@ -116,6 +134,8 @@ impl Library {
             prefix_each: !matches!(tokenizer.get_pre_tokenizer(),
                 Some(PreTokenizerWrapper::Metaspace(words)) if words.prepend_scheme == PrependScheme::First),
             behind,
+            plain_decoder: decoders::are_plain(&tokenizer),
+            spoiled: OnceLock::new(),
             unk: unk(&tokenizer, pipeline.as_ref()),
             cut,
             words,
@@ -123,7 +143,7 @@ impl Library {
         }
     }
 
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+    pub fn encode(self: &Arc<Library>, text: &str) -> Result<Vec<u32>, DataError> {
         if self.cut == Cut::Nowhere && text.len() > MAX_WHOLE_BYTES {
             return Err(DataError::TooLarge {
                 place: "a text for this kind of tokenizer".into(),
@@ -143,12 +163,55 @@ impl Library {
         Ok(parts?.concat())
     }
 
-    fn encode_piece(&self, piece: &str, first: bool) -> Result<Vec<u32>, DataError> {
-        if let (Some(behind), false) = (&self.behind, first) {
-            return self.encode_behind(behind, piece);
+    /// Runs the library on `bytes` of text or ids, within a budget: the tokenizer may be a stranger's.
+    pub fn within_budget<T: Send + 'static>(
+        self: &Arc<Library>,
+        bytes: usize,
+        call: impl FnOnce(&Library) -> T + Send + 'static,
+    ) -> Result<T, DataError> {
+        let spoiled = |why: &Overdrawn| {
+            fault(&format!(
+                "{why} for {}, as a tokenizer that was crafted to do harm does; use another one",
+                human::bytes(bytes as u64)
+            ))
+        };
+        if let Some(why) = self.spoiled.get() {
+            return Err(spoiled(why));
+        }
+        let budget = Budget {
+            bytes: (BASE_BYTES + PER_BYTE.saturating_mul(bytes)).min(MOST_BYTES),
+            time: TIME + Duration::from_secs((bytes / BYTES_PER_SECOND) as u64),
+        };
+        let library = Arc::clone(self);
+        within(budget, move || call(&library))
+            .map_err(|why| spoiled(self.spoiled.get_or_init(|| why)))
+    }
+
+    /// Ids to text; `None` where the library refuses them.
+    pub fn decode(self: &Arc<Library>, ids: &[u32]) -> Option<String> {
+        if self.plain_decoder {
+            return self.tokenizer.decode(ids, false).ok();
+        }
+        let ids = ids.to_vec();
+        self.within_budget(ids.len(), move |library| {
+            library.tokenizer.decode(&ids, false).ok()
+        })
+        .ok()?
+    }
+
+    fn encode_slowly(self: &Arc<Library>, text: &str) -> Result<Vec<u32>, DataError> {
+        let owned = text.to_string();
+        self.within_budget(text.len(), move |library| {
+            encode_whole(&library.tokenizer, &owned)
+        })?
+    }
+
+    fn encode_piece(self: &Arc<Library>, piece: &str, first: bool) -> Result<Vec<u32>, DataError> {
+        if self.behind.is_some() && !first {
+            return self.encode_behind(piece);
         }
         let Some(words) = &self.words else {
-            return encode_whole(&self.tokenizer, piece);
+            return self.encode_slowly(piece);
         };
         let mut ids = Vec::with_capacity(piece.len() / 3);
         let model = self.tokenizer.get_model();
@@ -159,33 +222,44 @@ impl Library {
         };
         if words.takes(piece) {
             fast(piece, &mut ids)?;
-        } else {
-            for line in pieces(piece, LINE_BYTES, self.cut, &self.ends) {
-                match words.takes(line) {
-                    true => fast(line, &mut ids)?,
-                    false => ids.extend(encode_whole(&self.tokenizer, line)?),
+            return Ok(ids);
+        }
+        // Neighbors that are not for the fast path go together: each call of the library has its price.
+        let (mut start, mut end) = (0, 0);
+        for line in pieces(piece, LINE_BYTES, self.cut, &self.ends) {
+            if words.takes(line) {
+                if start < end {
+                    ids.extend(self.encode_slowly(&piece[start..end])?);
                 }
+                fast(line, &mut ids)?;
+                start = end + line.len();
             }
+            end += line.len();
+        }
+        if start < end {
+            ids.extend(self.encode_slowly(&piece[start..end])?);
         }
         Ok(ids)
     }
 
     /// A piece that does not begin the text: no space is put in front of it, but behind a token that stands in the text
     /// one is, as in the whole.
-    fn encode_behind(
-        &self,
-        behind: &tokenizers::Tokenizer,
-        piece: &str,
-    ) -> Result<Vec<u32>, DataError> {
+    fn encode_behind(self: &Arc<Library>, piece: &str) -> Result<Vec<u32>, DataError> {
         let first = |token: &String| piece.find(token.as_str());
         let at = match self.prefix_each {
             true => self.added.iter().filter_map(first).min(),
             false => None,
         };
         let (plain, rest) = piece.split_at(at.unwrap_or(piece.len()));
-        let mut ids = encode_whole(behind, plain)?;
+        let owned = plain.to_string();
+        let mut ids = self.within_budget(plain.len(), move |library| {
+            encode_whole(
+                library.behind.as_ref().unwrap_or(&library.tokenizer),
+                &owned,
+            )
+        })??;
         if !rest.is_empty() {
-            ids.extend(encode_whole(&self.tokenizer, rest)?);
+            ids.extend(self.encode_slowly(rest)?);
         }
         Ok(ids)
     }

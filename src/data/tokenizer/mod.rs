@@ -4,6 +4,7 @@ mod bpe;
 mod char;
 pub mod check;
 mod codec;
+mod decoders;
 mod file;
 mod import;
 mod library;

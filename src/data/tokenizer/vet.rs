@@ -25,8 +25,10 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// Texts that reach every part of a pipeline: words, marks, spaces, line ends, unassigned and combining characters, and
 /// a run that no vocabulary holds whole.
-const TRIALS: [&str; 4] = [
+const TRIALS: [&str; 5] = [
     "",
+    // What `Tokenizer::frame` asks.
+    "a",
     "Hello world, it's 1234567 o'clock!  \n\n\tü ﬁ ½ 日本語 𝄞 e\u{301}\u{200d}\u{fffd}\0",
     "   \r\n ",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",

@@ -164,6 +164,17 @@ pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
     Ok(events)
 }
 
+/// The last readable event among the final 64 KiB of a log, however long the log is.
+pub fn last_event(path: &Path) -> io::Result<Option<Envelope>> {
+    let length = std::fs::metadata(path)?.len();
+    let mut tail = Tail::open_at(path, length.saturating_sub(64 << 10))?;
+    let mut last = None;
+    while let Some(envelope) = tail.next_event()? {
+        last = Some(envelope);
+    }
+    Ok(last)
+}
+
 /// The sequence number of a line, without parsing the rest if the line has the usual form.
 pub fn seq_of(line: &str) -> Option<u64> {
     #[derive(serde::Deserialize)]

@@ -101,6 +101,11 @@ impl LogSender {
         }
     }
 
+    /// The queue itself, for an end that this sender cannot tell any more. The log stays open while it is held.
+    pub fn spare(&self) -> SyncSender<Event> {
+        self.events.clone()
+    }
+
     /// Why nothing reaches the disk at the moment; `None` if all is well. Queued events are not lost.
     pub fn stalled(&mut self) -> Option<LogError> {
         self.listen();
@@ -161,6 +166,8 @@ trait Sink: Send + 'static {
     /// Truncates the file to `length` bytes: removes a partial append.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
+    /// Opens the file anew by its name: a handle that a file server has forgotten never works again.
+    fn renew(&mut self, path: &Path) -> io::Result<()>;
 }
 
 impl Sink for File {
@@ -174,6 +181,12 @@ impl Sink for File {
 
     fn sync(&mut self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn renew(&mut self, path: &Path) -> io::Result<()> {
+        // Not created: a log that is gone is not this one.
+        *self = OpenOptions::new().read(true).append(true).open(path)?;
+        Ok(())
     }
 }
 
@@ -288,6 +301,12 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                     if stalled_since.is_none() {
                         stalled_since = Some(self.clock.elapsed());
                         let _ = tell.send(Health::Stalled(error.to_string()));
+                    }
+                    if error.kind() == io::ErrorKind::StaleNetworkFileHandle
+                        && self.sink.renew(&self.path).is_ok()
+                        && self.sink.cut(self.length).is_ok()
+                    {
+                        continue;
                     }
                     std::thread::park_timeout(RETRY);
                 }

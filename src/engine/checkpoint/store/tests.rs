@@ -121,6 +121,118 @@ fn a_disk_that_fails_at_the_nth_operation_costs_only_the_new_checkpoint() {
     );
 }
 
+/// A network file system at one operation: it refuses it, or is slow at it.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    Fails(io::ErrorKind),
+    Slow,
+}
+
+/// Has one trouble, at its `at`-th operation.
+struct FileServer {
+    calls: Arc<AtomicUsize>,
+    at: usize,
+    trouble: Trouble,
+}
+
+impl FileServer {
+    fn call(&self) -> io::Result<()> {
+        if self.calls.fetch_add(1, Ordering::Relaxed) != self.at {
+            return Ok(());
+        }
+        match self.trouble {
+            Trouble::Fails(kind) => Err(kind.into()),
+            Trouble::Slow => {
+                std::thread::park_timeout(std::time::Duration::from_millis(30));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Disk for FileServer {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.create_dir(path)
+    }
+    fn write(&self, path: &Path, fill: &Fill<'_>) -> io::Result<FileRecord> {
+        // The answer to the last request is lost: the file is there, whole or not.
+        let written = RealDisk.write(path, fill);
+        self.call()?;
+        written
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.sync_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // As NFS does: the rename was done, and its answer is lost.
+        RealDisk.rename(from, to)?;
+        self.call()
+    }
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.exchange(a, b)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.remove_dir(path)
+    }
+}
+
+#[test]
+fn a_file_server_with_one_trouble_costs_at_most_that_save_and_the_next_one_succeeds() {
+    use io::ErrorKind::{Interrupted, Other, QuotaExceeded, StaleNetworkFileHandle, TimedOut};
+    let failures = [
+        StaleNetworkFileHandle,
+        Interrupted,
+        TimedOut,
+        QuotaExceeded,
+        Other,
+    ];
+    let troubles = failures
+        .map(Trouble::Fails)
+        .into_iter()
+        .chain([Trouble::Slow]);
+    for trouble in troubles {
+        for at in 0..16 {
+            let dir = tempfile::tempdir().unwrap();
+            store(dir.path()).commit(10, &parts("old")).unwrap();
+            let server = FileServer {
+                calls: Arc::default(),
+                at,
+                trouble,
+            };
+            // Clearing debris is an operation too: a start that meets the trouble is tried again.
+            let Ok(mut served) = Store::open(dir.path(), Box::new(server)) else {
+                continue;
+            };
+            let first = served.commit(20, &parts("new"));
+            if matches!(trouble, Trouble::Slow) {
+                assert!(first.is_ok(), "{trouble:?} at {at}: {first:?}");
+            }
+            assert!(served.verify(10).is_ok(), "{trouble:?} at {at}");
+            // What was acknowledged is there; what was not, is there whole or not at all.
+            let (newest, faults) = served.newest_whole(u64::MAX);
+            assert!(faults.is_empty(), "{trouble:?} at {at}: {faults:?}");
+            assert!(newest.unwrap().step >= if first.is_ok() { 20 } else { 10 });
+            let second = served.commit(20, &parts("again"));
+            let third = served.commit(30, &parts("next"));
+            let failed = [first.is_err(), second.is_err(), third.is_err()];
+            let failed = failed.iter().filter(|failed| **failed).count();
+            assert!(failed <= 1, "{trouble:?} at {at}");
+            if third.is_err() {
+                served.commit(30, &parts("next")).unwrap();
+            }
+            drop(served);
+            let mut reopened = store(dir.path());
+            assert_eq!(reopened.newest_whole(u64::MAX).0.unwrap().step, 30);
+            let debris = fs::read_dir(dir.path()).unwrap().count() - reopened.list().len();
+            assert_eq!(debris, 0, "{trouble:?} at {at}");
+        }
+    }
+}
+
 #[test]
 fn a_second_save_of_a_step_never_costs_the_first() {
     for cannot_exchange in [false, true] {

@@ -134,6 +134,87 @@ impl Sink for FullDisk {
     fn sync(&mut self) -> io::Result<()> {
         Err(io::ErrorKind::StorageFull.into())
     }
+
+    fn renew(&mut self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A network file system: a handle goes stale after some appends, and what was begun of the last one may be there.
+struct FileServer {
+    handle: File,
+    good_for: usize,
+    renewed: Sender<()>,
+}
+
+impl Sink for FileServer {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.good_for {
+            0 => {
+                let _ = self.handle.append(&bytes[..bytes.len() / 2]);
+                Err(io::ErrorKind::StaleNetworkFileHandle.into())
+            }
+            _ => {
+                self.good_for -= 1;
+                self.handle.append(bytes)
+            }
+        }
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        match self.good_for {
+            0 => Err(io::ErrorKind::StaleNetworkFileHandle.into()),
+            _ => self.handle.cut(length),
+        }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.handle.sync()
+    }
+
+    fn renew(&mut self, path: &Path) -> io::Result<()> {
+        self.handle.renew(path)?;
+        self.good_for = 3;
+        let _ = self.renewed.send(());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_handle_that_a_file_server_forgot_is_made_anew_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("events.jsonl");
+    let (file, length, seq) = open_end(&path).unwrap();
+    let (renewed, renewals) = mpsc::channel();
+    let (mut sender, thread) = start(Appender {
+        path: path.clone(),
+        sink: FileServer {
+            handle: file,
+            good_for: 3,
+            renewed,
+        },
+        length,
+        seq,
+        step: 0,
+        clock: Arc::new(ManualClock::at(0)),
+        grown: |_| {},
+    });
+    for i in 1..=40 {
+        sender.emit(note(i)).unwrap();
+        if i % 4 == 0 {
+            sender.wait(Duration::from_millis(5));
+        }
+    }
+    drop(sender);
+    thread.finish().unwrap();
+    assert!(renewals.try_iter().count() > 0);
+    let numbers = seqs(&path);
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    let events = read_all(&path).unwrap();
+    let notes = events
+        .iter()
+        .filter(|e| matches!(e.event, Event::Noted { .. }));
+    assert_eq!(notes.count(), 40);
 }
 
 fn full_disk(room: usize) -> (LogSender, LogThread, Sender<usize>, Receiver<Vec<u8>>) {

@@ -1,0 +1,174 @@
+//! Last words where memory is not to be had. An allocation that fails ends a Rust program by `abort`, without a word in
+//! the run's log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a thread that waits: once a
+//! thread is about to abort over an allocation, that thread is held where it is, the reserve is given back, the words that
+//! stand in [`Words`] are said (a log's end, the terminal's mode), and the process exits with a code.
+//!
+//! Allocations whose failure their caller handles change nothing: only the abort is caught. This takes a handler of
+//! `SIGABRT`; an abort for another reason goes its way.
+
+use std::cell::Cell;
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Address space that is kept for last words, less where there is less; it takes no memory until then.
+const RESERVES: [usize; 3] = [16 << 20, 4 << 20, 1 << 20];
+/// Seconds that last words may take: they may wait for what the held thread has locked.
+const PATIENCE: u32 = 20;
+
+thread_local! {
+    /// Size of the last allocation that failed on this thread.
+    static FAILED: Cell<usize> = const { Cell::new(0) };
+    /// This thread says the last words.
+    static SPEAKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The pipe by which a thread that is about to abort wakes the speaker; -1 until armed.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+/// Bytes of the allocation that the program ends over.
+static FATAL: AtomicUsize = AtomicUsize::new(0);
+static CODE: AtomicI32 = AtomicI32::new(3);
+static SAID: Mutex<Vec<(u64, Speech)>> = Mutex::new(Vec::new());
+
+type Speech = Box<dyn FnMut(usize) + Send>;
+
+/// On this thread `bytes` were not to be had: an abort that follows is about memory. The allocator says so by itself; who
+/// asked the system for memory past it must.
+pub fn note(bytes: usize) {
+    FAILED.set(bytes);
+}
+
+/// Something to say or do before the process exits over an allocation; taken back when dropped.
+#[derive(Debug)]
+pub struct Words(u64);
+
+impl Words {
+    /// Registers `speech`, which is told the bytes that were not to be had. The newest is called first. It runs on a thread
+    /// of its own while others may be held in the middle of anything: it must not wait for them.
+    pub fn new(speech: impl FnMut(usize) + Send + 'static) -> Words {
+        let mut said = said();
+        let id = said.last().map_or(1, |(id, _)| id + 1);
+        said.push((id, Box::new(speech)));
+        Words(id)
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // Dropped behind the lock: a speech may own what locks again.
+        let gone: Vec<_> = {
+            let mut said = said();
+            let (gone, kept) = said.drain(..).partition(|(id, _)| *id == self.0);
+            *said = kept;
+            gone
+        };
+        drop(gone);
+    }
+}
+
+fn said() -> MutexGuard<'static, Vec<(u64, Speech)>> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a failed allocation ends the process with `code`, after the [`Words`]. Once for a process.
+///
+/// # Errors
+/// No pipe or no thread: then such an end stays an abort.
+pub fn arm(code: u8) -> io::Result<()> {
+    if WAKE.load(Ordering::Relaxed) >= 0 {
+        return Ok(());
+    }
+    CODE.store(i32::from(code), Ordering::Relaxed);
+    let reserve = reserve()?;
+    let (mut wait, wake) = io::pipe()?;
+    thread::Builder::new()
+        .name("last-words".into())
+        .stack_size(1 << 20)
+        .spawn(move || {
+            SPEAKER.set(true);
+            let mut byte = [0];
+            let woken = io::Read::read_exact(&mut wait, &mut byte);
+            if woken.is_ok() {
+                speak(&reserve);
+            }
+        })?;
+    use std::os::fd::IntoRawFd;
+    WAKE.store(wake.into_raw_fd(), Ordering::Release);
+    // SAFETY: an all-zero sigaction is a valid value of this plain C struct; the handler below is async-signal-safe and
+    // has the signature that SA_SIGINFO-less actions have.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = aborting as *const () as libc::sighandler_t;
+        if libc::sigaction(libc::SIGABRT, &raw const action, ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Address space that nobody else can take, so that last words have some: its place and length.
+struct Reserve(usize, usize);
+
+fn reserve() -> io::Result<Reserve> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let mut refused = io::ErrorKind::OutOfMemory.into();
+    for bytes in RESERVES {
+        // SAFETY: a new private mapping at a place that the kernel chooses; nobody touches it.
+        match unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags) } {
+            Ok(place) => return Ok(Reserve(place as usize, bytes)),
+            Err(e) => refused = e.into(),
+        }
+    }
+    Err(refused)
+}
+
+fn speak(reserve: &Reserve) {
+    // SAFETY: the mapping was made by `reserve` with this length, and nothing refers to it.
+    let _ = unsafe { rustix::mm::munmap(reserve.0 as *mut _, reserve.1) };
+    // SAFETY: plain system calls; the handler only exits.
+    unsafe {
+        libc::signal(libc::SIGALRM, too_late as *const () as libc::sighandler_t);
+        libc::alarm(PATIENCE);
+    }
+    let bytes = FATAL.load(Ordering::Acquire);
+    let mut speeches = std::mem::take(&mut *said());
+    for (_, speech) in speeches.iter_mut().rev() {
+        speech(bytes);
+    }
+    exit_now()
+}
+
+/// Exits without the handlers of a usual end: they may wait for locks of held threads.
+fn exit_now() -> ! {
+    // SAFETY: async-signal-safe by POSIX.
+    unsafe { libc::_exit(CODE.load(Ordering::Relaxed)) }
+}
+
+extern "C" fn too_late(_: libc::c_int) {
+    exit_now()
+}
+
+/// `abort` was called on this thread. Over an allocation: the speaker is woken, and this thread waits for the end. Otherwise
+/// it returns, and `abort` goes on as if there were no handler.
+extern "C" fn aborting(_: libc::c_int) {
+    let bytes = FAILED.get();
+    if bytes == 0 {
+        return;
+    }
+    if SPEAKER.get() {
+        exit_now()
+    }
+    // The first failure is the one that is told.
+    let _ = FATAL.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed);
+    let byte = 1u8;
+    loop {
+        // SAFETY: async-signal-safe system calls on a descriptor that is never closed and a byte that lives.
+        unsafe {
+            libc::write(WAKE.load(Ordering::Acquire), (&raw const byte).cast(), 1);
+            libc::pause();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What is said where memory is not to be had: to the log of a run, and to standard error. The process then exits as one
+//! that the machine failed, not as a bug.
+
+use super::exit::Exit;
+use crate::base::human;
+use crate::kernels::allocations::failure::{self, Words};
+use crate::link::Host;
+use rustix::process::{Resource, getrlimit};
+
+/// What helps most often.
+const FIX: &str = "a smaller train.micro_batch_size, model.seq_len or model, fewer train.threads, or a higher limit (ulimit -v)";
+
+/// From now on an allocation that fails ends this process with words and exit code 3.
+pub fn arm() {
+    if failure::arm(Exit::Machine.code()).is_err() {
+        return;
+    }
+    // For the life of the process.
+    std::mem::forget(Words::new(|bytes| {
+        crate::ui::give_back_terminal();
+        tell!("llmtui: {}\n  try: {FIX}", what_failed(bytes));
+    }));
+}
+
+/// The same for the log of a run, while it is held.
+pub fn of_run<T: Send + 'static>(host: &Host<T>) -> Words {
+    let word = host.last_word();
+    Words::new(move |bytes| {
+        word.say(&format!("{}; try {FIX}", what_failed(bytes)));
+    })
+}
+
+/// With the numbers that tell a limit from a machine that is full.
+fn what_failed(bytes: usize) -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let size = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.map_or_else(|| "unknown".into(), |kib| human::bytes(kib << 10))
+    };
+    let (mapped, resident) = (size("VmSize:"), size("VmRSS:"));
+    let limit = getrlimit(Resource::As).current;
+    let limit = limit.map_or_else(
+        || "no limit".into(),
+        |limit| format!("limit {}", human::bytes(limit)),
+    );
+    let free = human::bytes(crate::hardware::memory().available);
+    format!(
+        "out of memory: an allocation of {} failed; address space mapped {mapped} ({limit}), resident {resident}, \
+         available on this machine {free}",
+        human::bytes(bytes as u64)
+    )
+}

@@ -1,0 +1,133 @@
+//! Rendering within bounds. Fuel bounds what a template does, not what one step of it allocates: one that a stranger wrote
+//! may double a string forty times for the one conversation that its try-out did not have. So it renders within a budget
+//! of memory and time that grows with the conversation; a template that exceeds it is not asked again.
+
+use super::MAX_OUTPUT;
+use crate::kernels::allocations::budget::{Budget, Overdrawn, within};
+use minijinja::{Environment, Error};
+use serde_json::{Map, Value};
+use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Memory for any conversation: the largest output twice over while it grows, and as much again.
+const BASE_BYTES: usize = 4 * MAX_OUTPUT;
+/// Memory for each byte of the conversation: it is converted and cut several times on its way.
+const PER_BYTE: usize = 32;
+/// A large conversation takes some milliseconds.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A compiled template, or an expression's engine, with how it went.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    env: Arc<Environment<'static>>,
+    /// Of this program's own making: no budget.
+    ours: bool,
+    /// What a budget once ran out of.
+    spoiled: Arc<OnceLock<Overdrawn>>,
+}
+
+/// Why nothing was printed.
+#[derive(Debug)]
+pub enum Broken {
+    /// More than [`MAX_OUTPUT`].
+    Full,
+    NotText,
+    Engine(Error),
+    Overdrawn(Overdrawn),
+}
+
+impl Engine {
+    /// For a template of anybody's.
+    pub fn new(env: Environment<'static>) -> Engine {
+        Engine {
+            env: Arc::new(env),
+            ours: false,
+            spoiled: Arc::default(),
+        }
+    }
+
+    /// For a template that is part of this program.
+    pub fn trusted(self) -> Engine {
+        Engine { ours: true, ..self }
+    }
+
+    /// What the template `name` prints for `context`.
+    pub fn print(&self, name: &'static str, context: Map<String, Value>) -> Result<String, Broken> {
+        self.run(context, move |env, context| print(env, name, context))
+    }
+
+    /// Runs `work`, which belongs to a stranger, on `context`.
+    pub fn run<T: Send + 'static>(
+        &self,
+        context: Map<String, Value>,
+        work: impl FnOnce(&Environment<'static>, &Map<String, Value>) -> Result<T, Broken>
+        + Send
+        + 'static,
+    ) -> Result<T, Broken> {
+        if self.ours {
+            return work(&self.env, &context);
+        }
+        if let Some(spoiled) = self.spoiled.get() {
+            return Err(Broken::Overdrawn(spoiled.clone()));
+        }
+        let weight: usize = context.values().map(weight).sum();
+        let budget = Budget {
+            bytes: BASE_BYTES + PER_BYTE * weight,
+            time: TIME,
+        };
+        let env = Arc::clone(&self.env);
+        within(budget, move || work(&env, &context)).unwrap_or_else(|overdrawn| {
+            let spoiled = self.spoiled.get_or_init(|| overdrawn);
+            Err(Broken::Overdrawn(spoiled.clone()))
+        })
+    }
+}
+
+fn print(
+    env: &Environment<'static>,
+    name: &str,
+    context: &Map<String, Value>,
+) -> Result<String, Broken> {
+    let template = env.get_template(name).map_err(Broken::Engine)?;
+    let mut out = Bounded::default();
+    let context = minijinja::Value::from(minijinja::value::Serde(context));
+    match template.render_captured_to(context, &mut out) {
+        Ok(_) => String::from_utf8(out.bytes).map_err(|_| Broken::NotText),
+        Err(_) if out.full => Err(Broken::Full),
+        Err(error) => Err(Broken::Engine(error)),
+    }
+}
+
+/// Bytes that a value stands for, about.
+fn weight(value: &Value) -> usize {
+    const NODE: usize = 32;
+    NODE + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(map) => map.iter().map(|(k, v)| k.len() + weight(v)).sum(),
+        _ => 0,
+    }
+}
+
+/// Takes up to [`MAX_OUTPUT`] bytes.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
+            self.full = true;
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The engine before this one ended without a word: what is told at a resume. A process that the kernel kills for memory
+//! cannot say so itself, but the counter of its cgroup can.
+
+use crate::run::log::last_event;
+use crate::wire::Event;
+use std::path::Path;
+
+/// A warning for the log, if the engine before was killed where the kernel kills for memory. `oom_kills` is the cgroup's
+/// counter (`memory.events`).
+pub(super) fn told(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
+    let kills = oom_kills.filter(|kills| *kills > 0)?;
+    // A log that cannot be read is reported by whoever needs it.
+    let last = last_event(events).ok()??;
+    if matches!(last.event, Event::Finished { .. }) {
+        return None;
+    }
+    let times = if kills == 1 { "once" } else { "several times" };
+    Some(Event::Warned {
+        step: 0,
+        code: "killed".into(),
+        message: format!(
+            "the engine before this one ended without a word, and the kernel has killed a process of this cgroup for \
+             memory {times} ({kills}): it was probably killed for memory"
+        ),
+        hint: "the run goes on from its newest checkpoint; a smaller train.micro_batch_size or model.seq_len, or a higher \
+               limit (memory.max), keeps it from happening again"
+            .into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::SystemClock;
+    use crate::run::LogWriter;
+    use crate::wire::Outcome;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_kill_for_memory_is_told_and_an_end_of_its_own_or_no_kill_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let log = |event: Event| {
+            let clock = Arc::new(SystemClock::new());
+            let (mut sender, thread) = LogWriter::open(&path, clock, |_| ()).unwrap();
+            sender.emit(event).unwrap();
+            drop(sender);
+            thread.finish().unwrap();
+        };
+        assert_eq!(told(&path, Some(1)), None, "no log");
+        log(Event::RolledBack { step: 3 });
+        assert_eq!(told(&path, None), None);
+        assert_eq!(told(&path, Some(0)), None);
+        let Some(Event::Warned { code, message, .. }) = told(&path, Some(2)) else {
+            panic!("nothing is told")
+        };
+        assert_eq!(code, "killed");
+        assert!(message.contains("several times (2)"), "{message}");
+        log(Event::Finished {
+            outcome: Outcome::Stopped,
+            step: 3,
+            tokens: 0,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: 0.0,
+            message: String::new(),
+        });
+        assert_eq!(told(&path, Some(2)), None);
+    }
+}
