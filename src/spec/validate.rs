@@ -190,6 +190,20 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
     );
     let (t, r) = (&config.train, &config.rollout);
+    let least = config.method.on_policy().map_or(1, |m| m.least_group());
+    judge.want(
+        r.group_size >= least,
+        &["rollout.group_size"],
+        format!("{word} compares the answers to a prompt, and there is one"),
+        "rollout.group_size=4",
+    );
+    judge.want(
+        r.group_size > 1 || r.refill == 0,
+        &["rollout.group_size", "rollout.refill"],
+        "a single answer to a prompt is always worth the same as itself: every prompt would be replaced",
+        "rollout.refill=0, or a group_size of 2 or more",
+    );
+    critic(config, judge);
     let answers = t
         .micro_batch_size
         .saturating_mul(t.grad_accum_steps)
@@ -250,10 +264,41 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "use frozen, or adapter_off with an adapter",
     );
     judge.want(
-        reference.is_none() || r.cold_start_steps == 0 || t.from.is_some(),
+        reference.is_none()
+            || r.cold_start_steps == 0
+            || t.from.is_some()
+            || config.adapter.is_none(),
         &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
         "the reference would be the untrained model",
         format!("method.{word}.beta=0, or begin from a trained model with train.from"),
+    );
+}
+
+/// A second model that learns values.
+fn critic(config: &RunConfig, judge: &mut Judge) {
+    let Some(ppo) = config.method.on_policy().and_then(|m| m.critic()) else {
+        return;
+    };
+    let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
+    judge.want(
+        !packed || ppo.critic_from.is_some(),
+        &["method.ppo", "train.from"],
+        "the critic begins with the policy's weights, and those of a quantized base are not numbers to copy",
+        "train.dequantize=true turns the base into f32, or method.ppo.critic_from names a reward model",
+    );
+    judge.want(
+        ppo.kl_target.is_none_or(|target| target > 0.0) && (ppo.kl_target.is_none() || ppo.beta > 0.0),
+        &["method.ppo.kl_target", "method.ppo.beta"],
+        "a target for the distance to the reference needs a coefficient to move and a distance above 0",
+        "method.ppo.beta=0.05 and method.ppo.kl_target=6, or leave the target out",
+    );
+    let total = config.train.max_steps;
+    judge.want(
+        ppo.critic_warmup_steps == 0
+            || config.rollout.cold_start_steps + ppo.critic_warmup_steps < total,
+        &["method.ppo.critic_warmup_steps", "train.max_steps"],
+        format!("the critic alone would learn for all of {total} steps"),
+        "fewer warm-up steps, or a larger max_steps",
     );
 }
 
