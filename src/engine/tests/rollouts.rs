@@ -154,6 +154,10 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
             "needs a coefficient to move",
         ),
         (
+            &["method=ppo", "method.ppo.critic_from=/nowhere"],
+            "/nowhere",
+        ),
+        (
             &["method=ppo", "method.ppo.critic_warmup_steps=12"],
             "for all of 12 steps",
         ),
@@ -161,9 +165,14 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
         let error = loaded(extra).unwrap_err();
         assert!(error.contains(reason), "{extra:?}: {error}");
     }
-    let events = run_of(&["method=ppo", "method.ppo.critic_from=/nowhere"]).go();
+    // A model that writes has no score.
+    let writer = run_of(&[]);
+    writer.go();
+    let place = writer.checkpoint(12);
+    let from = format!("method.ppo.critic_from={}", place.display());
+    let events = run_of(&["method=ppo", &from]).go();
     let (_, _, told) = finished(&events);
-    assert!(told.contains("method.ppo.critic_from: /nowhere"), "{told}");
+    assert!(told.contains("it has no score"), "{told}");
 }
 
 /// How many are written at once is a matter of memory alone.
