@@ -21,7 +21,6 @@ pub struct Args {
 #[cfg(target_os = "linux")]
 pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     use super::exit::Failure;
-    use std::io::Write;
     let internal =
         |e: &dyn std::fmt::Display| Failure::machine(e.to_string(), "this command is internal");
     let Some((limits, command)) = args.words.split_first() else {
@@ -32,9 +31,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     };
     let limits = serde_json::from_str(limits).map_err(|e| internal(&e))?;
     let error = sandbox::exec(&limits, command);
-    let (words, status) = sandbox::refusal(&error);
-    let _ = std::io::stderr().write_all(words.as_bytes());
-    std::process::exit(status)
+    Err(internal(&error).into())
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -94,22 +94,18 @@ impl Worker for Tester {
         // As many at once as the machine has cores: each waits for its own program.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = answers.len().div_ceil(cores).max(1);
-        let config = &self.config;
+        let (config, sandbox) = (&self.config, &sandbox);
+        let test = |part: &[Answer]| -> Vec<Scored> {
+            part.iter().map(|a| config.test(sandbox, a)).collect()
+        };
         self.scores = std::thread::scope(|threads| {
-            let test = |part: &'_ [Answer]| -> Vec<Scored> {
-                part.iter().map(|a| config.test(&sandbox, a)).collect()
-            };
-            let test = &test;
             let parts = answers.chunks(share);
-            let running: Vec<_> = parts
-                .map(|part| threads.spawn(move || test(part)))
-                .collect();
-            let ended = running.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| vec![Err("the tests could not be run".into())])
-            });
-            ended.flatten().collect()
+            let running: Vec<_> = parts.map(|part| threads.spawn(|| test(part))).collect();
+            let broken = |_| vec![Err("the tests could not be run".to_string())];
+            let ended = running.into_iter();
+            ended
+                .flat_map(|thread| thread.join().unwrap_or_else(broken))
+                .collect()
         });
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Around the program: this process starts the guard and waits; the guard builds the walls, starts the program, reads what it
 //! writes and ends it. They speak one line of JSON each way.
 
-use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, walls};
+use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError, VERB, find, walls};
+use crate::base::clock::{Clock, SystemClock};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -10,15 +11,12 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longer than the guard needs for its own work, on a machine that does much else.
 const GRACE: Duration = Duration::from_secs(20);
 /// How often the guard looks whether the program is still there.
 const GLANCE: Duration = Duration::from_millis(5);
-/// Status of a program that could not become what it should.
-const NOT_STARTED: i32 = 127;
-const MARK: &str = "sandbox: ";
 
 /// What the guard is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -175,6 +173,10 @@ fn start(program: &Path, order: &Order) -> io::Result<Child> {
         },
     };
     let limits = serde_json::to_string(&limits)?;
+    let named = order.job.command.first().map(String::as_str);
+    if named.and_then(find).is_none() {
+        return Err(io::Error::other("there is no such program"));
+    }
     Command::new(program)
         .arg(VERB)
         .arg(limits)
@@ -222,7 +224,10 @@ fn watch(mut child: Child, order: &Order, mut asker: impl Read + Send + 'static)
         let _ = io::copy(&mut asker, &mut io::sink());
         let _ = tell.send(Heard::Alone);
     });
-    let deadline = Instant::now() + Duration::from_secs_f64(order.limits.seconds.clamp(0.01, 1e6));
+    let (clock, deadline) = (
+        SystemClock::new(),
+        Duration::from_secs_f64(order.limits.seconds.clamp(0.01, 1e6)),
+    );
     let mut written = [None, None];
     let (mut end, mut gone) = (None, false);
     // A program has ended when it is gone and both streams are: what it started may still write.
@@ -249,12 +254,12 @@ fn watch(mut child: Child, order: &Order, mut asker: impl Read + Send + 'static)
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if Instant::now() > deadline {
+        if clock.elapsed() > deadline {
             // A process that left the group holds a stream open: only without walls.
             kill(&child, gone);
             end.get_or_insert(End::Late);
             if order.isolation == Isolation::Limits
-                && Instant::now() > deadline + Duration::from_secs(1)
+                && clock.elapsed() > deadline + Duration::from_secs(1)
             {
                 break;
             }
@@ -268,14 +273,11 @@ fn watch(mut child: Child, order: &Order, mut asker: impl Read + Send + 'static)
     let [stdout, stderr] = &mut written;
     let (stdout, stderr) = (text(stdout), text(stderr));
     let end = end.unwrap_or(End::Late);
-    match (end, stderr.strip_prefix(MARK)) {
-        (End::Exited(NOT_STARTED), Some(why)) => Answer::NotStarted(why.trim().into()),
-        (end, _) => Answer::Done(Outcome {
-            end,
-            stdout,
-            stderr,
-        }),
-    }
+    Answer::Done(Outcome {
+        end,
+        stdout,
+        stderr,
+    })
 }
 
 /// Reads a stream to its end or its limit.
@@ -298,9 +300,4 @@ fn kill(child: &Child, gone: bool) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
-}
-
-/// What the third process says where it cannot become the program.
-pub fn refusal(error: &io::Error) -> (String, i32) {
-    (format!("{MARK}{error}\n"), NOT_STARTED)
 }

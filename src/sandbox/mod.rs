@@ -17,7 +17,7 @@ mod limits;
 mod walls;
 
 #[cfg(target_os = "linux")]
-pub use guard::{refusal, serve};
+pub use guard::serve;
 pub use limits::{Limits, exec};
 
 use serde::{Deserialize, Serialize};

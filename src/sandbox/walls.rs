@@ -1,7 +1,7 @@
 //! The guard takes itself out of the machine: namespaces first, then a file system on which nothing can be written.
 
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_change, mount_recursive_bind,
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
     mount_remount,
 };
 use rustix::thread::UnshareFlags;
@@ -94,7 +94,7 @@ fn devices(room: &Path) -> io::Result<()> {
             mount_bind(&from, &to).map_err(said(name, "as a device"))?;
         }
     }
-    mount_recursive_bind(&draft, "/dev").map_err(said("/dev", "in its place"))?;
+    mount_bind_recursive(&draft, "/dev").map_err(said("/dev", "in its place"))?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
     mount_remount("/dev", flags, c"").map_err(said("/dev", "read-only"))
 }
