@@ -247,11 +247,16 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
     let Some((first, last)) = series.steps() else {
         return;
     };
+    // A step is clipped or not: between 0 and 1 only the mean tells anything.
+    let look = match info.id == crate::metrics::id::CLIPPED {
+        true => Look::Thin,
+        false => Look::Line,
+    };
     let chart = LineChart {
         lines: vec![Line {
             series,
             meaning: Meaning::Series,
-            look: Look::Line,
+            look,
         }],
         marks: &[],
         from: first as f64,

@@ -1,6 +1,7 @@
 //! Charts as pictures: every claim of the module is looked at.
 
 use super::*;
+use crate::run::state::MarkKind;
 
 fn series(points: impl IntoIterator<Item = (u64, f64)>) -> Series {
     let mut series = Series::new();
@@ -256,4 +257,23 @@ fn a_band_is_dotted_where_the_axis_reaches_it() {
     assert_eq!(dotted(&chart, "..", true), 2);
     chart.band = band(Some(0.1), Some(9.0));
     assert_eq!(dotted(&chart, "┈", false), 0, "out of sight");
+}
+
+#[test]
+fn a_live_axis_stays_tight_and_moves_a_few_times_only() {
+    // Half of the height is for the data, whatever the loss began at and however often it outgrew its axis.
+    let loss = |step: u64| 1.7 + 2.4 * (-(step as f64) / 150.0).exp();
+    let (mut held, mut moves) = (None::<Axis>, 0);
+    for newest in (10..=2_000).step_by(10) {
+        let s = series((0..=newest).map(|i| (i, loss(i))));
+        let mut chart = chart(&s, Look::Line, &[]);
+        (chart.to, chart.held) = (2_000.0, held);
+        let (text, plot) = picture(&chart, 40, 9, false);
+        let axis = plot.axis.unwrap();
+        let filled = axis.place(loss(0)) - axis.place(loss(newest));
+        assert!(newest < 50 || filled > 0.45, "{newest}: {filled}\n{text}");
+        moves += usize::from(held != plot.axis);
+        held = plot.axis;
+    }
+    assert!(moves <= 8, "{moves}");
 }

@@ -1,0 +1,174 @@
+//! The data as dots: series in dot columns, bands, lines and rings.
+
+use super::{Line, LineChart, Look, Plot};
+use crate::base::stats::Ema;
+use crate::run::series::{Bucket, Series};
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::axis::Axis;
+use crate::ui::widgets::dots::{ACROSS, DOWN, Dots};
+use ratatui::buffer::Buffer;
+
+/// Layers of dots.
+const FAINT: u8 = 1;
+const STRONG: u8 = 2;
+
+/// A series in dot columns.
+pub(super) struct Columns<'a> {
+    pub line: Line<'a>,
+    pub buckets: Vec<Option<Bucket>>,
+    pub smooth: Vec<Option<f64>>,
+}
+
+impl LineChart<'_> {
+    pub(super) fn columns<'a>(&self, line: Line<'a>, plot: Plot) -> Columns<'a> {
+        let n = usize::from(plot.area.width) * ACROSS;
+        // The last step of a run lies on the right end: a hair more than the range takes it in.
+        let to = self.to + (self.to - self.from) * 1e-9;
+        let tau = match line.look {
+            Look::Smoothed(share) => share * n as f64,
+            _ => 0.0,
+        };
+        // The average is already warm at the left edge: it starts four decay times before it.
+        let lead = (tau * 4.0).ceil() as usize;
+        let width = (to - self.from) / n as f64;
+        let from = self.from - width * lead as f64;
+        let mut buckets = line.series.columns(from, to, n + lead);
+        if self.settled && matches!(line.look, Look::Line | Look::Thin | Look::Smoothed(_)) {
+            settle(&mut buckets, line.series, from, width);
+        }
+        if tau <= 0.0 {
+            let smooth = Vec::new();
+            return Columns {
+                line,
+                buckets,
+                smooth,
+            };
+        }
+        let mut ema = Ema::new((-1.0 / tau).exp());
+        let mut smooth: Vec<Option<f64>> = buckets
+            .iter()
+            .map(|b| Some(ema.push(b.as_ref()?.mean()?)))
+            .collect();
+        buckets.drain(..lead);
+        smooth.drain(..lead);
+        Columns {
+            line,
+            buckets,
+            smooth,
+        }
+    }
+
+    pub(super) fn draw_data(
+        &self,
+        buffer: &mut Buffer,
+        plot: Plot,
+        axis: &Axis,
+        columns: &[Columns],
+        theme: &Theme,
+    ) {
+        // One canvas a series: a cell has one colour, and later series lie on top.
+        for column in columns {
+            if column.line.look == Look::Points {
+                draw_points(buffer, plot, axis, column, theme);
+                continue;
+            }
+            let joined = column.line.look == Look::Joined;
+            let mut dots = Dots::new(plot.area.width, plot.area.height);
+            let height = |value: f64| dot_row(axis, value, plot.area.height);
+            let strong = column.smooth.is_empty() && !joined;
+            let band = column.line.look != Look::Thin;
+            let layer = if strong { STRONG } else { FAINT };
+            trace_band(&mut dots, &column.buckets, height, layer, band);
+            trace_line(&mut dots, &column.smooth, height, STRONG);
+            let meaning = column.line.meaning;
+            dots.draw(buffer, plot.area, theme.ascii, |layer| match layer {
+                FAINT => theme.style(Meaning::Track),
+                _ => theme.style(meaning),
+            });
+            if joined {
+                draw_points(buffer, plot, axis, column, theme);
+            }
+        }
+    }
+}
+
+/// Takes the newest column away while steps of it are still to come.
+fn settle(buckets: &mut [Option<Bucket>], series: &Series, from: f64, width: f64) {
+    let Some((i, newest)) = buckets
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(i, b)| Some((i, b.as_ref()?.last)))
+    else {
+        return;
+    };
+    let complete = from + width * (i + 1) as f64 <= newest as f64 + 1.0;
+    let live = series.last().is_some_and(|p| p.step == newest);
+    if live && !complete && buckets[..i].iter().any(Option::is_some) {
+        buckets[i] = None;
+    }
+}
+
+/// The row of dots of a value, 0 at the top; values outside of the axis lie on its edge.
+pub(super) fn dot_row(axis: &Axis, value: f64, rows: u16) -> usize {
+    let last = usize::from(rows) * DOWN - 1;
+    let share = axis.place(value);
+    let share = if share.is_nan() {
+        0.0
+    } else {
+        share.clamp(0.0, 1.0)
+    };
+    ((1.0 - share) * last as f64).round() as usize
+}
+
+/// A line through the means; as a `band`, also from the smallest to the largest value of each column.
+fn trace_band(
+    dots: &mut Dots,
+    buckets: &[Option<Bucket>],
+    height: impl Fn(f64) -> usize,
+    layer: u8,
+    band: bool,
+) {
+    let mut before: Option<(usize, usize)> = None;
+    for (x, bucket) in buckets.iter().enumerate() {
+        let Some(bucket) = bucket else {
+            continue;
+        };
+        let Some(mean) = bucket.mean() else {
+            before = None;
+            continue;
+        };
+        if band {
+            dots.vertical(x, height(bucket.min), height(bucket.max), layer);
+        }
+        let here = (x, height(mean));
+        if let Some(before) = before {
+            dots.line(before, here, layer);
+        }
+        before = Some(here);
+    }
+}
+
+fn trace_line(dots: &mut Dots, values: &[Option<f64>], height: impl Fn(f64) -> usize, layer: u8) {
+    let mut before: Option<(usize, usize)> = None;
+    for (x, value) in values
+        .iter()
+        .enumerate()
+        .filter_map(|(x, v)| v.map(|v| (x, v)))
+    {
+        let here = (x, height(value));
+        dots.line(before.unwrap_or(here), here, layer);
+        before = Some(here);
+    }
+}
+
+fn draw_points(buffer: &mut Buffer, plot: Plot, axis: &Axis, column: &Columns, theme: &Theme) {
+    let style = theme.style(column.line.meaning);
+    for (i, bucket) in column.buckets.iter().enumerate() {
+        if let Some(value) = bucket.as_ref().and_then(Bucket::mean) {
+            let x = plot.area.x + (i / ACROSS) as u16;
+            let y = plot.area.y + (dot_row(axis, value, plot.area.height) / DOWN) as u16;
+            buffer.set_stringn(x, y, theme.glyphs().ring, 1, style);
+        }
+    }
+}
