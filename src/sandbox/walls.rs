@@ -50,23 +50,27 @@ pub fn leave() -> io::Result<()> {
 pub fn build(room: &Path, bytes: u64) -> io::Result<()> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(said("/", "to keep changes here"))?;
-    let ram = |place: &Path, options: &str| {
+    // Read now: afterwards /proc knows of the processes inside alone, and this one is not among them.
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let ram = |place: &Path, flags: MountFlags, options: &str| {
         let options = CString::new(options).map_err(io::Error::other)?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
         mount("tmpfs", place, "tmpfs", flags, Some(options.as_c_str()))
             .map_err(said(&place.display().to_string(), "as memory"))
     };
-    ram(room, &format!("size={bytes},nr_inodes=4096,mode=700"))?;
+    ram(
+        room,
+        MountFlags::empty(),
+        &format!("size={bytes},nr_inodes=4096,mode=700"),
+    )?;
     devices(room)?;
     for place in HIDDEN.map(Path::new) {
         // One may be a link to the other.
         if place.is_dir() && !place.is_symlink() {
-            ram(place, "size=4k,mode=755")?;
+            ram(place, MountFlags::RDONLY, "size=4k,mode=755")?;
         }
     }
     processes()?;
-    let table = fs::read_to_string("/proc/self/mountinfo")
-        .or_else(|_| fs::read_to_string("/proc/1/mountinfo"))?;
     let kept = [room.to_path_buf(), PathBuf::from("/proc")];
     for (place, flags) in mounts(&table) {
         if kept.contains(&place) || place.starts_with("/dev") || !place.exists() {
