@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
-#[path = "child/sandbox.rs"]
-mod sandbox;
-
 use llmtui::base::child::{Child, ChildError, Limits, Parser, Request};
 use serde_json::json;
 use std::path::Path;

@@ -52,7 +52,6 @@ mod reward;
 mod rm;
 mod run_ref;
 mod runs;
-mod sandbox_child;
 mod score;
 mod stop;
 mod tokenizer;
@@ -178,8 +177,6 @@ enum Verb {
     Engine(engine_cmd::Args),
     #[command(hide = true)]
     ParseChild(parse_child::Args),
-    #[command(hide = true)]
-    SandboxChild(sandbox_child::Args),
 }
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
@@ -256,6 +253,5 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Completions(args) => completions::run(args),
         Verb::Engine(args) => engine_cmd::run(args, &cx),
         Verb::ParseChild(args) => parse_child::run(&args, &cx),
-        Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),
     }
 }
