@@ -5,6 +5,7 @@
 mod broken;
 pub mod checkpoint;
 mod context;
+pub mod critic;
 mod due;
 mod emit;
 mod eval;

@@ -16,6 +16,8 @@ pub struct Models {
     pub reference: Reference,
     /// Ranks of PyTorch, where those compute: then `policy` is the engine's copy, which is as new as the last look at it.
     pub remote: Option<Remote>,
+    /// Whether the reference is the policy as it was after a cold start, and not as it was before the first step.
+    pub anchored: bool,
 }
 
 /// The model that a method compares the policy with: the policy as it was before the first step.
@@ -39,6 +41,7 @@ impl Models {
             policy,
             reference: Reference::None,
             remote: None,
+            anchored: false,
         }
     }
 
@@ -163,6 +166,18 @@ impl Models {
         Ok(Some(values))
     }
 
+    /// A frozen reference becomes the policy as it now is: a cold start has moved it.
+    ///
+    /// # Errors
+    /// Weights that cannot be copied.
+    pub fn anchor(&mut self) -> Result<(), EngineError> {
+        if let Reference::Frozen(model) = &mut self.reference {
+            **model = self.policy.frozen_copy()?;
+            self.anchored = true;
+        }
+        Ok(())
+    }
+
     /// Writes the reference's log-probability of each token beside the batch, where the method needs it.
     ///
     /// # Errors
@@ -213,7 +228,7 @@ pub fn add_own_reference(
     Ok(())
 }
 
-fn set(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
+pub(super) fn set(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
     batch.columns.retain(|column| column.name != name);
     batch.columns.push(Column { name, values });
 }

@@ -3,6 +3,7 @@
 
 use super::EngineError;
 use super::checkpoint::{Fault, Manifest};
+use super::critic::Critic;
 use super::rescue::Guard;
 use super::roles::Models;
 use super::rollouts::InUse;
@@ -58,6 +59,9 @@ pub struct Progress {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<u64>,
     pub adjustments: Adjustments,
+    /// KL coefficient of the next rollout, where a controller has moved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kl_coef: Option<f64>,
     /// Micro-steps whose batches are passed over: first, and one after the last; in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skips: Vec<(u64, u64)>,
@@ -91,6 +95,8 @@ impl Progress {
 pub struct TrainState {
     pub models: Models,
     pub optimizer: Box<dyn UpdateRule>,
+    /// Of methods that have one.
+    pub critic: Option<Critic>,
     pub progress: Progress,
     /// Answers of the policy as it was, while steps to come still learn from them.
     pub in_use: Option<InUse>,
@@ -134,9 +140,11 @@ impl TrainState {
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = spec.optimizer.build(model.params())?;
+        let critic = Critic::blank(spec, &model)?;
         Ok(TrainState {
             models: Models::alone(model),
             optimizer,
+            critic,
             progress: Progress::default(),
             in_use: None,
             base: spec.train.from.as_deref().map(|place| {
@@ -148,6 +156,9 @@ impl TrainState {
 
     /// Brings averaged weights into the policy, where the optimizer keeps any, or back what it trains.
     pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
+        if let Some(critic) = &mut self.critic {
+            critic.show_average(show)?;
+        }
         let params = self.models.policy.params_mut();
         self.optimizer.show_average(params, show)
     }
@@ -268,6 +279,22 @@ fn start_from(
         return Ok(());
     }
     source.fill(model).map_err(|e| fault(e.to_string()))
+}
+
+/// The weights of a reward model, for a critic of the same shape.
+pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), EngineError> {
+    let shown = one_line(&place.display().to_string());
+    let fault = |what: String| {
+        EngineError::Setup(format!(
+            "method.ppo.critic_from: {shown}: {what}; name a checkpoint of method reward that began with this run's model, or leave it out"
+        ))
+    };
+    let source = ModelSource::open(place).map_err(|e| fault(e.to_string()))?;
+    if !source.config().is_reward_model() {
+        return Err(fault("this is a model that writes: it has no score".into()));
+    }
+    Manifest::verify_if_any(place).map_err(|e| fault(e.to_string()))?;
+    source.fill(critic).map_err(|e| fault(e.to_string()))
 }
 
 fn tokens_of(file: &GgufModel) -> Option<&[String]> {

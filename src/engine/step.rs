@@ -22,6 +22,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 struct Step {
     gradients: Gradients,
+    /// What the critic is to learn from the same answers.
+    critic: Option<Gradients>,
     /// Tokens of the step that are not padding.
     tokens: u64,
     lr: f64,
@@ -94,7 +96,11 @@ impl Stepper {
         if let Taken::Spike(_) = taken {
             return Ok(taken);
         }
-        self.log.last.skipped = matches!(taken, Taken::Skipped);
+        let skipped = matches!(taken, Taken::Skipped);
+        if !skipped {
+            self.update_critic(cx)?;
+        }
+        self.log.last.skipped = skipped || (self.log.last.critic.is_some() && warms_up(cx));
         if !self.log.last.skipped {
             self.update(cx)?;
         }
@@ -141,6 +147,20 @@ impl Stepper {
         Ok(())
     }
 
+    /// The critic learns beside the policy, at a rate of its own.
+    fn update_critic(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+        let clip_norm = cx.state.clip_norm(cx.spec);
+        let (Some(found), Some(critic)) = (&self.log.last.critic, &mut cx.state.critic) else {
+            return Ok(());
+        };
+        let method = cx.spec.method.on_policy().and_then(|m| m.critic());
+        let rates = Rates {
+            lr: self.log.last.lr * method.map_or(1.0, |m| m.critic_lr_scale),
+            clip_norm,
+        };
+        critic.update(found.norm, rates)
+    }
+
     /// Takes the batches of the step and sums the gradient over them.
     fn gradients(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Step, EngineError> {
         let asked = cx.port.clock.elapsed();
@@ -168,11 +188,19 @@ impl Stepper {
             }
             None => gradients_seen(method, model, &step.batches, at, &mut self.probes)?,
         };
+        let critic = match (
+            method.on_policy().and_then(|m| m.critic()),
+            &mut cx.state.critic,
+        ) {
+            (Some(method), Some(critic)) => critic.gradients(method, &step.batches, at)?,
+            _ => None,
+        };
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);
         Ok(Step {
             gradients: found,
+            critic,
             tokens,
             lr: cx.state.lr(cx.spec),
             clipped: false,
@@ -184,10 +212,16 @@ impl Stepper {
     fn non_finite(&mut self, cx: &mut RunContext<'_, '_>) -> Option<NonFinite> {
         let Step { gradients, lr, .. } = &self.log.last;
         let (loss, grad_norm, lr) = (gradients.loss, gradients.norm, *lr);
+        let of_critic = self.log.last.critic.as_ref();
         let (what, value) = if !loss.is_finite() {
             ("the training loss", loss)
         } else if !grad_norm.is_finite() {
             ("the gradient norm", grad_norm)
+        } else if let Some(found) = of_critic.filter(|found| !found.are_finite()) {
+            (
+                "the critic's loss or gradient norm",
+                found.loss + found.norm,
+            )
         } else {
             return None;
         };
@@ -288,12 +322,20 @@ impl Stepper {
         }
         let own = cx.spec.method.readings().iter().map(|metric| metric.id);
         for id in [id::ENTROPY].into_iter().chain(own) {
-            if let Some(mean) = found.readings.mean(id) {
+            let of_critic = || last.critic.as_ref()?.readings.mean(id);
+            if let Some(mean) = found.readings.mean(id).or_else(of_critic) {
                 values.insert(id.into(), Num(mean));
             }
         }
         values
     }
+}
+
+/// Whether the critic alone learns yet.
+fn warms_up(cx: &RunContext<'_, '_>) -> bool {
+    let method = cx.spec.method.on_policy().and_then(|m| m.critic());
+    let learnt = cx.step().saturating_sub(cx.spec.rollout.cold_start_steps);
+    method.is_some_and(|m| learnt < m.critic_warmup_steps)
 }
 
 /// Whether this step has a line in the log.

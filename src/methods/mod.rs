@@ -10,6 +10,9 @@ mod orpo;
 pub mod policy;
 #[cfg(test)]
 mod policy_tests;
+pub mod ppo;
+#[cfg(test)]
+mod ppo_tests;
 mod preference;
 mod pretrain;
 mod reward;
@@ -353,6 +356,6 @@ fn by_autograd(
 crate::base::registry! {
     /// What the model learns from.
     pub enum MethodConfig: dyn Method {
-        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, grpo: Grpo, rloo: Rloo
+        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, grpo: Grpo, rloo: Rloo, ppo: Ppo
     }
 }

@@ -31,6 +31,16 @@ pub trait OnPolicy {
     fn kl_in_reward(&self) -> f64 {
         0.0
     }
+
+    /// Answers to a prompt that it needs at least.
+    fn least_group(&self) -> usize {
+        2
+    }
+
+    /// How it learns with a critic, where it does: tokens then have advantages of their own.
+    fn critic(&self) -> Option<&super::ppo::Config> {
+        None
+    }
 }
 
 /// How the losses of tokens become one number.

@@ -2,10 +2,10 @@
 //! test compares with real steps; the estimates for GPU trainers are in `general`.
 
 use super::ledger::{Ledger, Part};
-use super::request::{Checkpointing, Preflight, ReferencePlan, Request};
+use super::request::{Checkpointing, Method, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
 use crate::base::human::{grouped, short};
-use crate::nn::footprint;
+use crate::nn::{HeadKind, footprint};
 
 /// The process before any model: program, libraries, threads and buffers.
 const RUNTIME: f64 = 21.0 * MIB;
@@ -52,6 +52,7 @@ pub fn ledger(request: &Request) -> Ledger {
     add(Part::Optimizer, trained, moments, request.update.kept());
     passes(request, &mut ledger);
     reference(request, &mut ledger);
+    critic(request, &mut ledger);
     let how = "tokens of 4 B, plus tokenizer leftovers: 1 B per character, about 70 B per subword";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
     ledger.add(
@@ -166,6 +167,41 @@ fn reference(request: &Request, ledger: &mut Ledger) {
         short(n as f64)
     );
     ledger.add(Part::Reference, (4 * n + pass.total()) as f64, how);
+}
+
+/// The second model that a method with a critic trains: as the policy, with a score for a head, and an optimizer of its own.
+fn critic(request: &Request, ledger: &mut Ledger) {
+    if request.method != Method::Ppo {
+        return;
+    }
+    let mut config = request.arch.config().clone();
+    config.head = HeadKind::Score;
+    let (shape, adapter) = (request.arch.shape(), request.engine_adapter());
+    let at_once = (request.micro_batch as usize, request.seq_len as usize);
+    let how = request.checkpointing.engine();
+    let train = footprint::training(&config, shape, adapter.as_ref(), at_once, how);
+    let says = footprint::evaluation(&config, shape, adapter.as_ref(), at_once);
+    let head = match request.arch.config().ties_head() {
+        true => 0,
+        false => request.arch.vocab_size() * shape.d_model as u64,
+    };
+    let weights = (request.arch.n_params() - head + shape.d_model as u64) as f64;
+    let trained = match request.lora {
+        Some(_) => request.n_trainable() as f64,
+        None => weights,
+    };
+    let adapters = if request.lora.is_some() {
+        4.0 * trained
+    } else {
+        0.0
+    };
+    let states = 4.0 * weights + adapters + trained * (4.0 + request.update.engine_bytes());
+    let how = format!(
+        "a second model of {} parameters with gradients, moments and its passes",
+        short(weights)
+    );
+    let bytes = states + (train.total() + says.total()) as f64;
+    ledger.add(Part::Critic, bytes, how);
 }
 
 /// Bytes of logits that wait for the backward pass where a loss is not linear in log-probabilities.

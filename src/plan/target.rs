@@ -423,6 +423,10 @@ mod tests {
         // Log-probabilities of the policy that answered: a pass without a gradient, and a loss that is not linear.
         let twice = ledger(&["rollout.epochs=2"]);
         assert!(twice.bytes(Part::Evaluation) > 0);
+        // A critic is a second model with gradients, moments and passes of its own.
+        let critic = ["method=ppo", "rollout.group_size=1"];
+        assert!(ledger(&critic).bytes(Part::Critic) >= 16 * n);
+        assert_eq!(plain.bytes(Part::Critic), 0);
         let linear = |word: &str| {
             let set = [word.to_string()];
             resolve("grpo-sort", &set, &here()).unwrap().is_linear()

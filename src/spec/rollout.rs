@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct RolloutConfig {
     /// Answers to each prompt. An optimizer step learns from micro_batch_size × grad_accum_steps answers; those of
-    /// `steps` of them, divided by this, are the number of prompts.
-    #[schemars(range(min = 2, max = 65536))]
+    /// `steps` of them, divided by this, are the number of prompts. Methods without a critic need 2.
+    #[schemars(range(min = 1, max = 65536))]
     pub group_size: usize,
     /// Tokens of an answer at most.
     #[schemars(range(min = 1, max = 1000000))]

@@ -1,5 +1,7 @@
 //! Rules between values, each with a fix. Ranges of single values are in the types.
 
+mod answers;
+
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
 use super::run_spec::RunSpec;
@@ -8,12 +10,11 @@ use crate::base::finding::Finding;
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
-use crate::methods::ReferenceChoice;
+use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::is_gguf;
 use crate::nn::{ActivationCheckpointing, HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
-use crate::rewards::WeightedReward;
 use crate::workers::EngineConfig;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +59,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     model(config, &mut judge);
     adapter(config, &mut judge);
     reference(config, &mut judge);
-    rollouts(config, &mut judge);
+    answers::rollouts(config, &mut judge);
     engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
@@ -173,107 +174,6 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",
-    );
-}
-
-/// Methods that learn from the model's own answers.
-fn rollouts(config: &RunConfig, judge: &mut Judge) {
-    for fault in config.rewards.iter().filter_map(WeightedReward::fault) {
-        judge.want(false, &["rewards"], fault.0, fault.1);
-    }
-    let mut names: Vec<&str> = config.rewards.iter().map(|r| r.name.as_str()).collect();
-    names.sort_unstable();
-    let twice = names.windows(2).find(|two| two[0] == two[1]);
-    judge.want(
-        twice.is_none(),
-        &["rewards"],
-        format!(
-            "two rewards are called `{}`",
-            twice.map_or("", |two| two[0])
-        ),
-        "give each a `name` of its own",
-    );
-    let word = config.method.entry().id;
-    if config.method.on_policy().is_none() {
-        judge.want(
-            config.rewards.is_empty(),
-            &["rewards"],
-            format!("the method {word} gives no rewards"),
-            "leave them out, or choose method=grpo or method=rloo",
-        );
-        return;
-    }
-    judge.want(
-        !config.rewards.is_empty(),
-        &["rewards"],
-        format!("{word} learns from rewards, and there are none"),
-        "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
-    );
-    let (t, r) = (&config.train, &config.rollout);
-    let answers = t
-        .micro_batch_size
-        .saturating_mul(t.grad_accum_steps)
-        .saturating_mul(r.steps);
-    judge.want(
-        answers % r.group_size.max(1) == 0,
-        &[
-            "rollout.group_size",
-            "train.micro_batch_size",
-            "train.grad_accum_steps",
-        ],
-        format!(
-            "{answers} answers of a rollout are no whole groups of {}",
-            r.group_size
-        ),
-        "micro_batch_size × grad_accum_steps × rollout.steps must be a multiple of group_size",
-    );
-    let wrong = r
-        .pass_at
-        .iter()
-        .find(|k| !(1..=r.eval_answers).contains(*k));
-    judge.want(
-        wrong.is_none(),
-        &["rollout.pass_at", "rollout.eval_answers"],
-        format!(
-            "pass@{} cannot be told from {} answers to a prompt",
-            wrong.unwrap_or(&0),
-            r.eval_answers
-        ),
-        "each k is from 1 to rollout.eval_answers",
-    );
-    judge.want(
-        r.eval_answers == 1 || r.eval_temperature > 0.0,
-        &["rollout.eval_answers", "rollout.eval_temperature"],
-        "at temperature 0 all answers to a held-out prompt are the same one",
-        "rollout.eval_temperature=1, or eval_answers=1",
-    );
-    judge.want(
-        r.max_new_tokens < config.model.seq_len,
-        &["rollout.max_new_tokens", "model.seq_len"],
-        format!(
-            "answers of {} tokens leave no room for a prompt in {}",
-            r.max_new_tokens, config.model.seq_len
-        ),
-        "a smaller max_new_tokens, or a larger model.seq_len",
-    );
-    judge.want(
-        r.stop.iter().all(|s| !s.is_empty()),
-        &["rollout.stop"],
-        "an empty stop string stops immediately",
-        "remove it",
-    );
-    let reference = config.method.needs().reference;
-    judge.want(
-        reference != Some(ReferenceChoice::Precomputed),
-        &[&format!("method.{word}.reference")],
-        "answers that are not written yet cannot be scored before the first step",
-        "use frozen, or adapter_off with an adapter",
-    );
-    judge.want(
-        reference.is_none() || r.cold_start_steps == 0 || t.from.is_some(),
-        &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
-        "the reference would be the untrained model",
-        format!("method.{word}.beta=0, or begin from a trained model with train.from"),
     );
 }
 
@@ -452,6 +352,12 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
     }
+    let critic = config.method.on_policy().and_then(|m| m.critic());
+    if let Some(path) = critic.and_then(|m| m.critic_from.as_ref()) {
+        let full = base.join(path);
+        let key = "method.ppo.critic_from";
+        exists(&mut judge, key, path, &full, full.is_dir());
+    }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
         // What is there has been looked at with the base model.
@@ -549,6 +455,9 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
             .unwrap_or(full)
             .display()
             .to_string();
+    }
+    if let MethodConfig::Ppo(ppo) = &mut config.method {
+        ppo.critic_from.iter_mut().for_each(fix);
     }
     if let EngineConfig::Torch(torch) = &mut config.engine {
         torch.python.iter_mut().for_each(fix);

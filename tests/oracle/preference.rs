@@ -76,6 +76,7 @@ fn run(backend: Backend, beta: f64, pairs: usize) -> f64 {
     let reference = Reference::Frozen(Box::new(model.frozen_copy().unwrap()));
     let mut models = Models {
         remote: None,
+        anchored: false,
         policy: model,
         reference,
     };

@@ -5,12 +5,15 @@
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
 //! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, and not there where the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
+//! | critic.safetensors | weights and moments of the critic, of methods that have one |
+//! | reference.safetensors | the reference model, where it is the policy as a cold start left it |
 //! | rollout.json.zst | answers that steps to come still learn from, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
 
 pub mod disk;
 pub mod fingerprint;
+pub mod flat;
 pub mod manifest;
 pub mod store;
 
@@ -20,6 +23,7 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
+use super::roles::Reference;
 use super::rollouts::InUse;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
@@ -41,6 +45,8 @@ pub const FOLDER: &str = "checkpoints";
 pub const STATE: &str = "state.json";
 pub const OPTIMIZER: &str = "optimizer.safetensors";
 pub const ROLLOUT: &str = "rollout.json.zst";
+pub const CRITIC: &str = "critic.safetensors";
+pub const REFERENCE: &str = "reference.safetensors";
 
 /// Largest `state.json` that is read.
 const MAX_STATE_BYTES: u64 = 1 << 20;
@@ -107,6 +113,12 @@ pub fn save(
             hf::write_weights(&state.models.policy, out)
         });
         parts.push(weights);
+    }
+    if let Some(critic) = state.critic.as_ref().filter(|c| c.has_begun()) {
+        parts.push(part(CRITIC, |out| critic.write(out)));
+    }
+    if let (true, Reference::Frozen(model)) = (state.models.anchored, &state.models.reference) {
+        parts.push(part(REFERENCE, |out| flat::write(model, None, out)));
     }
     parts.extend(in_use.as_ref().map(|text| bytes(ROLLOUT, text)));
     if let Some(adapter) = &adapter {
@@ -195,6 +207,14 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
         let mut fill = |values: &mut [f32]| read = file.read_into(part.name, &[part.len], values);
         state.optimizer.write_state(part.name, &mut fill)?;
         read?;
+    }
+    if let Some(critic) = &mut state.critic {
+        critic.read(&folder.join(CRITIC))?;
+    }
+    let path = folder.join(REFERENCE);
+    state.models.anchored = path.exists();
+    if let (true, Reference::Frozen(model)) = (path.exists(), &mut state.models.reference) {
+        flat::read(&path, model, None)?;
     }
     let path = folder.join(ROLLOUT);
     let in_use = path.exists().then(|| InUse::read(&path)).transpose();

@@ -2,6 +2,7 @@
 
 use crate::data::{Batch, Column, Origin, Unit};
 use crate::methods::policy::{ADVANTAGE, ANSWER_LIMIT, OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::methods::ppo::{OLD_VALUES, RETURNS, TOKEN_ADVANTAGE};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,7 +21,10 @@ pub struct InUse {
 /// Bounds what is read.
 const MAX_BYTES: u64 = 1 << 30;
 const LEVEL: i32 = 3;
-const COLUMNS: [&str; 5] = [
+const COLUMNS: [&str; 8] = [
+    TOKEN_ADVANTAGE,
+    RETURNS,
+    OLD_VALUES,
     ADVANTAGE,
     ANSWER_LIMIT,
     OLD_LOGP,

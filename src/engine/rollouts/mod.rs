@@ -16,8 +16,9 @@ pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
 pub use write::{Written, write};
 
 use super::EngineError;
+use super::critic;
 use super::experience::Experience;
-use super::roles::{Models, add_old_policy};
+use super::roles::add_old_policy;
 use super::state::TrainState;
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
@@ -245,9 +246,25 @@ impl Rollouts {
         })
     }
 
+    /// Before the first rollout: a critic begins, and a reference is the policy as a cold start left it.
+    fn take_stock(&self, step: u64, state: &mut TrainState) -> Result<(), EngineError> {
+        let first = step == self.config().cold_start_steps;
+        if first && step > 0 {
+            state.models.anchor()?;
+        }
+        match &mut state.critic {
+            Some(critic) if first || !critic.has_begun() => {
+                critic.begin(&self.spec, &state.models.policy)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A rollout by the weights as they are, as batches with every column.
-    fn begin(&mut self, step: u64, models: &mut Models) -> Result<InUse, EngineError> {
+    fn begin(&mut self, step: u64, state: &mut TrainState) -> Result<InUse, EngineError> {
         let group_size = self.config().group_size;
+        self.take_stock(step, state)?;
+        let models = &mut state.models;
         let mut parts = Parts::default();
         let Scored {
             written,
@@ -263,9 +280,21 @@ impl Rollouts {
             if self.config().cycle() > 1 {
                 add_old_policy(&mut models.policy, batch)?;
             }
+            if let Some(critic) = &mut state.critic {
+                critic.add_values(batch)?;
+            }
         }
         parts.comparing = self.clock.elapsed() - scored_at;
-        let mut advantages = Vec::new();
+        let (mut advantages, mut more) = (Vec::new(), Vec::new());
+        if let Some(method) = on_policy(&self.spec).and_then(OnPolicy::critic) {
+            let ended = written.iter().map(|w| w.answer.ended);
+            let scores: Vec<(f64, bool)> = rewards.iter().copied().zip(ended).collect();
+            let beta = state.progress.kl_coef.unwrap_or(method.beta);
+            let judged = critic::judge(method, beta, &mut batches, &scores);
+            let next = method.next_beta(beta, judged.kl, scores.len());
+            state.progress.kl_coef = method.kl_target.map(|_| next);
+            more = judged.readings;
+        }
         if let Some(method) = on_policy(&self.spec) {
             if method.kl_in_reward() > 0.0 {
                 lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
@@ -287,7 +316,8 @@ impl Rollouts {
             refilled,
             parts,
         };
-        let readings = show::readings(&rollout, group_size);
+        let mut readings = show::readings(&rollout, group_size);
+        readings.extend(more.into_iter().map(|(id, x)| (id.to_string(), x)));
         if self.config().keep > 0 {
             let texts = (&self.data.tokenizer, group_size);
             self.unwritten = Some(kept::file(step + 1, &rollout, &batches, texts));
@@ -330,7 +360,7 @@ impl Experience for Rollouts {
         let mut held = match held.filter(|held| held.begun + place == step) {
             Some(held) => held,
             None => {
-                let mut held = self.begin(step, &mut state.models)?;
+                let mut held = self.begin(step, state)?;
                 held.begun = step - place;
                 held
             }

@@ -116,11 +116,6 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     let cut = rollout.written.iter().filter(|w| !w.answer.ended).count();
     let mut all = vec![
         (REWARD.to_string(), mean(rollout.rewards.iter().copied())),
-        (REWARD_STD.into(), mean(groups().map(sample_std))),
-        (
-            SAME.into(),
-            mean(groups().map(|g| f64::from(u8::from(same(g))))),
-        ),
         (LENGTH.into(), tokens as f64 / n),
         (CUT.into(), cut as f64 / n),
         (
@@ -128,6 +123,13 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
             tokens as f64 / rollout.parts.writing.as_secs_f64().max(1e-9),
         ),
     ];
+    if group_size > 1 {
+        let alike = mean(groups().map(|g| f64::from(u8::from(same(g)))));
+        all.push((SAME.into(), alike));
+        all.push((REWARD_STD.into(), mean(groups().map(sample_std))));
+    } else {
+        all.push((REWARD_STD.into(), sample_std(&rollout.rewards)));
+    }
     if rollout.refilled > 0 {
         let groups = (rollout.written.len() / group_size.max(1)).max(1);
         all.push((REFILLED.into(), rollout.refilled as f64 / groups as f64));

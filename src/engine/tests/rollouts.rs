@@ -66,6 +66,24 @@ fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same(
             "rollout.epochs=3",
             "rollout.refill=2",
         ],
+        // A critic with its moments, the KL controller, and a reference that a cold start has moved.
+        &[
+            "method=ppo",
+            "method.ppo.kl_target=0.5",
+            "method.ppo.critic_warmup_steps=2",
+            "rollout.cold_start_steps=3",
+            "rollout.group_size=1",
+            "rollout.epochs=2",
+        ],
+        &[
+            "method=ppo",
+            "method.ppo.beta=0",
+            "method.ppo.entropy_coef=0.01",
+            "method.ppo.missing_eos_penalty=0.5",
+            "method.ppo.whiten_rewards=true",
+            "optimizer=schedule_free",
+        ],
+        &["method=ppo", "adapter.lora.rank=2", "rollout.steps=2"],
     ] {
         let straight = run_of(extra);
         let whole = straight.go();
@@ -85,6 +103,76 @@ fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same(
         }
         same_files(&straight.checkpoint(12), &parted.checkpoint(12));
     }
+}
+
+/// The critic's file is in a checkpoint from the first rollout on; the policy waits while the critic warms up.
+#[test]
+fn a_critic_learns_beside_the_policy_and_before_it() {
+    let run = run_of(&[
+        "method=ppo",
+        "method.ppo.critic_warmup_steps=4",
+        "rollout.cold_start_steps=4",
+        "rollout.epochs=2",
+    ]);
+    let events = run.go();
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+    let values = readings(&events, "loss/value_avg");
+    assert_eq!(
+        values.len(),
+        8,
+        "one for each step that learns from answers"
+    );
+    assert!(
+        values.iter().all(|x| x.is_finite() && *x > 0.0),
+        "{values:?}"
+    );
+    // Two rollouts of two epochs before the policy moves: its ratio is still 1 in the second epoch.
+    let ratios = readings(&events, "policy/approxkl_avg");
+    assert!(ratios[..5].iter().all(|x| *x < 1e-9), "{ratios:?}");
+    assert!(ratios[5..].iter().any(|x| *x > 1e-9), "{ratios:?}");
+    // The reference is the policy as the cold start left it.
+    let kl = readings(&events, "objective/kl");
+    assert!(kl[..5].iter().all(|x| x.abs() < 1e-4), "{kl:?}");
+    assert!(kl[6..].iter().any(|x| x.abs() > 1e-5), "{kl:?}");
+    let files = |step: u64| {
+        let folder = run.checkpoint(step);
+        ["critic.safetensors", "reference.safetensors"].map(|name| folder.join(name).is_file())
+    };
+    assert_eq!(files(12), [true; 2]);
+}
+
+#[test]
+fn a_critic_that_cannot_be_is_refused_with_the_reason() {
+    for (extra, reason) in [
+        (&["method=grpo", "rollout.group_size=1"][..], "there is one"),
+        (
+            &["method=ppo", "rollout.group_size=1", "rollout.refill=1"],
+            "every prompt would be replaced",
+        ),
+        (
+            &["method=ppo", "method.ppo.beta=0", "method.ppo.kl_target=6"],
+            "needs a coefficient to move",
+        ),
+        (
+            &["method=ppo", "method.ppo.critic_from=/nowhere"],
+            "/nowhere",
+        ),
+        (
+            &["method=ppo", "method.ppo.critic_warmup_steps=12"],
+            "for all of 12 steps",
+        ),
+    ] {
+        let error = loaded(extra).unwrap_err();
+        assert!(error.contains(reason), "{extra:?}: {error}");
+    }
+    // A model that writes has no score.
+    let writer = run_of(&[]);
+    writer.go();
+    let place = writer.checkpoint(12);
+    let from = format!("method.ppo.critic_from={}", place.display());
+    let events = run_of(&["method=ppo", &from]).go();
+    let (_, _, told) = finished(&events);
+    assert!(told.contains("it has no score"), "{told}");
 }
 
 /// How many are written at once is a matter of memory alone.

@@ -1,0 +1,67 @@
+//! A model beside the policy in one file of a checkpoint: its weights as the engine holds them, and its optimizer's moments.
+
+use super::CheckpointError;
+use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
+use crate::nn::Model;
+use crate::optim::UpdateRule;
+use std::io;
+use std::path::Path;
+
+/// The weights; the optimizer's parts lie beside them under their own names.
+const WEIGHTS: &str = "weights";
+
+/// Writes a model, and the state of its optimizer where it has one.
+///
+/// # Errors
+/// The disk's.
+pub fn write(
+    model: &Model,
+    optimizer: Option<&dyn UpdateRule>,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let parts = optimizer.map(|o| o.state()).unwrap_or_default();
+    let held = model.params().read_held(<[f32]>::len);
+    let weights = TensorHead::f32(WEIGHTS, vec![held.map_err(io::Error::other)?]);
+    let moments = parts
+        .iter()
+        .map(|part| TensorHead::f32(part.name, vec![part.len]));
+    let heads: Vec<TensorHead> = std::iter::once(weights).chain(moments).collect();
+    write_to(out, &heads, &mut |sink| {
+        let written = model.params().read_held(|values| sink.put(values));
+        written.map_err(io::Error::other)??;
+        parts.iter().try_for_each(|part| {
+            let mut written = Ok(());
+            let mut put = |values: &[f32]| written = sink.put(values);
+            let read = optimizer.map(|o| o.read_state(part.name, &mut put));
+            read.transpose().map_err(io::Error::other)?;
+            written
+        })
+    })
+}
+
+/// Fills a model and its optimizer from what [`write`] wrote.
+///
+/// # Errors
+/// A file of another shape.
+pub fn read(
+    path: &Path,
+    model: &mut Model,
+    optimizer: Option<&mut (dyn UpdateRule + 'static)>,
+) -> Result<(), CheckpointError> {
+    let file = TensorFile::open(path)?;
+    let mut read = Ok(());
+    model.params_mut().write_held(|values| {
+        read = file.read_into(WEIGHTS, &[values.len()], values);
+    })?;
+    read?;
+    let Some(optimizer) = optimizer else {
+        return Ok(());
+    };
+    for part in optimizer.state() {
+        let mut read = Ok(());
+        let mut fill = |values: &mut [f32]| read = file.read_into(part.name, &[part.len], values);
+        optimizer.write_state(part.name, &mut fill)?;
+        read?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! The critic of methods that have one: a second model that says what a text is worth at every token, with its own optimizer.
+//! It is the policy's equal in size, begins at the first rollout, and is part of every checkpoint from then on.
+
+use super::EngineError;
+use super::checkpoint::{CheckpointError, flat};
+use super::roles::set;
+use super::state::{arithmetic, critic_source};
+use super::update::{At, Gradients, Rates, apply, gradients};
+use crate::data::Batch;
+use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::methods::ppo::{
+    self, Answered, CRITIC_NORM, Judged, OLD_VALUES, RETURNS, TOKEN_ADVANTAGE,
+};
+use crate::methods::tokens;
+use crate::nn::{HeadKind, Model};
+use crate::optim::UpdateRule;
+use crate::spec::RunSpec;
+use std::io;
+use std::path::Path;
+
+/// A model of values.
+pub struct Critic {
+    model: Model,
+    optimizer: Box<dyn UpdateRule>,
+    /// Whether it holds anything yet.
+    begun: bool,
+}
+
+impl Critic {
+    /// One of the policy's shape that holds nothing yet; `None` where the method has none.
+    ///
+    /// # Errors
+    /// An optimizer or adapter that does not fit.
+    pub fn blank(spec: &RunSpec, policy: &Model) -> Result<Option<Critic>, EngineError> {
+        if spec.method.on_policy().and_then(|m| m.critic()).is_none() {
+            return Ok(None);
+        }
+        let mut config = spec.model.clone();
+        config.head = HeadKind::Score;
+        let mut model = Model::new(&config, policy.shape().vocab_size, policy.device())?;
+        if let Some(adapter) = &spec.adapter {
+            model.adapt(adapter)?;
+        }
+        model.set_arithmetic(arithmetic(spec)?)?;
+        model.set_checkpointing(spec.train.activation_checkpointing);
+        let optimizer = spec.optimizer.build(model.params())?;
+        Ok(Some(Critic {
+            model,
+            optimizer,
+            begun: false,
+        }))
+    }
+
+    /// Whether it holds anything yet.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Begins: the weights of a reward model, or the policy's with a new vector for the value.
+    ///
+    /// # Errors
+    /// A reward model of another shape or tokenizer.
+    pub fn begin(&mut self, spec: &RunSpec, policy: &Model) -> Result<(), EngineError> {
+        self.model.init(spec.seed)?;
+        let method = spec.method.on_policy().and_then(|m| m.critic());
+        match method.and_then(|m| m.critic_from.as_deref()) {
+            Some(place) => critic_source(place, &mut self.model)?,
+            None => self.model.copy_trunk(policy)?,
+        }
+        self.model.init_adapters(spec.seed)?;
+        self.optimizer = spec.optimizer.build(self.model.params())?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Writes what it says of every token beside answers.
+    ///
+    /// # Errors
+    /// A batch that it refuses.
+    pub fn add_values(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
+        let out = self.model.score(&tokens(batch))?;
+        set(batch, OLD_VALUES, out.logp.flatten_all()?.to_vec1()?);
+        Ok(())
+    }
+
+    /// The gradient of the value loss over a step's answers; `None` where the step learns from none.
+    ///
+    /// # Errors
+    /// A batch that it refuses.
+    pub fn gradients(
+        &mut self,
+        method: &ppo::Config,
+        batches: &[Batch],
+        at: At,
+    ) -> Result<Option<Gradients>, EngineError> {
+        if batches.iter().any(|b| b.column(RETURNS).is_none()) {
+            return Ok(None);
+        }
+        let loss = method.value_loss();
+        self.show_average(false)?;
+        let mut found = gradients(&loss, &mut self.model, batches, at)?;
+        found.readings.add(CRITIC_NORM, found.norm, 1.0);
+        Ok(Some(found))
+    }
+
+    /// The update by that gradient.
+    ///
+    /// # Errors
+    /// Those of the optimizer.
+    pub fn update(&mut self, norm: f64, rates: Rates) -> Result<(), EngineError> {
+        apply(&mut self.model, &mut *self.optimizer, norm, rates)?;
+        Ok(())
+    }
+
+    /// Brings averaged weights into the model, where the optimizer keeps any, or back what it trains.
+    ///
+    /// # Errors
+    /// Those of the optimizer.
+    pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
+        self.optimizer.show_average(self.model.params_mut(), show)
+    }
+
+    /// Writes weights and moments into a checkpoint's file.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        flat::write(&self.model, Some(&*self.optimizer), out)
+    }
+
+    /// Takes up what [`Critic::write`] wrote; without the file it begins anew at the next rollout.
+    ///
+    /// # Errors
+    /// A file of another shape.
+    pub fn read(&mut self, path: &Path) -> Result<(), CheckpointError> {
+        self.begun = path.exists();
+        if !self.begun {
+            return Ok(());
+        }
+        // What the checkpoint's weights are.
+        self.show_average(true)?;
+        flat::read(path, &mut self.model, Some(&mut *self.optimizer))
+    }
+}
+
+/// Writes advantages and returns of tokens beside answers that have values, and says what the rollout teaches.
+pub fn judge(
+    method: &ppo::Config,
+    beta: f64,
+    batches: &mut [Batch],
+    scores: &[(f64, bool)],
+) -> Judged {
+    let mut answers = Vec::with_capacity(scores.len());
+    let mut given = scores.iter();
+    for batch in &*batches {
+        for (row, (score, ended)) in (0..batch.batch_size).zip(given.by_ref()) {
+            let of = |name| picked(batch, name, row);
+            answers.push(Answered {
+                score: *score,
+                ended: *ended,
+                logp: match batch.column(OLD_LOGP) {
+                    Some(_) => of(OLD_LOGP),
+                    None => of(SAMPLER_LOGP),
+                },
+                reference: of(TOKEN_REFERENCE),
+                values: of(OLD_VALUES),
+            });
+        }
+    }
+    let judged = method.judge(beta, &answers);
+    let mut rows = judged.advantages.iter().zip(&judged.returns);
+    for batch in batches {
+        let (mut advantages, mut returns) =
+            (vec![0.0; batch.inputs.len()], vec![0.0; batch.inputs.len()]);
+        for (row, (a, r)) in (0..batch.batch_size).zip(rows.by_ref()) {
+            for (at, (a, r)) in places(batch, row).zip(a.iter().zip(r)) {
+                (advantages[at], returns[at]) = (*a as f32, *r as f32);
+            }
+        }
+        set(batch, TOKEN_ADVANTAGE, advantages);
+        set(batch, RETURNS, returns);
+    }
+    judged
+}
+
+/// Where the tokens of a row's answer stand.
+fn places(batch: &Batch, row: usize) -> impl Iterator<Item = usize> {
+    let all = row * batch.seq_len..(row + 1) * batch.seq_len;
+    all.filter(|at| batch.mask[*at])
+}
+
+/// A column's values at the tokens of a row's answer; nothing without the column.
+fn picked(batch: &Batch, name: &str, row: usize) -> Vec<f64> {
+    let column = batch.column(name);
+    let pick = |column: &[f32]| places(batch, row).map(|at| f64::from(column[at])).collect();
+    column.map_or_else(Vec::new, pick)
+}

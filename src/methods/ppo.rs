@@ -1,0 +1,288 @@
+//! Proximal policy optimization: a critic says what a text is worth at every token, and a token is learnt from by how much
+//! better things went than the critic expected. Here are the settings and the two losses; `ppo/gae.rs` turns rewards and
+//! values into advantages.
+//!
+//! r_t = −β · kl_t, the answer's score added at its last token; A by GAE(γ, λ), R_t = A_t + V_t;
+//! L = mean max(−A ρ, −A clip(ρ, 1 − ε, 1 + ε)) − c_e · H and, of the critic, c_v · ½ · mean max((V − R)², (V_clipped − R)²).
+
+mod gae;
+
+pub use gae::{Answered, Judged};
+
+use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READINGS};
+use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, Scored};
+use crate::base::registry::Entry;
+use crate::data::Unit;
+use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::nn::HeadKind;
+use candle_core::{Result, Tensor};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+pub const ENTRY: Entry = Entry {
+    id: "ppo",
+    title: "Proximal policy optimization (PPO)",
+    summary: "Learn from the model's own answers with a critic, a second model that says at every token what to expect.",
+    source: "Schulman et al. 2017, arXiv 1707.06347; for language models: Ziegler et al. 2019, arXiv 1909.08593; GAE: arXiv 1506.02438",
+};
+
+/// One value for each token: how much better it went than the critic expected.
+pub const TOKEN_ADVANTAGE: &str = "token_advantage";
+/// One value for each token: what the critic is to say of it.
+pub const RETURNS: &str = "returns";
+/// One value for each token: what the critic said when the rollout began to be used.
+pub const OLD_VALUES: &str = "old_values";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Strength of the pull towards the reference model, counted among the rewards of each token; 0 needs none. What the
+    /// controller of `kl_target` begins with.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub beta: f64,
+    /// Estimator of the distance to the reference.
+    pub kl: Kl,
+    /// Distance to the reference, in nats per answer, that beta is moved towards (Ziegler et al. 2019: 6). Default: beta
+    /// stays as it is.
+    #[schemars(range(min = 0.0, max = 10000.0))]
+    pub kl_target: Option<f64>,
+    /// Answers after which beta has been moved by its own size where the distance is 1 off, relative to the target.
+    #[schemars(range(min = 1.0, max = 1.0e9))]
+    pub kl_horizon: f64,
+    /// Where the reference model's log-probabilities come from, where beta is above 0.
+    pub reference: ReferenceChoice,
+    /// How far from 1 a token's ratio to the policy that wrote it may move and still teach.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub clip: f64,
+    /// How far the critic may move from what it said of these answers before, and still learn.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub value_clip: f64,
+    /// Weight of the critic's loss.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub value_coef: f64,
+    /// Weight of the entropy of the policy, which is rewarded; 0 is off.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub entropy_coef: f64,
+    /// How much a later reward counts, per token.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub gamma: f64,
+    /// From trusting the critic (0) to trusting the rewards alone (1).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub lambda: f64,
+    /// Brings the advantages of a rollout to mean 0 and standard deviation 1.
+    pub whiten_advantages: bool,
+    /// Brings the rewards of tokens to standard deviation 1, their mean kept.
+    pub whiten_rewards: bool,
+    /// Taken from the score of an answer that did not end by itself.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub missing_eos_penalty: f64,
+    /// The critic begins with the weights of this reward model. Default: those of the policy at the first rollout, with a
+    /// new vector that makes the value.
+    pub critic_from: Option<PathBuf>,
+    /// The critic's learning rate relative to the policy's; 5 to 10 is usual.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub critic_lr_scale: f64,
+    /// Steps in which the critic alone learns from answers, before the policy does.
+    #[schemars(range(min = 0, max = 1000000000))]
+    pub critic_warmup_steps: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            beta: 0.05,
+            kl: Kl::K1,
+            kl_target: None,
+            kl_horizon: 10_000.0,
+            reference: ReferenceChoice::Auto,
+            clip: 0.2,
+            value_clip: 0.2,
+            value_coef: 0.1,
+            entropy_coef: 0.0,
+            gamma: 1.0,
+            lambda: 0.95,
+            whiten_advantages: true,
+            whiten_rewards: false,
+            missing_eos_penalty: 0.0,
+            critic_from: None,
+            critic_lr_scale: 5.0,
+            critic_warmup_steps: 0,
+        }
+    }
+}
+
+impl Config {
+    /// β after a rollout of `answers` at so many nats per answer from the reference: β (1 + e · n / horizon), with
+    /// e = kl/target − 1 within ±0.2 (Ziegler et al. 2019).
+    pub fn next_beta(&self, beta: f64, kl: f64, answers: usize) -> f64 {
+        match self.kl_target.filter(|target| *target > 0.0) {
+            None => beta,
+            Some(target) => {
+                let error = (kl / target - 1.0).clamp(-0.2, 0.2);
+                beta * (1.0 + error * answers as f64 / self.kl_horizon)
+            }
+        }
+    }
+
+    /// What the critic learns by: its "log-probabilities" are values.
+    pub fn value_loss(&self) -> ValueLoss {
+        ValueLoss {
+            clip: self.value_clip,
+            coef: self.value_coef,
+        }
+    }
+}
+
+const POLICY_LOSS: &str = "loss/policy_avg";
+const APPROX_KL: &str = "policy/approxkl_avg";
+const CLIPPED: &str = "policy/clipfrac_avg";
+const ENTROPY: &str = "policy/entropy_avg";
+const RATIO: &str = "val/ratio";
+const VALUE_LOSS: &str = "loss/value_avg";
+const VALUE_CLIPPED: &str = "val/clipfrac_avg";
+/// Of a rollout.
+pub const OBJECTIVE_KL: &str = "objective/kl";
+pub const OBJECTIVE_ENTROPY: &str = "objective/entropy";
+pub const NON_SCORE: &str = "objective/non_score_reward";
+pub const RLHF_REWARD: &str = "objective/rlhf_reward";
+pub const SCORES: &str = "objective/scores";
+pub const KL_COEF: &str = "objective/kl_coef";
+pub const ENDED: &str = "val/num_eos_tokens";
+pub const EXPLAINED: &str = "val/var_explained";
+/// The engine takes it.
+pub const CRITIC_NORM: &str = "critic/grad_norm";
+
+use Direction::{Higher, Lower, Neutral};
+use Repeatable::Yes;
+
+#[rustfmt::skip]
+const OWN: &[Metric] = &[
+    READINGS[0],
+    metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over answer tokens of max(-A rho, -A clip(rho)), where weights have moved since the answers (TRL)"),
+    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared distance of the critic from the returns, the larger of clipped and free (TRL)"),
+    metric(APPROX_KL, "Moved since the answers", "nats", Neutral, Yes, "half the mean squared log-ratio to the policy that answered (TRL)"),
+    metric(CLIPPED, "Clipped tokens", "share", Neutral, Yes, "share of tokens whose clipped loss is the larger one (TRL)"),
+    metric(ENTROPY, "Entropy of answers", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
+    metric(RATIO, "Ratio to the policy that answered", "", Neutral, Yes, "mean over answer tokens (TRL)"),
+    metric(VALUE_CLIPPED, "Clipped values", "share", Neutral, Yes, "share of tokens whose clipped value loss is the larger one (TRL)"),
+    metric(OBJECTIVE_KL, "Distance to the reference", "nats", Neutral, Yes, "log pi - log pi_ref summed over an answer, mean over answers (TRL)"),
+    metric(OBJECTIVE_ENTROPY, "Surprise of answers", "nats", Neutral, Yes, "-log pi summed over an answer, mean over answers (TRL)"),
+    metric(NON_SCORE, "Reward from the distance", "", Neutral, Yes, "-beta times the distance summed over an answer, mean over answers (TRL)"),
+    metric(RLHF_REWARD, "Reward with the distance", "", Higher, Yes, "score plus what the distance costs, mean over answers (TRL)"),
+    metric(SCORES, "Score", "", Higher, Yes, "mean over answers of the weighted sum of rewards, less the penalty for answers without an end (TRL)"),
+    metric(KL_COEF, "KL coefficient", "", Neutral, Yes, "beta of the rollout; kl_target moves it (Ziegler et al. 2019)"),
+    metric(ENDED, "Ended answers", "", Neutral, Yes, "answers of the rollout that ended by themselves (TRL)"),
+    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 one that knows nothing"),
+    metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
+];
+
+impl OnPolicy for Config {
+    /// Of whole answers, to be looked at alone: tokens have their own.
+    fn advantages(&self, rewards: &[f64], _group_size: usize) -> Vec<f64> {
+        let mean = rewards.iter().sum::<f64>() / rewards.len().max(1) as f64;
+        rewards.iter().map(|r| r - mean).collect()
+    }
+
+    fn least_group(&self) -> usize {
+        1
+    }
+
+    fn critic(&self) -> Option<&Config> {
+        Some(self)
+    }
+}
+
+impl Method for Config {
+    fn needs(&self) -> Needs {
+        Needs {
+            unit: Unit::Prompt,
+            mask: LossMask::CompletionOnly,
+            reference: (self.beta > 0.0).then_some(self.reference),
+            ..Needs::default()
+        }
+    }
+
+    fn coefficients(&self, batch: &Batch, c: &mut [f32]) -> bool {
+        if self.entropy_coef > 0.0 || batch.column(OLD_LOGP).is_some() {
+            return false;
+        }
+        if let Some(advantages) = batch.column(TOKEN_ADVANTAGE) {
+            c.iter_mut().zip(advantages).for_each(|(c, a)| *c *= a);
+        }
+        true
+    }
+
+    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+        let mask = scored.mask()?;
+        let advantages = match scored.batch.column(TOKEN_ADVANTAGE) {
+            Some(_) => scored.token_column(TOKEN_ADVANTAGE)?,
+            None => mask.clone(),
+        };
+        let log_ratio = policy::log_ratio(scored)?;
+        let ratio = log_ratio.exp()?;
+        let free = (&ratio * &advantages)?.neg()?;
+        let bound = (ratio.clamp(1.0 - self.clip, 1.0 + self.clip)? * &advantages)?.neg()?;
+        let mut losses = free.maximum(&bound)?;
+        let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
+        let mut read = |id, values: &Tensor| policy::read_tokens(readings, id, values, &mask);
+        read(POLICY_LOSS, &losses)?;
+        read(CLIPPED, &clipped)?;
+        read(APPROX_KL, &(log_ratio.sqr()? * 0.5)?)?;
+        read(RATIO, &ratio)?;
+        read(ENTROPY, &scored.entropy)?;
+        if self.entropy_coef > 0.0 {
+            losses = (losses - (&scored.entropy * self.entropy_coef)?)?;
+        }
+        (losses * mask)?.sum_all()? / scored.normalizer
+    }
+
+    fn readings(&self) -> &'static [Metric] {
+        OWN
+    }
+
+    fn best(&self) -> Criterion {
+        Criterion {
+            metric: policy::PASS_AT_1,
+            direction: Direction::Higher,
+        }
+    }
+
+    fn on_policy(&self) -> Option<&dyn OnPolicy> {
+        Some(self)
+    }
+}
+
+/// The critic's loss, a mean over the answers' tokens: c_v · ½ · max((V − R)², (clip(V, V_old ± ε_v) − R)²).
+#[derive(Debug, Clone, Copy)]
+pub struct ValueLoss {
+    clip: f64,
+    coef: f64,
+}
+
+impl Method for ValueLoss {
+    fn needs(&self) -> Needs {
+        Needs {
+            unit: Unit::Prompt,
+            head: HeadKind::Score,
+            ..Needs::default()
+        }
+    }
+
+    fn normalizer(&self) -> Normalizer {
+        Normalizer::Tokens
+    }
+
+    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+        let (mask, values) = (scored.mask()?, &scored.logp);
+        let returns = scored.token_column(RETURNS)?;
+        let old = scored.token_column(OLD_VALUES)?;
+        let moved = (values - &old)?.clamp(-self.clip, self.clip)?;
+        let free = (values - &returns)?.sqr()?;
+        let bound = ((old + moved)? - returns)?.sqr()?;
+        let losses = (free.maximum(&bound)? * 0.5)?;
+        let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
+        policy::read_tokens(readings, VALUE_LOSS, &losses, &mask)?;
+        policy::read_tokens(readings, VALUE_CLIPPED, &clipped, &mask)?;
+        (losses * mask)?.sum_all()? * (self.coef / scored.normalizer)
+    }
+}

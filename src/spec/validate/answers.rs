@@ -1,0 +1,153 @@
+//! What a spec says of the model's own answers: rollouts, rewards, and the critic that reads them.
+
+use super::Judge;
+use crate::methods::ReferenceChoice;
+use crate::models::is_gguf;
+use crate::rewards::WeightedReward;
+use crate::spec::RunConfig;
+
+/// Methods that learn from the model's own answers.
+pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
+    for fault in config.rewards.iter().filter_map(WeightedReward::fault) {
+        judge.want(false, &["rewards"], fault.0, fault.1);
+    }
+    let mut names: Vec<&str> = config.rewards.iter().map(|r| r.name.as_str()).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|two| two[0] == two[1]);
+    judge.want(
+        twice.is_none(),
+        &["rewards"],
+        format!(
+            "two rewards are called `{}`",
+            twice.map_or("", |two| two[0])
+        ),
+        "give each a `name` of its own",
+    );
+    let word = config.method.entry().id;
+    if config.method.on_policy().is_none() {
+        judge.want(
+            config.rewards.is_empty(),
+            &["rewards"],
+            format!("the method {word} gives no rewards"),
+            "leave them out, or choose method=grpo, rloo or ppo",
+        );
+        return;
+    }
+    judge.want(
+        !config.rewards.is_empty(),
+        &["rewards"],
+        format!("{word} learns from rewards, and there are none"),
+        "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
+    );
+    let (t, r) = (&config.train, &config.rollout);
+    let least = config.method.on_policy().map_or(1, |m| m.least_group());
+    judge.want(
+        r.group_size >= least,
+        &["rollout.group_size"],
+        format!("{word} compares the answers to a prompt, and there is one"),
+        "rollout.group_size=4",
+    );
+    judge.want(
+        r.group_size > 1 || r.refill == 0,
+        &["rollout.group_size", "rollout.refill"],
+        "a single answer to a prompt is always worth the same as itself: every prompt would be replaced",
+        "rollout.refill=0, or a group_size of 2 or more",
+    );
+    critic(config, judge);
+    let answers = t
+        .micro_batch_size
+        .saturating_mul(t.grad_accum_steps)
+        .saturating_mul(r.steps);
+    judge.want(
+        answers % r.group_size.max(1) == 0,
+        &[
+            "rollout.group_size",
+            "train.micro_batch_size",
+            "train.grad_accum_steps",
+        ],
+        format!(
+            "{answers} answers of a rollout are no whole groups of {}",
+            r.group_size
+        ),
+        "micro_batch_size × grad_accum_steps × rollout.steps must be a multiple of group_size",
+    );
+    let wrong = r
+        .pass_at
+        .iter()
+        .find(|k| !(1..=r.eval_answers).contains(*k));
+    judge.want(
+        wrong.is_none(),
+        &["rollout.pass_at", "rollout.eval_answers"],
+        format!(
+            "pass@{} cannot be told from {} answers to a prompt",
+            wrong.unwrap_or(&0),
+            r.eval_answers
+        ),
+        "each k is from 1 to rollout.eval_answers",
+    );
+    judge.want(
+        r.eval_answers == 1 || r.eval_temperature > 0.0,
+        &["rollout.eval_answers", "rollout.eval_temperature"],
+        "at temperature 0 all answers to a held-out prompt are the same one",
+        "rollout.eval_temperature=1, or eval_answers=1",
+    );
+    judge.want(
+        r.max_new_tokens < config.model.seq_len,
+        &["rollout.max_new_tokens", "model.seq_len"],
+        format!(
+            "answers of {} tokens leave no room for a prompt in {}",
+            r.max_new_tokens, config.model.seq_len
+        ),
+        "a smaller max_new_tokens, or a larger model.seq_len",
+    );
+    judge.want(
+        r.stop.iter().all(|s| !s.is_empty()),
+        &["rollout.stop"],
+        "an empty stop string stops immediately",
+        "remove it",
+    );
+    let reference = config.method.needs().reference;
+    judge.want(
+        reference != Some(ReferenceChoice::Precomputed),
+        &[&format!("method.{word}.reference")],
+        "answers that are not written yet cannot be scored before the first step",
+        "use frozen, or adapter_off with an adapter",
+    );
+    judge.want(
+        reference.is_none()
+            || r.cold_start_steps == 0
+            || t.from.is_some()
+            || config.adapter.is_none(),
+        &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
+        "the reference would be the untrained model",
+        format!("method.{word}.beta=0, or begin from a trained model with train.from"),
+    );
+}
+
+/// A second model that learns values.
+fn critic(config: &RunConfig, judge: &mut Judge) {
+    let Some(ppo) = config.method.on_policy().and_then(|m| m.critic()) else {
+        return;
+    };
+    let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
+    judge.want(
+        !packed || ppo.critic_from.is_some(),
+        &["method.ppo", "train.from"],
+        "the critic begins with the policy's weights, and those of a quantized base are not numbers to copy",
+        "train.dequantize=true turns the base into f32, or method.ppo.critic_from names a reward model",
+    );
+    judge.want(
+        ppo.kl_target.is_none_or(|target| target > 0.0) && (ppo.kl_target.is_none() || ppo.beta > 0.0),
+        &["method.ppo.kl_target", "method.ppo.beta"],
+        "a target for the distance to the reference needs a coefficient to move and a distance above 0",
+        "method.ppo.beta=0.05 and method.ppo.kl_target=6, or leave the target out",
+    );
+    let total = config.train.max_steps;
+    judge.want(
+        ppo.critic_warmup_steps == 0
+            || config.rollout.cold_start_steps + ppo.critic_warmup_steps < total,
+        &["method.ppo.critic_warmup_steps", "train.max_steps"],
+        format!("the critic alone would learn for all of {total} steps"),
+        "fewer warm-up steps, or a larger max_steps",
+    );
+}
