@@ -166,7 +166,9 @@ fn resume(
         }
     }
     if job.fresh_optimizer {
-        state.optimizer = job.spec.optimizer.build(state.models.policy.params())?;
+        // Of an average and the weights behind it, the weights go on.
+        state.show_average(false)?;
+        state.optimizer = job.spec.update_rule(state.models.policy.params())?;
         state.changed_here();
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());

@@ -133,7 +133,8 @@ impl TrainState {
         }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
-        let optimizer = spec.optimizer.build(model.params())?;
+        model.set_regularizers(spec.regularizers());
+        let optimizer = spec.update_rule(model.params())?;
         Ok(TrainState {
             models: Models::alone(model),
             optimizer,

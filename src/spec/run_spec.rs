@@ -7,8 +7,9 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::HeadKind;
+use crate::nn::{HeadKind, ParamInfo, Params, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
+use crate::optim::{Averaged, UpdateRule};
 use serde_json::Value;
 
 /// A validated config with derived values filled in. Dereferences to [`RunConfig`].
@@ -35,6 +36,38 @@ impl RunSpec {
     pub fn to_step(mut self, max_steps: u64) -> RunSpec {
         self.config.train.max_steps = max_steps;
         self
+    }
+
+    /// The update rule with fresh state, and an average of the weights beside it where the spec wants one.
+    ///
+    /// # Errors
+    /// Those of [`crate::optim::Optimizer::build_grouped`].
+    pub fn update_rule(&self, params: &Params) -> candle_core::Result<Box<dyn UpdateRule>> {
+        let rule = self.config.optimizer.build(params)?;
+        Ok(match self.config.train.ema_decay {
+            Some(decay) => Box::new(Averaged::new(rule, decay, params)),
+            None => rule,
+        })
+    }
+
+    /// Bytes of what it keeps for those of the parameters that train.
+    pub fn update_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        let trained = infos.iter().filter(|info| info.trains());
+        let average = match self.config.train.ema_decay {
+            Some(_) => trained
+                .map(|info| (info.len * size_of::<f32>()) as u64)
+                .sum(),
+            None => 0,
+        };
+        self.config.optimizer.state_bytes(infos) + average
+    }
+
+    /// What training adds to the loss and to its inputs.
+    pub fn regularizers(&self) -> Regularizers {
+        Regularizers {
+            z_loss: self.config.train.z_loss,
+            embedding_noise: self.config.method.embedding_noise(),
+        }
     }
 
     /// Fills in derived values, so that the written spec does not depend on a later version's defaults.

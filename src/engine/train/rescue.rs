@@ -65,7 +65,7 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !moments_are_finite(state)?;
         if moments_reset {
-            state.optimizer = self.cx.spec.optimizer.build(state.models.policy.params())?;
+            state.optimizer = self.cx.spec.update_rule(state.models.policy.params())?;
             state.changed_here();
         }
         let progress = &mut state.progress;
