@@ -51,7 +51,7 @@ def train(rule, key, lr, more):
     return losses[-1], statistics.median(v["step_ms"] for v in values if "step_ms" in v)
 
 
-print(f"| optimizer | validation loss at {', '.join(['a third of', 'the middle', 'three times'][:3])} its rate | best | ms per step |")
+print("| optimizer | learning rate: validation loss | best | ms per step |")
 print("|---|---|---|---|")
 for rule in args.rules.split(","):
     key, rates, more = SWEEPS[rule]

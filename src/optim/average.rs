@@ -138,8 +138,8 @@ impl UpdateRule for Averaged {
 mod tests {
     use super::*;
     use crate::nn::Model;
+    use crate::optim::OptimizerConfig;
     use crate::optim::tests::{model, state, take_up, update, weights};
-    use crate::optim::{Optimizer, OptimizerConfig};
 
     fn averaged(model: &Model) -> Box<dyn UpdateRule> {
         let config: OptimizerConfig =

@@ -7,9 +7,8 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::{HeadKind, ParamInfo, Params, Regularizers};
+use crate::nn::{HeadKind, ParamInfo, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
-use crate::optim::{Averaged, UpdateRule};
 use serde_json::Value;
 
 /// A validated config with derived values filled in. Dereferences to [`RunConfig`].
@@ -38,19 +37,7 @@ impl RunSpec {
         self
     }
 
-    /// The update rule with fresh state, and an average of the weights beside it where the spec wants one.
-    ///
-    /// # Errors
-    /// Those of [`crate::optim::Optimizer::build_grouped`].
-    pub fn update_rule(&self, params: &Params) -> candle_core::Result<Box<dyn UpdateRule>> {
-        let rule = self.config.optimizer.build(params)?;
-        Ok(match self.config.train.ema_decay {
-            Some(decay) => Box::new(Averaged::new(rule, decay, params)),
-            None => rule,
-        })
-    }
-
-    /// Bytes of what it keeps for those of the parameters that train.
+    /// Bytes of what the update rule, and an average of the weights beside it, keep for those of the parameters that train.
     pub fn update_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let average = match self.config.train.ema_decay {

@@ -126,6 +126,7 @@ fn a_gradient_that_is_there_already_is_added_to() {
     let upstream = Upstream {
         dlogp: &dlogp,
         dentropy: None,
+        z_loss: 0.0,
     };
     let sizes = Sizes {
         chunk_rows: 2,
