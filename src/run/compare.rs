@@ -178,7 +178,9 @@ impl Track {
             return Some(series.clone());
         }
         let (first, last) = series.steps()?;
-        let columns = usize::try_from(last - first + 1).unwrap_or(POINTS).min(POINTS);
+        let columns = usize::try_from(last - first + 1)
+            .unwrap_or(POINTS)
+            .min(POINTS);
         let mut out = Series::new();
         for bucket in series
             .columns(first as f64, last as f64 + 1.0, columns)
@@ -207,9 +209,8 @@ impl Track {
         let columns = usize::try_from(last - first + 1).unwrap_or(n).min(n);
         let found = series.columns(first as f64, last as f64 + 1.0, columns);
         let found = found.into_iter().flatten();
-        let point = |bucket: super::series::Bucket| {
-            Some((self.x_of(bucket.last, by), bucket.mean()?))
-        };
+        let point =
+            |bucket: super::series::Bucket| Some((self.x_of(bucket.last, by), bucket.mean()?));
         found.filter_map(point).collect()
     }
 }
@@ -229,8 +230,18 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
             return;
         }
-        let objects = || values.iter().flatten().filter_map(|value| value.as_object());
-        if objects().next().is_none() || values.iter().flatten().any(|v| !v.is_object() && !v.is_null()) {
+        let objects = || {
+            values
+                .iter()
+                .flatten()
+                .filter_map(|value| value.as_object())
+        };
+        if objects().next().is_none()
+            || values
+                .iter()
+                .flatten()
+                .any(|v| !v.is_object() && !v.is_null())
+        {
             found.push(Setting {
                 path: path.into(),
                 values: values.iter().map(|value| value.cloned()).collect(),
@@ -246,8 +257,10 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
                 "" => key.clone(),
                 path => format!("{path}.{key}"),
             };
-            let inner: Vec<Option<&Value>> =
-                values.iter().map(|value| value.and_then(|v| v.get(key))).collect();
+            let inner: Vec<Option<&Value>> = values
+                .iter()
+                .map(|value| value.and_then(|v| v.get(key)))
+                .collect();
             walk(&path, &inner, found);
         }
     }
@@ -262,7 +275,13 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
     let nothing = Value::Null;
     let specs: Vec<&Value> = tracks
         .iter()
-        .map(|track| track.state.head.as_ref().map_or(&nothing, |head| &head.spec))
+        .map(|track| {
+            track
+                .state
+                .head
+                .as_ref()
+                .map_or(&nothing, |head| &head.spec)
+        })
         .collect();
     let mut found = settings(&specs);
     found.retain(|setting| setting.path != "name");
@@ -290,7 +309,10 @@ impl Figure {
             Direction::Higher => -1.0,
             Direction::Neutral => return None,
         };
-        let mut known = values.iter().enumerate().filter_map(|(at, x)| Some((at, sign * (*x)?)));
+        let mut known = values
+            .iter()
+            .enumerate()
+            .filter_map(|(at, x)| Some((at, sign * (*x)?)));
         let first = known.next()?;
         let mut rest: Vec<(usize, f64)> = known.collect();
         rest.push(first);
@@ -336,8 +358,15 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         let last = |(value, _): (f64, (f64, f64))| Some(value).filter(|x| x.is_finite());
         Some(Figure {
             last: found.iter().map(|f| f.and_then(last)).collect(),
-            best: found.iter().map(|f| f.and_then(|(_, span)| best(span))).collect(),
-            title: one_line(if info.title.is_empty() { &info.id } else { &info.title }),
+            best: found
+                .iter()
+                .map(|f| f.and_then(|(_, span)| best(span)))
+                .collect(),
+            title: one_line(if info.title.is_empty() {
+                &info.id
+            } else {
+                &info.title
+            }),
             unit: one_line(&info.unit),
             direction: info.direction,
             id: info.id,
@@ -434,7 +463,10 @@ mod tests {
             "eval",
         ];
         assert_eq!(paths, expected);
-        let lr = found.iter().find(|s| s.path == "optimizer.lion.lr").unwrap();
+        let lr = found
+            .iter()
+            .find(|s| s.path == "optimizer.lion.lr")
+            .unwrap();
         assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
         assert!(settings(&[&a, &a]).is_empty());
     }

@@ -73,9 +73,8 @@ pub fn tree(runs: &[&RunSummary]) -> Vec<Node> {
             if std::mem::replace(&mut placed[node.index], true) {
                 continue;
             }
-            let children = || {
-                (0..runs.len()).filter(|at| parent(*at) == Some(node.index) && !placed[*at])
-            };
+            let children =
+                || (0..runs.len()).filter(|at| parent(*at) == Some(node.index) && !placed[*at]);
             let last = children().next_back();
             let below: Vec<Node> = children()
                 .map(|index| Node {

@@ -26,7 +26,10 @@ const RUN: usize = 22;
 /// One of them is neither, or cannot be read; too few or too many.
 pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
     if !(2..=MAX_TRACKS).contains(&words.len()) {
-        let what = format!("{} runs to compare: 2 to {MAX_TRACKS} are wanted", words.len());
+        let what = format!(
+            "{} runs to compare: 2 to {MAX_TRACKS} are wanted",
+            words.len()
+        );
         return Err(Failure::yours(what, "llmtui runs --compare A B").into());
     }
     words.iter().map(|word| one(word, cx)).collect()
@@ -39,11 +42,8 @@ fn one(word: &str, cx: &Context) -> anyhow::Result<Track> {
             let failed = |e: String| Failure::yours(one_line(&e), "llmtui watch --list");
             let found = find(Path::new(word), None).map_err(|e| failed(e.to_string()))?;
             let mut track = Track::new(&found.name);
-            let mut watched = Watched::open(
-                found,
-                Mapping::default(),
-                Box::new(SystemClock::new()),
-            );
+            let mut watched =
+                Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
             watched.read_all(|envelope| track.apply(envelope))?;
             Ok(track)
         }
@@ -58,7 +58,9 @@ fn one(word: &str, cx: &Context) -> anyhow::Result<Track> {
 /// No run has readings of one that was named.
 pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a Figure>, Failure> {
     if wanted.is_empty() {
-        let losses = figures.iter().filter(|f| f.id == "train/loss" || f.id == "val/loss");
+        let losses = figures
+            .iter()
+            .filter(|f| f.id == "train/loss" || f.id == "val/loss");
         return Ok(losses.collect());
     }
     let named = |id: &String| {
@@ -78,7 +80,10 @@ fn facts(track: &Track) -> [(&'static str, String); 5] {
         ("state", state.word().into()),
         ("steps", grouped(state.step)),
         ("tokens", human::short(state.tokens as f64)),
-        ("time", human::duration(Duration::from_millis(track.millis()))),
+        (
+            "time",
+            human::duration(Duration::from_millis(track.millis())),
+        ),
         ("parameters", human::short(params as f64)),
     ]
 }
@@ -98,7 +103,9 @@ fn cut(name: &str) -> String {
 }
 
 fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
-    let cells: String = cells.map(|cell| format!("  {:>RUN$}", cut(&cell))).collect();
+    let cells: String = cells
+        .map(|cell| format!("  {:>RUN$}", cut(&cell)))
+        .collect();
     let name: String = name.chars().take(NAME).collect();
     out.push_str(format!("{name:<NAME$}{cells}").trim_end());
     out.push('\n');
@@ -111,7 +118,11 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
     row(&mut out, "", tracks.iter().map(|track| track.name.clone()));
     let facts: Vec<_> = tracks.iter().map(facts).collect();
     for (at, (name, _)) in facts[0].iter().enumerate() {
-        row(&mut out, name, facts.iter().map(|facts| facts[at].1.clone()));
+        row(
+            &mut out,
+            name,
+            facts.iter().map(|facts| facts[at].1.clone()),
+        );
     }
     let settings = differing(tracks);
     out.push_str("\nsettings that differ\n");
@@ -120,7 +131,9 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
     }
     for setting in &settings {
         let value = |value: &Option<Value>| {
-            value.as_ref().map_or("-".into(), |value| one_line(&shown(value)))
+            value
+                .as_ref()
+                .map_or("-".into(), |value| one_line(&shown(value)))
         };
         row(&mut out, &setting.path, setting.values.iter().map(value));
     }
@@ -131,7 +144,11 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
             let star = if winner == Some(at) { "*" } else { "" };
             x.map_or("-".into(), |x| format!("{star}{}", human::number(x)))
         };
-        row(&mut out, &figure.id, figure.last.iter().enumerate().map(cell));
+        row(
+            &mut out,
+            &figure.id,
+            figure.last.iter().enumerate().map(cell),
+        );
     }
     for figure in wanted {
         out.push_str(&format!("\n{} by {}\n", figure.id, by.word()));
@@ -145,8 +162,14 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
 
 /// The curves at [`ROWS`] places that all axes share: the newest mean at or before each.
 fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
-    let curves: Vec<_> = tracks.iter().map(|track| track.points(id, by, POINTS)).collect();
-    let ends = curves.iter().flat_map(|curve| curve.last()).map(|point| point.0);
+    let curves: Vec<_> = tracks
+        .iter()
+        .map(|track| track.points(id, by, POINTS))
+        .collect();
+    let ends = curves
+        .iter()
+        .flat_map(|curve| curve.last())
+        .map(|point| point.0);
     let Some(end) = ends.max() else {
         return Vec::new();
     };

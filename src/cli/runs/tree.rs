@@ -4,10 +4,10 @@ use super::rows_of;
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::cli::run_ref::spec_of;
+use crate::run::RunDir;
 use crate::run::compare::settings;
 use crate::run::index::RunSummary;
 use crate::run::lineage::{Node, tree};
-use crate::run::RunDir;
 use crate::spec::shown;
 use serde_json::{Value, json};
 
@@ -49,15 +49,26 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
         let run = runs[node.index];
         let [method, step, val] = rows_of(run);
         let words = [method, step, val].join("  ");
-        let mut lines = vec![format!("{}{}  {words}", node.branch(!utf8), one_line(&run.id))];
+        let mut lines = vec![format!(
+            "{}{}  {words}",
+            node.branch(!utf8),
+            one_line(&run.id)
+        )];
         if let Some(parent) = &run.parent {
             let lead = lead(node, nodes.get(at + 1), utf8);
             let here = parent_in(run, runs);
             let gone = if here.is_none() { " (not here)" } else { "" };
             let step = grouped(parent.step);
-            lines.push(format!("{lead}from {}, step {step}{gone}", one_line(&parent.run)));
+            lines.push(format!(
+                "{lead}from {}, step {step}{gone}",
+                one_line(&parent.run)
+            ));
             let changes = here.map(|parent| changes(run, parent)).unwrap_or_default();
-            let width = changes.iter().map(|c| c.0.chars().count()).max().unwrap_or(0);
+            let width = changes
+                .iter()
+                .map(|c| c.0.chars().count())
+                .max()
+                .unwrap_or(0);
             for (path, was, is) in &changes {
                 let (was, is) = (one_line(&shown(was)), one_line(&shown(is)));
                 lines.push(format!("{lead}{path:<width$}  {was} → {is}"));
