@@ -202,3 +202,30 @@ fn a_reader_who_has_had_enough_is_no_error() {
         assert_eq!(text(&output.stderr), "");
     }
 }
+
+#[test]
+fn an_older_processor_can_be_tried_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = |level: &str| {
+        let out = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args([
+                "bench",
+                "train",
+                "--size",
+                "S",
+                "--seconds",
+                "0.01",
+                "--json",
+            ])
+            .current_dir(dir.path())
+            .env_clear()
+            .env("HOME", dir.path())
+            .env("LLMTUI_SIMD", level)
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        report["instructions"].as_str().unwrap().to_string()
+    };
+    assert_eq!(bench("baseline"), "baseline instructions");
+    assert!(["AVX2", "baseline instructions"].contains(&bench("avx2").as_str()));
+}

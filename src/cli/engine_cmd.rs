@@ -55,6 +55,9 @@ pub struct Args {
     /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
+    /// Drop the optimizer's state of the checkpoint
+    #[arg(long)]
+    pub fresh_optimizer: bool,
     /// Directory for the socket
     #[arg(long, value_name = "DIR")]
     pub runtime_dir: Option<PathBuf>,
@@ -116,6 +119,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         force: args.force,
         stop_after: args.stop_after,
         resume: args.resume,
+        fresh_optimizer: args.fresh_optimizer,
     };
     let mut env = cx.env.clone();
     if let Some(dir) = &args.runtime_dir {

@@ -20,6 +20,7 @@ mod engine_install;
 mod eval;
 pub mod exit;
 mod export;
+mod extend;
 mod finding;
 mod gc;
 mod guide;

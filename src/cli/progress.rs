@@ -197,6 +197,9 @@ impl Progress {
 fn evaluated(step: u64, values: &Values) -> Vec<String> {
     let word = |id: &str| match id {
         "val/loss" => Some("val loss".to_string()),
+        id if id.starts_with("extra/") => {
+            Some(format!("loss on {}", one_line(&id["extra/".len()..])))
+        }
         // What answers are worth, and tasks by their names.
         id => id.strip_prefix("eval/").map(one_line),
     };

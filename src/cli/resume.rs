@@ -23,7 +23,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;
     } else {
         if index::summarize(&run)?.status == RunStatus::Finished {
-            let hint = format!("llmtui chat {id}");
+            let hint = format!("train it longer: llmtui train --resume {id} -s max_steps=N");
             return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
         }
         let options = EngineOptions {

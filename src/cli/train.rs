@@ -3,6 +3,7 @@
 use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
 use super::exit::{Exit, Failure};
+use super::extend::{Asked, Extension};
 use super::run_ref::{named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
@@ -23,6 +24,7 @@ use crate::ui::What;
   llmtui train my.yaml --headless --json > events.jsonl
   llmtui train speedrun --skip rl
   llmtui train --resume auto
+  llmtui train --resume quickstart -s max_steps=4000
   llmtui train --branch quickstart@500 -s lr=3e-4")]
 pub struct Args {
     #[command(flatten)]
@@ -36,9 +38,13 @@ pub struct Args {
     /// Run the engine in this process: closing the terminal then ends the run
     #[arg(long)]
     pub foreground: bool,
-    /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest
+    /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest; with -s max_steps=N a finished
+    /// one, too
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
+    /// With --resume: drop the optimizer's state of the checkpoint and begin it afresh
+    #[arg(long, requires = "resume")]
+    pub fresh_optimizer: bool,
     /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP, and -s
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
     pub branch: Option<String>,
@@ -101,7 +107,7 @@ impl Args {
 /// What to train: a new run or a resumed one.
 enum Target {
     New(Box<Loaded>),
-    Resumed(RunDir),
+    Resumed(RunDir, Option<Box<Extension>>),
     Branch(Box<Branch>),
 }
 
@@ -110,7 +116,8 @@ impl Target {
         match self {
             Target::New(loaded) => Ok(loaded.spec.clone()),
             Target::Branch(branch) => Ok(branch.loaded.spec.clone()),
-            Target::Resumed(run) => spec_of(run),
+            Target::Resumed(_, Some(extension)) => Ok(extension.spec().clone()),
+            Target::Resumed(run, None) => spec_of(run),
         }
     }
 }
@@ -136,11 +143,20 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     crate::link::signals::survive_file_limits();
     let resume = !matches!(target, Target::New(_));
     let threads = match target {
-        Target::Resumed(_) => threads_said(&args)?,
+        Target::Resumed(..) => asked_of(&args)?.threads,
         Target::New(_) | Target::Branch(_) => None,
     };
     let run = match target {
-        Target::Resumed(run) => run,
+        Target::Resumed(run, extension) => {
+            if let Some(extension) = extension {
+                extension.write(&run)?;
+                extension
+                    .lines(&run)
+                    .iter()
+                    .for_each(|line| tell!("{line}"));
+            }
+            run
+        }
         Target::New(loaded) => {
             say_notes(&loaded);
             create(&loaded, cx)?
@@ -158,6 +174,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             force: args.force,
             stop_after: args.stop_after,
             threads,
+            fresh_optimizer: args.fresh_optimizer,
         };
         return workbench::open(What::Start(run, options), cx);
     }
@@ -170,6 +187,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         force: args.force,
         stop_after: args.stop_after,
         resume,
+        fresh_optimizer: args.fresh_optimizer,
     };
     let viewer = match (terminal && !args.headless, args.json) {
         (_, true) => headless::Viewer::Json,
@@ -203,7 +221,7 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
 /// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly
 /// always does the right thing.
 fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
-    threads_said(args)?;
+    let asked = asked_of(args)?;
     match resume {
         Resume::Run(word) => {
             let run = named(&word.to_string_lossy(), cx)?;
@@ -220,7 +238,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
                 )
                 .into());
             }
-            Ok(Target::Resumed(run))
+            resumed_to(run, asked, cx)
         }
         Resume::Auto => automatic(args, cx),
     }
@@ -231,28 +249,26 @@ fn same_training(a: &RunSpec, b: &RunSpec) -> bool {
     a.clone().on_threads(None) == b.clone().on_threads(None)
 }
 
-/// What `-s` may say of a resumed run: its threads, nothing else. Beside a spec, `-s` belongs to that spec.
-fn threads_said(args: &Args) -> anyhow::Result<Option<usize>> {
-    let mut threads = None;
-    for set in &args.spec.set {
-        let (key, value) = set.split_once('=').unwrap_or((set, ""));
-        let is_threads = matches!(key.trim(), "threads" | "train.threads");
-        match value.trim().parse::<usize>() {
-            Ok(n) if is_threads && n > 0 => threads = Some(n),
-            _ if is_threads => {
-                return Err(Failure::yours(format!("`{set}`: not a number of threads"), "").into());
-            }
-            _ if args.spec.target().is_some() => {}
-            _ => {
-                return Err(Failure::yours(
-                    format!("a resumed run keeps its spec but for train.threads: `-s {set}` would make another run"),
-                    format!("go on with it in a new run: llmtui train --branch RUN -s {set}"),
-                )
-                .into());
-            }
-        }
+/// What `-s` says of a resumed run. Beside a spec it belongs to that spec.
+fn asked_of(args: &Args) -> anyhow::Result<Asked> {
+    let mut words = args.spec.set.clone();
+    if args.spec.target().is_some() {
+        let of_threads = |word: &String| {
+            let key = word.split('=').next().unwrap_or(word).trim();
+            matches!(key, "threads" | "train.threads")
+        };
+        words.retain(of_threads);
     }
-    Ok(threads)
+    Ok(Asked::read(&words)?)
+}
+
+/// The run with the last step that was asked for.
+fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
+    let extension = match asked.max_steps {
+        Some(max_steps) => Extension::plan(&run, max_steps, cx)?,
+        None => None,
+    };
+    Ok(Target::Resumed(run, extension.map(Box::new)))
 }
 
 fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
@@ -265,7 +281,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         None => true,
     };
     match newest_unfinished(&cx.runs_dir, &wanted)? {
-        Some(run) => Ok(Target::Resumed(run)),
+        Some(run) => resumed_to(run, asked_of(args)?, cx),
         None => match loaded {
             Some(loaded) => Ok(Target::New(Box::new(loaded))),
             None => Err(Failure::yours(
@@ -288,7 +304,11 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
                 say!("{line}")?;
             }
         }
-        Target::Resumed(_) => {}
+        Target::Resumed(run, extension) => {
+            for line in extension.iter().flat_map(|e| e.lines(run)) {
+                say!("{line}")?;
+            }
+        }
     }
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
@@ -297,7 +317,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     for line in describe(&spec, &data, state.models.policy.n_params()) {
         say!("{line}")?;
     }
-    if let Target::Resumed(run) = target {
+    if let Target::Resumed(run, _) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
         say!("would resume {} from step {newest}", run.id())?;
     }

@@ -6,6 +6,7 @@ use super::corpus::Corpus;
 use super::documents::Documents;
 use super::pack::Packing;
 use super::prepare::{self, Request};
+use super::source::SourceConfig;
 use super::tokenizer::Tokenizer;
 use super::{Batch, DataConfig, DataError};
 use std::borrow::Cow;
@@ -77,6 +78,19 @@ impl Dataset {
     /// Bad text, a bad tokenizer, or a split shorter than one window.
     pub fn open(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataError> {
         prepare::open(config, request)
+    }
+
+    /// Rows to validate on alone, read as those of `like` are, by its tokenizer: a second validation set of a run.
+    ///
+    /// # Errors
+    /// Rows that cannot be read, text that the tokenizer cannot write, nothing to predict.
+    pub fn held_out(
+        config: &DataConfig,
+        source: &SourceConfig,
+        like: &Dataset,
+        request: Request<'_>,
+    ) -> Result<Dataset, DataError> {
+        prepare::held_out(config, source, like, request)
     }
 
     /// Tokens of the longest row.

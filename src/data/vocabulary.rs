@@ -26,21 +26,29 @@ pub(super) fn tokenizer(
     read: &ReadContext,
     cache: Option<&Path>,
 ) -> Result<(Tokenizer, Option<Template>), DataError> {
-    let child = Child::of_this_program();
     if matches!(config.tokenizer, TokenizerConfig::File(_)) {
         let tokenizer = config.tokenizer.build("", "")?;
-        let template = Template::choose(&config.template, &tokenizer, &child)?;
+        let template = template(config, &tokenizer)?;
         return Ok((tokenizer, template));
     }
-    let said = match &*config.template {
-        AUTO => TEMPLATE,
-        said => said,
-    };
     // A template of a file asks the tokenizer for its marks, and one that is made here has none.
     let bare = TokenizerConfig::Char(Default::default()).build("-", "-")?;
-    let template = Template::choose(said, &bare, &child)?;
+    let template = template(config, &bare)?;
     let tokenizer = made(config, sources, template.as_ref(), read, cache)?;
     Ok((tokenizer, template))
+}
+
+/// The template that turns become text with, for a tokenizer that was read or made.
+pub(super) fn template(
+    config: &DataConfig,
+    tokenizer: &Tokenizer,
+) -> Result<Option<Template>, DataError> {
+    let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
+    let said = match &*config.template {
+        AUTO if !of_file => TEMPLATE,
+        said => said,
+    };
+    Template::choose(said, tokenizer, &Child::of_this_program())
 }
 
 /// Takes the tokenizer from the cache, or makes it of the sources' text.

@@ -3,6 +3,7 @@
 
 use super::broken::{self, NonFinite};
 use super::emit::Port;
+use super::extra::Extras;
 use super::state::TrainState;
 use super::{EngineError, EngineJob};
 use crate::data::Dataset;
@@ -14,6 +15,8 @@ pub(super) struct RunContext<'a, 'p> {
     pub spec: &'a RunSpec,
     pub port: &'a mut Port<'p>,
     pub data: Arc<Dataset>,
+    /// Validation sets beside that of the data.
+    pub extras: Extras,
     pub state: TrainState,
 }
 

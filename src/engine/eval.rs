@@ -18,6 +18,8 @@ use std::time::Duration;
 pub enum Extent {
     /// This many batches of random rows.
     Batches(usize),
+    /// So many rows from the first on.
+    Rows(usize),
     /// Every row once, in order.
     Whole,
 }
@@ -45,9 +47,13 @@ pub fn evaluate(
     extent: Extent,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Evaluation>, EngineError> {
+    let rows = match extent {
+        Extent::Rows(n) => n.min(data.val_windows()),
+        _ => data.val_windows(),
+    };
     let n_batches = match extent {
         Extent::Batches(n) => n,
-        Extent::Whole => data.val_windows().div_ceil(batch_size),
+        Extent::Rows(_) | Extent::Whole => rows.div_ceil(batch_size),
     };
     let (mut total, mut counted, mut n_windows) = (0.0, 0, 0);
     let mut readings = Readings::default();
@@ -57,7 +63,10 @@ pub fn evaluate(
         }
         let mut batch = match extent {
             Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
-            Extent::Whole => data.val_batch(i * batch_size, batch_size),
+            Extent::Rows(_) | Extent::Whole => {
+                let first = i * batch_size;
+                data.val_batch(first, batch_size.min(rows - first))
+            }
         };
         models.add_reference(&mut batch)?;
         let out = models.score(&batch)?;
@@ -70,16 +79,26 @@ pub fn evaluate(
         loss: total / counted.max(1) as f64,
         readings,
         n_windows: n_windows as u64,
-        whole: extent == Extent::Whole,
+        whole: n_windows == data.val_windows() && !matches!(extent, Extent::Batches(_)),
     }))
 }
 
 impl RunContext<'_, '_> {
     /// What an evaluation now reads: the whole split after the last step, or where the spec names no number of batches.
     fn extent(&self) -> Extent {
-        match self.spec.eval.batches {
-            Some(batches) if self.step() < self.spec.train.max_steps => Extent::Batches(batches),
-            _ => Extent::Whole,
+        let eval = &self.spec.eval;
+        let last = self.step() >= self.spec.train.max_steps;
+        match (eval.batches.filter(|_| !last), eval.rows) {
+            (Some(batches), None) => Extent::Batches(batches),
+            (Some(batches), Some(rows)) => {
+                let of_batches = batches.saturating_mul(self.spec.train.micro_batch_size);
+                match of_batches <= rows {
+                    true => Extent::Batches(batches),
+                    false => Extent::Rows(rows),
+                }
+            }
+            (None, Some(rows)) => Extent::Rows(rows),
+            (None, None) => Extent::Whole,
         }
     }
 
@@ -111,7 +130,14 @@ impl RunContext<'_, '_> {
             &mut || port.stop_is_waiting(),
         )?;
         let Some(found) = found else { return Ok(()) };
-        let values = self.validation_values(&found);
+        let extras = self
+            .extras
+            .measure(self.spec, &mut self.state.models, extent, &mut || {
+                port.stop_is_waiting()
+            })?;
+        let Some(extras) = extras else { return Ok(()) };
+        let mut values = self.validation_values(&found);
+        values.extend(extras);
         self.state.progress.val_loss = Some(Num(found.loss));
         self.remember(&values);
         let event = Event::Evaluated {
@@ -247,6 +273,17 @@ mod tests {
         let some = measure(4, Extent::Batches(3));
         assert_eq!((some.n_windows, some.whole), (12, false));
         assert_eq!(some, measure(4, Extent::Batches(3)));
+        let first = measure(4, Extent::Rows(10));
+        assert_eq!(
+            (first.n_windows, first.whole),
+            (10, false),
+            "the last batch is cut"
+        );
+        assert_eq!(
+            measure(4, Extent::Rows(usize::MAX)),
+            whole,
+            "a limit above all rows is none"
+        );
     }
 
     #[test]

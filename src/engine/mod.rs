@@ -11,6 +11,7 @@ mod eval;
 mod examine;
 pub mod experience;
 pub mod export;
+mod extra;
 pub mod infer;
 pub mod memorization;
 pub mod merge;
@@ -61,6 +62,8 @@ pub struct EngineJob {
     pub stop_after: Option<u64>,
     /// Continue from the newest whole checkpoint instead of starting at step 0.
     pub resume: bool,
+    /// Such a resume drops the optimizer's state of the checkpoint.
+    pub fresh_optimizer: bool,
     /// What of the environment a run needs: which GPUs CUDA shows, where the hub and the cache of tokens are.
     pub env: Env,
 }

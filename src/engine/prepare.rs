@@ -6,6 +6,7 @@ use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
 use super::context::RunContext;
 use super::emit::Port;
 use super::experience::Experience;
+use super::extra::Extras;
 use super::mix::Mix;
 use super::probing::probes;
 use super::reading::read_data;
@@ -14,6 +15,7 @@ use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
+use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
@@ -46,6 +48,8 @@ pub(super) fn prepare<'a, 'p>(
     state
         .models
         .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
+    let reference = &state.models.reference;
+    let extras = Extras::read(job, &data, reference, port, begun_at)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;
     let saved_at = match job.resume {
@@ -72,6 +76,7 @@ pub(super) fn prepare<'a, 'p>(
         spec,
         port,
         data,
+        extras,
         state,
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
@@ -160,7 +165,41 @@ fn resume(
             )));
         }
     }
+    if job.fresh_optimizer {
+        state.optimizer = job.spec.optimizer.build(state.models.policy.params())?;
+        state.changed_here();
+        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
+        port.note(step, what.into());
+    }
+    if let Some(words) = planned_anew(job, state) {
+        port.note(step, words);
+    }
     Ok(Some(step))
+}
+
+/// What another last step than that of the process before means.
+fn planned_anew(job: &EngineJob, state: &TrainState) -> Option<String> {
+    let mut before = None;
+    // A log that cannot be read tells of no other plan.
+    let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Started"], |event| {
+        if let Event::Started { max_steps, .. } = event {
+            before = Some(max_steps);
+        }
+    });
+    let (before, now) = (before?, job.spec.train.max_steps);
+    if before == now {
+        return None;
+    }
+    let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
+    Some(format!(
+        "the last step is {} now, it was {}: the {} schedule is planned anew, and the learning rate of the next update is {}, of the old \
+         plan {}",
+        human::grouped(now),
+        human::grouped(before),
+        job.spec.schedule.entry().id,
+        of_plan(now),
+        of_plan(before)
+    ))
 }
 
 /// Step of the newest checkpoint that the log acknowledges.

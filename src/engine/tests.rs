@@ -14,6 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 mod adapters;
 mod commands;
 mod documents;
+mod extend;
 mod faults;
 mod loop_;
 mod preferences;
@@ -72,6 +73,7 @@ impl Run {
             force: false,
             stop_after: None,
             resume: false,
+            fresh_optimizer: false,
         };
         Run { job, _dir: dir }
     }

@@ -81,6 +81,7 @@ pub(super) fn begin(
     if rollouts.is_some() {
         metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
+    metrics.extend(cx.extras.declarations());
     metrics.extend(trainer.tasks.declarations());
     metrics.extend(trainer.stepper.declarations());
     cx.port.emit(Event::MetricsDeclared { metrics });
@@ -151,8 +152,9 @@ impl Trainer<'_, '_> {
                 }
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
-            // Where answers begin is what their rise is measured against.
-            let first = step == 0 && self.cx.spec.method.on_policy().is_some();
+            // Where it begins is what a rise of answers, or of what is forgotten, is measured against.
+            let on_policy = self.cx.spec.method.on_policy().is_some();
+            let first = step == 0 && (on_policy || !self.cx.extras.is_empty());
             if first && done.evaluated_at.is_none()
                 || is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at)
             {

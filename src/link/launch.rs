@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub stop_after: Option<u64>,
     /// Compute with so many threads instead of the spec's.
     pub threads: Option<usize>,
+    /// Resume without the optimizer's state.
+    pub fresh_optimizer: bool,
 }
 
 /// Why no engine started.
@@ -131,6 +133,9 @@ impl Launcher {
         }
         if options.force {
             command.arg("--force");
+        }
+        if options.fresh_optimizer {
+            command.arg("--fresh-optimizer");
         }
         if let Some(threads) = options.threads {
             command.arg("--threads").arg(threads.to_string());

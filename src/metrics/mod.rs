@@ -12,6 +12,12 @@ use crate::wire::{ChartPlace, MetricInfo};
 
 /// Ids of the built-in metrics, as they stand in `values` on the wire.
 pub mod id {
+    /// Begins the ids of losses on sets of `eval.extra`.
+    pub const EXTRA: &str = "extra/";
+    /// The loss on a set of `eval.extra`.
+    pub fn of_extra_set(name: &str) -> String {
+        format!("{EXTRA}{name}")
+    }
     pub const TRAIN_LOSS: &str = "train/loss";
     pub const GRAD_NORM: &str = "grad_norm";
     pub const ENTROPY: &str = "entropy";

@@ -2,6 +2,7 @@
 
 use super::RolloutConfig;
 use crate::base::sampling::Sampling;
+use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;
 use crate::{
     data::DataConfig,
@@ -105,6 +106,12 @@ pub struct EvalConfig {
     /// always covers the whole split. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
+    /// Most rows of a validation set that one evaluation reads, the first ones; the one after the last step, too. Default: all.
+    #[schemars(range(min = 1))]
+    pub rows: Option<usize>,
+    /// More validation sets, each with a name and a source of rows as in `data.sources`. Their losses are curves of their own, from
+    /// before the first step on: what a model forgets of what it knew shows there.
+    pub extra: Vec<ExtraSet>,
     /// Evaluation tasks that the weights are asked during training: names (`llmtui eval --list`) or .yaml files. Their curves are
     /// `eval/NAME`.
     pub tasks: Vec<String>,
@@ -116,6 +123,16 @@ pub struct EvalConfig {
     /// Save and stop after so many evaluations in a row without a new best. Default: train to the last step.
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
+}
+
+/// A validation set beside the run's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtraSet {
+    /// Its curve is `extra/NAME`.
+    pub name: String,
+    /// A file, a folder, a data set of the hub, or made-up rows.
+    pub source: SourceConfig,
 }
 
 /// Text samples during training.
@@ -277,6 +294,8 @@ impl Default for EvalConfig {
         EvalConfig {
             every: 250,
             batches: Some(20),
+            rows: None,
+            extra: Vec::new(),
             tasks: Vec::new(),
             task_limit: 100,
             task_every: 0,

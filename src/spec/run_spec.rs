@@ -31,6 +31,12 @@ impl RunSpec {
         self
     }
 
+    /// The same training with another last step.
+    pub fn to_step(mut self, max_steps: u64) -> RunSpec {
+        self.config.train.max_steps = max_steps;
+        self
+    }
+
     /// Fills in derived values, so that the written spec does not depend on a later version's defaults.
     pub(super) fn resolve(mut config: RunConfig) -> RunSpec {
         let shape = config.model.shape(0);

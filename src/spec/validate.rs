@@ -64,6 +64,26 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
     data(config, &mut judge);
+    extra_sets(config, &mut judge);
+}
+
+/// The names of further validation sets, which are parts of metric ids.
+fn extra_sets(config: &RunConfig, judge: &mut Judge) {
+    let sets = &config.eval.extra;
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    for (at, set) in sets.iter().enumerate() {
+        let again = sets[..at].iter().any(|other| other.name == set.name);
+        let good = !again && !set.name.is_empty() && set.name.chars().all(plain);
+        judge.want(
+            good,
+            &["eval.extra"],
+            format!(
+                "`{}` is no name for the set of a curve, or another set has it",
+                set.name
+            ),
+            "letters, digits, `-`, `_` and `.`: {name: general, source: FILE}",
+        );
+    }
 }
 
 fn name(config: &RunConfig, judge: &mut Judge) {
@@ -510,6 +530,12 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         let full = base.join(path);
         std::path::absolute(&full).unwrap_or(full)
     });
+    for set in &mut config.eval.extra {
+        set.source.make_absolute(&|path| {
+            let full = base.join(path);
+            std::path::absolute(&full).unwrap_or(full)
+        });
+    }
     config.train.from.iter_mut().for_each(fix);
     // A task's name is no path; one by a file ends with its ending.
     for task in config

@@ -14,10 +14,36 @@ pub enum Level {
     Avx512,
 }
 
-/// This machine's level, detected once.
+/// This machine's level, detected once. The environment variable [`CAP`] lowers it.
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
-    *LEVEL.get_or_init(detect)
+    *LEVEL.get_or_init(|| detect().min(cap()))
+}
+
+/// Names the widest level to use, `baseline`, `avx2` or `avx512`: to measure and to test as on an older processor. Other
+/// values change nothing.
+pub const CAP: &str = "LLMTUI_SIMD";
+
+/// The widest instructions in use, for people: what a measured speed depends on.
+pub fn instructions() -> &'static str {
+    match level() {
+        Level::Avx512 if crate::matmul::bf16_available() => "AVX-512 with bf16",
+        Level::Avx512 => "AVX-512",
+        Level::Avx2 => "AVX2",
+        Level::Baseline => "baseline instructions",
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "kernels know no `Env`, and their own tests obey it too"
+)]
+fn cap() -> Level {
+    match std::env::var(CAP).as_deref() {
+        Ok("baseline") => Level::Baseline,
+        Ok("avx2") => Level::Avx2,
+        _ => Level::Avx512,
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

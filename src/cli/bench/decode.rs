@@ -9,6 +9,7 @@ use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::kernels::bandwidth::read_bandwidth;
+use crate::kernels::simd::instructions;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;
@@ -53,6 +54,8 @@ struct Report {
     weights: Vec<&'static str>,
     n_params: usize,
     threads: usize,
+    /// The vector instructions in use, which `LLMTUI_SIMD` can limit.
+    instructions: &'static str,
     prompt_tokens: usize,
     rounds: usize,
     /// Medians.
@@ -145,6 +148,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
         weights,
         n_params: model.n_params(),
         threads,
+        instructions: instructions(),
         prompt_tokens: prompt.len(),
         rounds: prefill.len(),
         prefill_tok_per_sec: rate(prompt.len(), &prefill),
@@ -183,11 +187,12 @@ fn round(
 
 fn print_table(report: &Report) -> std::io::Result<()> {
     say!(
-        "{} parameters, weights in {}, the rest in {}, {} threads",
+        "{} parameters, weights in {}, the rest in {}, {} threads, {}",
         human::short(report.n_params as f64),
         report.weights.join(" and "),
         report.precision,
-        report.threads
+        report.threads,
+        report.instructions
     )?;
     say!(
         "prefill            {:.0} tokens per second, a prompt of {}",

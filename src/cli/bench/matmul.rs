@@ -8,6 +8,7 @@ use crate::base::stats::median;
 use crate::cli::Context;
 use crate::kernels::bandwidth::read_bandwidth;
 use crate::kernels::matmul::{Accumulation, Compute, ComputeDtype, Mat, bf16_available, matmul};
+use crate::kernels::simd::instructions;
 use crate::kernels::threads;
 use serde::Serialize;
 
@@ -39,6 +40,8 @@ const ONE_ROW: usize = 4096;
 #[derive(Debug, Serialize)]
 struct Report {
     threads: usize,
+    /// The vector instructions in use, which `LLMTUI_SIMD` can limit.
+    instructions: &'static str,
     /// GFLOP/s of the microkernels alone.
     peak_gflops: Peaks,
     /// Sustained read bandwidth.
@@ -95,6 +98,7 @@ fn measure(args: &Args, threads: usize, clock: &dyn Clock) -> Report {
     let one_row = Layer::new(Size::S, "one row", 1, ONE_ROW, ONE_ROW);
     Report {
         threads,
+        instructions: instructions(),
         peak_gflops: Peaks::measure(args.seconds * PEAK_SHARE),
         read_gb_per_sec: read_bandwidth(args.seconds * PEAK_SHARE),
         // 2 FLOPs per weight of 4 bytes
@@ -247,6 +251,7 @@ fn values(n: usize) -> Vec<f32> {
 fn print_table(report: &Report) -> std::io::Result<()> {
     let Peaks { f32, bf16 } = report.peak_gflops;
     say!("threads            {}", report.threads)?;
+    say!("instructions       {}", report.instructions)?;
     say!("peak, f32          {f32:.0} GFLOP/s")?;
     match bf16 {
         Some(bf16) => say!("peak, bf16         {bf16:.0} GFLOP/s")?,

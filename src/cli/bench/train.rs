@@ -8,6 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
+use crate::kernels::simd::instructions;
 use crate::nn::adapter::Lora;
 use crate::nn::{AdapterConfig, Precision, compute_dtype_name};
 use serde::Serialize;
@@ -70,6 +71,8 @@ struct Report {
     /// How many of them train.
     n_trainable: usize,
     threads: usize,
+    /// The vector instructions in use, which `LLMTUI_SIMD` can limit.
+    instructions: &'static str,
     batch_size: usize,
     seq_len: usize,
     steps: usize,
@@ -159,6 +162,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
         n_params: trainee.model.n_params(),
         n_trainable: trainee.model.params().n_trainable(),
         threads,
+        instructions: instructions(),
         batch_size: trainee.batch_size,
         seq_len: trainee.model.shape().seq_len,
         steps: times.len(),
@@ -181,13 +185,14 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
 
 fn print_table(report: &Report) -> std::io::Result<()> {
     say!(
-        "size {:?}, {}: {} parameters, {} × {} tokens per step, {} threads",
+        "size {:?}, {}: {} parameters, {} × {} tokens per step, {} threads, {}",
         report.size,
         report.precision,
         human::short(report.n_params as f64),
         report.batch_size,
         report.seq_len,
-        report.threads
+        report.threads,
+        report.instructions
     )?;
     say!("tokens per second  {}", human::short(report.tok_per_sec))?;
     say!(

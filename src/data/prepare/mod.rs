@@ -12,7 +12,7 @@ use crate::data::hold_out::{self, Span};
 use crate::data::mix::Wanted;
 use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
-use crate::data::source::ReadContext;
+use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
 use crate::data::{DataConfig, DataError, Dataset, Learning, Tokenizer, Unit, vocabulary};
 use crate::hub::HubConfig;
@@ -88,6 +88,63 @@ pub(in crate::data) fn open(
         notes,
         ends,
         learning: Some(learning),
+        seq_len: request.seq_len,
+        splits: Splits::Documents(documents),
+    })
+}
+
+/// Rows of one source, all of them to validate on, in the tokens of `like`.
+pub(in crate::data) fn held_out(
+    config: &DataConfig,
+    source: &SourceConfig,
+    like: &Dataset,
+    mut request: Request<'_>,
+) -> Result<Dataset, DataError> {
+    let tokenizer = Arc::new(like.tokenizer.clone());
+    let template = vocabulary::template(config, &tokenizer)?;
+    let mut silent = |_: &Progress| {};
+    let mut work = Tokenizing {
+        config,
+        tokenizer: tokenizer.clone(),
+        template,
+        train_on: match config.train_on {
+            TrainOn::Auto => request.train_on,
+            said => said,
+        },
+        unit: request.unit,
+        cache: config.cache_folder(request.surroundings.cache.as_deref()),
+        read: request.surroundings.read.clone(),
+        progress: match &mut request.progress {
+            Some(progress) => &mut **progress,
+            None => &mut silent,
+        },
+        notes: Vec::new(),
+    };
+    let ready = work.source(source)?;
+    let mut notes = work.notes;
+    let how = layout(config, std::slice::from_ref(&ready), &request)?;
+    let spans: Vec<Span> = ready.store.spans().collect();
+    let (portion, account) = Portion::new(&ready.name, &ready.store, &spans, how);
+    notes.extend(account.notes(&ready.name, portion.documents, how.seq_len));
+    if portion.rows() == 0 {
+        return Err(nothing_left(&ready, how));
+    }
+    let mut documents = Documents {
+        train: Vec::new(),
+        val: vec![portion],
+        stages: Vec::new(),
+        how,
+        bytes_per_token: None,
+    };
+    documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
+    Ok(Dataset {
+        fingerprint: sha256(ready.key.as_bytes()),
+        tokenizer_fingerprint: like.tokenizer_fingerprint.clone(),
+        tokenizer: Arc::unwrap_or_clone(tokenizer),
+        place: ready.name,
+        notes,
+        ends: like.ends.clone(),
+        learning: None,
         seq_len: request.seq_len,
         splits: Splits::Documents(documents),
     })
@@ -275,9 +332,7 @@ fn nothing_left(source: &Ready, how: Layouting) -> DataError {
     let seq_len = how.seq_len;
     DataError::source(
         &source.name,
-        format!(
-            "gives no row to train on: {documents} documents, {tokens} tokens, rows of {seq_len}"
-        ),
+        format!("gives no row: {documents} documents, {tokens} tokens, rows of {seq_len}"),
         "check with `llmtui data inspect` what is supervised of it; more rows, a larger model.seq_len or another data.too_long may help",
     )
 }

@@ -11,6 +11,7 @@ mod displacement;
 mod diverged;
 mod entropy_collapse;
 mod events;
+mod forgetting;
 mod gradient_spike;
 mod idle_layer;
 mod initial_loss;
@@ -44,6 +45,8 @@ pub(super) use train_loss::direction;
 pub(super) mod metric {
     pub const LOSS: &str = "train/loss";
     pub const VAL_LOSS: &str = "val/loss";
+    /// Begins the ids of the losses on sets of eval.extra.
+    pub const EXTRA: &str = "extra/";
     pub const GRAD_NORM: &str = "grad_norm";
     pub const UPDATE_RATIO: &str = "update_ratio";
     pub const CLIPPED: &str = "clipped";
@@ -114,7 +117,7 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss initial_loss sudden_drop overfitting train_above_val lr_too_high
+    preflight diverged not_learning train_loss initial_loss sudden_drop overfitting forgetting train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak same_data sorted_data dead_layer idle_layer
     attention_collapse noise_limited preference_start displacement swapped_pairs constant_reward reward_hacking
     same_rewards entropy_collapse answer_length rescued data_wait slower memory_growth warnings events

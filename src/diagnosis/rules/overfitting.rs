@@ -24,7 +24,7 @@ pub const RULE: Rule = Rule {
 const PATIENCE: usize = 3;
 /// Rises below this are noise: nats, a share of the best, and so many standard deviations between neighbours.
 const NATS: f64 = 0.02;
-const SHARE: f64 = 0.01;
+pub(super) const SHARE: f64 = 0.01;
 const SIGMAS: f64 = 3.0;
 /// Steps whose training loss stands beside an evaluation.
 const AROUND: u64 = 50;
@@ -69,7 +69,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
 }
 
 /// The evaluations of the kind that was made most often.
-fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
+pub(super) fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
     let count = |of: &Evaluation| {
         let same = |e: &&&Evaluation| e.n_windows == of.n_windows && e.whole == of.whole;
         all.iter().filter(same).count()

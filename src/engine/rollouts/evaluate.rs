@@ -38,6 +38,7 @@ impl Rollouts {
         let all = self.data.val_windows();
         let batches = match extent {
             Extent::Batches(n) => n.min(all.div_ceil(size)),
+            Extent::Rows(n) => n.min(all).div_ceil(size),
             Extent::Whole => all.div_ceil(size),
         };
         let sampling = Sampling {
@@ -55,7 +56,7 @@ impl Rollouts {
         for i in 0..batches {
             let batch = match extent {
                 Extent::Batches(_) => self.data.eval_batch(self.spec.seed, i as u64, size),
-                Extent::Whole => self.data.val_batch(i * size, size),
+                Extent::Rows(_) | Extent::Whole => self.data.val_batch(i * size, size),
             };
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);

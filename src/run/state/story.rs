@@ -116,8 +116,13 @@ impl RunState {
                     format!("{} windows", human::grouped(*n_windows))
                 };
                 let (step, loss) = (human::grouped(*step), human::number(loss.0));
+                let others = values.iter().filter_map(|(id, value)| {
+                    let name = text::one_line(id.strip_prefix("extra/")?);
+                    Some(format!(", {} on {name}", human::number(value.0)))
+                });
+                let others: String = others.collect();
                 Line::info(format!(
-                    "step {step}: validation loss {loss} over {part}, {seconds:.1} s"
+                    "step {step}: validation loss {loss} over {part}{others}, {seconds:.1} s"
                 ))
             }
             Event::Checkpointed {

@@ -128,7 +128,7 @@ impl Chart {
 
     /// Measured now and then: rings, no line.
     pub fn points_only(&self) -> bool {
-        self.id.starts_with("val/")
+        ["val/", "extra/"].iter().any(|of| self.id.starts_with(of))
     }
 
     /// Its axis begins at zero: heights compare as amounts.

@@ -1,0 +1,186 @@
+//! A finished run goes on to another last step, with and without its optimizer's state; other validation sets beside its own.
+
+use super::*;
+
+/// Notes of a log.
+fn notes(events: &[Event]) -> Vec<String> {
+    let of = |event: &Event| match event {
+        Event::Noted { text, .. } => Some(text.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+fn to_step(run: &Run, max_steps: u64, fresh_optimizer: bool) -> Run {
+    let job = EngineJob {
+        spec: run.job.spec.clone().to_step(max_steps),
+        fresh_optimizer,
+        ..run.job.clone()
+    };
+    Run {
+        job,
+        _dir: tempfile::tempdir().unwrap(),
+    }
+}
+
+/// A log as a run's directory keeps it.
+fn keep_log(run: &Run, events: &[Event]) {
+    let lines: Vec<String> = events
+        .iter()
+        .enumerate()
+        .map(|(i, event)| {
+            crate::wire::encode(&crate::wire::Envelope {
+                v: crate::wire::VERSION,
+                seq: i as u64 + 1,
+                t: Default::default(),
+                event: event.clone(),
+            })
+        })
+        .collect();
+    std::fs::write(run.job.run_dir.events_path(), lines.concat()).unwrap();
+}
+
+#[test]
+fn a_finished_run_goes_on_by_a_schedule_over_all_of_its_steps() {
+    let run = Run::new(&["max_steps=10"]);
+    let first = run.go();
+    assert_eq!(finished(&first).0, Outcome::Completed);
+    keep_log(&run, &first);
+    let longer = to_step(&run, 20, false);
+    let second = longer.resumed();
+    let (outcome, step, _) = finished(&second);
+    assert_eq!((outcome, step), (Outcome::Completed, 20));
+    let spec = &longer.job.spec;
+    let rates: Vec<(u64, f64)> = second
+        .iter()
+        .filter_map(|event| match event {
+            Event::Stepped { step, values, .. } => Some((*step, values.get("lr")?.0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rates.len(), 10);
+    for (step, lr) in rates {
+        let planned = spec.schedule.lr_at(step - 1, 20, spec.optimizer.lr());
+        assert_eq!(lr, planned, "step {step}");
+    }
+    let told = notes(&second).join("\n");
+    assert!(
+        told.contains("the last step is 20 now, it was 10"),
+        "{told}"
+    );
+    assert!(told.contains("cosine schedule is planned anew"), "{told}");
+}
+
+#[test]
+fn without_its_optimizers_state_it_goes_on_as_from_fresh_moments() {
+    let run = Run::new(&[
+        "max_steps=10",
+        "checkpoint.every=1",
+        "checkpoint.keep_last=20",
+    ]);
+    let first = run.go();
+    keep_log(&run, &first);
+    let at_10 = std::fs::read(run.checkpoint(10).join("model.safetensors")).unwrap();
+    let steps = |fresh| {
+        let events = to_step(&run, 12, fresh).resumed();
+        let told = notes(&events).join("\n");
+        assert_eq!(told.contains("optimizer begins afresh"), fresh, "{told}");
+        let weights = std::fs::read(run.checkpoint(12).join("model.safetensors")).unwrap();
+        for step in [11, 12] {
+            std::fs::remove_dir_all(run.checkpoint(step)).unwrap();
+        }
+        weights
+    };
+    let (kept, fresh) = (steps(false), steps(true));
+    assert!(kept != fresh, "the moments count");
+    assert!(fresh != at_10 && steps(true) == fresh, "and it repeats");
+}
+
+/// Steps and losses on a set.
+fn losses(events: &[Event], id: &str) -> Vec<(u64, f64)> {
+    let of = |event: &Event| match event {
+        Event::Evaluated { step, values, .. } => Some((*step, values.get(id)?.0)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn another_validation_set_has_a_curve_from_before_the_first_step_and_changes_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("other.txt");
+    std::fs::write(&file, "now is the winter of our discontent\n".repeat(60)).unwrap();
+    let extra = format!("eval.extra=[{{name: winter, source: {}}}]", file.display());
+    let (with, without) = (Run::new(&[&extra]), Run::new(&[]));
+    let (events, plain) = (with.go(), without.go());
+    let steps = |events: &[Event], id| losses(events, id).iter().map(|x| x.0).collect::<Vec<_>>();
+    assert_eq!(
+        steps(&events, "extra/winter"),
+        [0, 5, 10, 15, 20],
+        "{events:?}"
+    );
+    assert_eq!(steps(&events, "val/loss"), [0, 5, 10, 15, 20]);
+    let declared = events.iter().any(|event| match event {
+        Event::MetricsDeclared { metrics } => metrics.iter().any(|m| m.id == "extra/winter"),
+        _ => false,
+    });
+    assert!(declared);
+    let begin = losses(&events, "extra/winter")[0].1;
+    assert!(
+        (begin - 65_f64.ln()).abs() < 0.3,
+        "{begin}: guessing at first"
+    );
+    assert_eq!(
+        losses(&events, "val/loss")[1..],
+        losses(&plain, "val/loss")[..]
+    );
+    let weights = |run: &Run| std::fs::read(run.checkpoint(20).join("model.safetensors")).unwrap();
+    assert!(weights(&with) == weights(&without));
+}
+
+/// The same text as the validation split gives its loss.
+#[test]
+fn the_loss_on_the_own_split_is_the_validation_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (train, val) = (dir.path().join("a.jsonl"), dir.path().join("b.jsonl"));
+    let rows = |n: std::ops::Range<usize>| -> String {
+        n.map(|i| format!("{{\"prompt\": \"say {i}\", \"completion\": \"{i} {i}\"}}\n"))
+            .collect()
+    };
+    std::fs::write(&train, rows(0..60)).unwrap();
+    std::fs::write(&val, rows(60..90)).unwrap();
+    let words = [
+        format!("data.path={}", train.display()),
+        format!("data.val_path={}", val.display()),
+        format!("eval.extra=[{{name: same, source: {}}}]", val.display()),
+        "method=sft".into(),
+        "seq_len=32".into(),
+        "max_steps=4".into(),
+        "eval.every=2".into(),
+        "eval.rows=9".into(),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let events = Run::new(&words).go();
+    let own = losses(&events, "val/loss");
+    assert_eq!(own.len(), 3, "{events:?}");
+    assert_eq!(own, losses(&events, "extra/same"));
+    let read = events.iter().filter_map(|event| match event {
+        Event::Evaluated {
+            n_windows, whole, ..
+        } => Some((*n_windows, *whole)),
+        _ => None,
+    });
+    assert!(
+        read.clone().all(|(n, _)| n <= 9),
+        "{:?}",
+        read.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_set_that_cannot_be_read_is_named() {
+    let run = Run::new(&["eval.extra=[{name: gone, source: /nowhere/rows.jsonl}]"]);
+    let (outcome, _, message) = finished(&run.go());
+    assert_eq!(outcome, Outcome::Invalid);
+    assert!(message.contains("eval.extra gone"), "{message}");
+}
