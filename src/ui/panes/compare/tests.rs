@@ -1,3 +1,5 @@
+//! The comparison with runs made by hand: what stands on the screen, the axes, late answers. Reading logs is the job's.
+
 use super::*;
 use crate::base::clock::UnixMillis;
 use crate::ui::panes::bench::Around;
