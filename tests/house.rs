@@ -98,6 +98,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "hardware",
             "data",
             "metrics",
+            "watch",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use super::{Context, model_ref};
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::engine::checkpoint::{self, Manifest};
+use crate::run::compare::{Setting, settings};
 use crate::run::{CheckpointEntry, Parent, RunDir};
 use crate::spec::{self, Loaded};
 use serde_json::Value;
@@ -195,29 +196,12 @@ fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Fai
 
 /// Every value that is another one, by its dotted path.
 fn differences(was: &Value, is: &Value) -> Vec<(String, String, String)> {
-    fn walk(path: &str, was: &Value, is: &Value, found: &mut Vec<(String, String, String)>) {
-        if was == is {
-            return;
-        }
-        let (Value::Object(a), Value::Object(b)) = (was, is) else {
-            let shown = |value: &Value| one_line(&spec::shown(value));
-            found.push((path.into(), shown(was), shown(is)));
-            return;
-        };
-        let new = b.keys().filter(|key| !a.contains_key(*key));
-        for key in a.keys().chain(new) {
-            let path = match path {
-                "" => key.clone(),
-                path => format!("{path}.{key}"),
-            };
-            let of =
-                |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
-            walk(&path, &of(a), &of(b), found);
-        }
-    }
-    let mut found = Vec::new();
-    walk("", was, is, &mut found);
-    found
+    let shown = |value: &Option<Value>| one_line(&spec::shown(value.as_ref().unwrap_or_default()));
+    let row = |setting: Setting| {
+        let values = &setting.values;
+        (setting.path, shown(&values[0]), shown(&values[1]))
+    };
+    settings(&[was, is]).into_iter().map(row).collect()
 }
 
 /// A checkpoint's files under another run's name. They are never written to again, so links serve as well as copies.

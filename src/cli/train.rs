@@ -10,7 +10,7 @@ use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
 use crate::link::launch::EngineOptions;
-use crate::run::RunDir;
+use crate::run::{RunDir, lineage::parent_of};
 use crate::spec::{Loaded, RunSpec};
 use crate::ui::What;
 
@@ -207,10 +207,15 @@ fn say_notes(loaded: &Loaded) {
 fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
     let spec = &loaded.spec;
     let yaml = spec.to_yaml();
-    RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock).map_err(|e| {
+    let run = RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock);
+    let run = run.map_err(|e| {
         let hint = "choose another location with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be created: {e}"), hint).into()
-    })
+        Failure::machine(format!("the run's directory cannot be created: {e}"), hint)
+    })?;
+    if let Some(parent) = spec.train.from.as_deref().and_then(parent_of) {
+        run.descends_from(parent)?;
+    }
+    Ok(run)
 }
 
 /// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly

@@ -38,7 +38,7 @@ pub mod update;
 pub use broken::{NO_STACK, no_thread};
 pub use emit::Emit;
 pub use rescue::Guard;
-pub use state::{Adjustments, Progress, TrainState};
+pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 
 use crate::base::clock::Clock;
 use crate::base::paths::Env;

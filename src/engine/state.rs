@@ -91,6 +91,20 @@ impl Progress {
     }
 }
 
+/// The first micro-step of a step as the run did it: behind the batches that rescues passed over. `micro_steps` belong to
+/// each step, which counts from 1.
+pub fn micro_step_of(step: u64, micro_steps: u64, skips: &[(u64, u64)]) -> u64 {
+    let mut progress = Progress {
+        skips: skips.to_vec(),
+        ..Progress::default()
+    };
+    progress.advance(0);
+    for _ in 1..step {
+        progress.advance(micro_steps);
+    }
+    progress.micro_step
+}
+
 /// All that training changes. Owned by the engine thread alone.
 pub struct TrainState {
     pub models: Models,

@@ -4,6 +4,7 @@
 use super::log::Tail;
 use super::{Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
+use crate::base::files::read_small_text;
 use crate::base::text::one_line;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::Serialize;
@@ -87,6 +88,8 @@ pub struct RunSummary {
     pub message: String,
     /// Of a branch: where it came from.
     pub parent: Option<Parent>,
+    /// What its request changed of its preset: `lr=1e-5`.
+    pub changed: Vec<String>,
 }
 
 /// All runs in `runs_dir`, newest first. A missing directory is empty. Directories that are not runs are skipped; runs
@@ -208,6 +211,9 @@ pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
     Ok(live.pop().map(|(_, run)| run))
 }
 
+/// Bytes of a request that are read for a list.
+const MAX_ASKED: u64 = 1 << 20;
+
 /// The status of one run.
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
@@ -251,7 +257,15 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         verdict: scan.verdict,
         message: scan.message,
         parent: header.parent,
+        changed: changed(run),
     })
+}
+
+/// The words behind `-s` on the first line of a run's request.
+fn changed(run: &RunDir) -> Vec<String> {
+    let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
+    let first = asked.lines().next().unwrap_or_default();
+    first.split(" -s ").skip(1).map(one_line).collect()
 }
 
 /// Result of scanning a log.

@@ -2,11 +2,13 @@
 //! models or screens.
 
 pub mod checkpoints;
+pub mod compare;
 mod dir;
 mod header;
 pub mod id;
 pub mod index;
 pub mod layers;
+pub mod lineage;
 pub mod log;
 pub mod rollouts;
 pub mod series;

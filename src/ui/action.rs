@@ -104,7 +104,9 @@ actions! {
         Sort "sort" "sort" "Sort runs by age, validation loss or name."
         Refresh "refresh" "refresh" "Look for runs again."
         ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."
-        ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run."
+        ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run, or with the marked ones side by side."
+        MarkRun "mark-run" "mark" "Mark the selected run, or take the mark away."
+        CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected one with the one that it came from."
     }
     Run "run" "Run" {
         Pause "pause" "pause" "Pause the run, or let it go on; a run that was stopped goes on from its newest checkpoint."
@@ -196,6 +198,18 @@ actions! {
         PinPrompt "pin-prompt" "pin" "Show the answers to this prompt over the steps; once more, those of the step."
         CompareSteps "compare-steps" "compare" "Compare other steps with this one from now on; once more, no longer."
         HeldOut "held-out" "held out" "Show held-out prompts and the time of a step, or the answers again."
+    }
+    /// Runs beside each other.
+    Compare "compare" "Comparison of runs" {
+        CompareBy "compare-by" "axis" "Lay curves over each other by step, by tokens, by time."
+        NextCurve "next-curve" "next curve" "Show the next metric."
+        PreviousCurve "previous-curve" "curve before" "Show the metric before."
+        PickRun "pick-run" "add" "Add a run, or the log on the screen."
+        DropRun "drop-run" "take away" "Take the last run away."
+        CompareAgain "compare-again" "read again" "Read the logs again; those of live runs are read every few seconds."
+        SaveChart "save-chart" "save" "Save the chart as a picture (SVG, and PNG beside it) in the working directory."
+        CompareLog "compare-log" "log scale" "Switch between a linear and a logarithmic axis."
+        CompareSmooth "compare-smooth" "smoothing" "Smooth the curves, more, not at all."
     }
     /// The question what becomes of a live run.
     Leave "leave" "Leaving a live run" {

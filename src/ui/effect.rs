@@ -4,6 +4,7 @@ use super::msg::{Asked, Slot};
 use crate::advisor::wizard::Look;
 use crate::data::inspect::Subject;
 use crate::wire::Command;
+use ratatui::layout::Rect;
 use std::path::PathBuf;
 
 /// What leaves.
@@ -89,8 +90,13 @@ pub enum Effect {
     },
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
-    /// Write the screen as a picture under this name.
-    SavePicture(String),
+    /// Write the screen, or a part of it, as a picture under this name.
+    SavePicture {
+        name: String,
+        area: Option<Rect>,
+    },
+    /// Read whole runs for a comparison: their directories, or logs of other programs.
+    ReadTracks(Vec<PathBuf>),
     /// Draw every cell again.
     Redraw,
     /// Give the terminal back to the shell until `fg`.

@@ -4,9 +4,11 @@ mod chats;
 mod complete;
 pub mod kept;
 mod pictures;
+mod tracks;
 
 pub use complete::complete;
-pub use pictures::save_picture;
+pub use pictures::{part, save_picture};
+pub use tracks::read_track;
 
 use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;
@@ -74,6 +76,10 @@ impl Workplace {
         let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
         let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())
             .map_err(|e| e.to_string())?;
+        let from = loaded.spec.train.from.as_deref();
+        if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
+            run.descends_from(parent).map_err(|e| e.to_string())?;
+        }
         self.launch(&run, &EngineOptions::default())
     }
 

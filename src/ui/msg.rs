@@ -105,6 +105,11 @@ pub enum Msg {
         wanted: crate::run::rollouts::Wanted,
         result: Result<Box<crate::run::rollouts::Found>, String>,
     },
+    /// Runs for a comparison, in the order of the paths, or why one cannot be read.
+    Tracks {
+        paths: Vec<PathBuf>,
+        result: Result<Vec<crate::run::compare::Track>, String>,
+    },
     /// The next stage of the pipeline that is watched trains: its run's directory.
     NextStage(PathBuf),
     /// Back from the shell.

@@ -50,6 +50,7 @@ pub enum Answer {
     /// A form's values, in the order of its fields.
     Values(Vec<String>),
     Path(PathBuf),
+    Paths(Vec<PathBuf>),
 }
 
 /// An action and the word for it here.

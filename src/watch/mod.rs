@@ -113,6 +113,20 @@ impl Watched {
         Ok(News { events, more })
     }
 
+    /// Hands on all there is, until nothing more can be had at once.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn read_all(&mut self, mut take: impl FnMut(&Envelope)) -> io::Result<()> {
+        loop {
+            let news = self.poll()?;
+            news.events.iter().for_each(&mut take);
+            if !news.more {
+                return Ok(());
+            }
+        }
+    }
+
     /// The file or folder that is read.
     pub fn path(&self) -> &PathBuf {
         &self.found.path

@@ -3,10 +3,13 @@
 
 use crate::base::human::grouped;
 use crate::base::text::one_line;
-use crate::cli::Context;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::{Context, run_ref};
 use crate::data::{Batch, Dataset, Surroundings};
+use crate::engine::{checkpoint, micro_step_of};
+use crate::run::RunDir;
+use crate::spec::RunSpec;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -14,10 +17,14 @@ use std::io::Write;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui data batches quickstart --step 100
+  llmtui data batches --run shakespeare --step 1240
   llmtui data batches my.yaml --held-out --json > val.jsonl")]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
+    /// Of a run: its own spec, without the batches that rescues passed over
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["held_out", "spec"])]
+    pub run: Option<String>,
     /// The step, counted from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub step: u64,
@@ -30,7 +37,10 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let spec = args.spec.load(cx)?.spec;
+    let (spec, skips) = match &args.run {
+        Some(word) => of_run(&run_ref::named(word, cx)?)?,
+        None => (args.spec.load(cx)?.spec, Vec::new()),
+    };
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
@@ -47,8 +57,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let accum = spec.train.grad_accum_steps as u64;
-    for part in 0..accum {
-        let micro_step = (args.step - 1) * accum + part;
+    let first = micro_step_of(args.step, accum, &skips);
+    for micro_step in first..first + accum {
         let batch = data.train_batch(spec.seed, micro_step, size);
         for row in 0..batch.batch_size {
             let place = json!({"step": args.step, "micro_step": micro_step, "row": row});
@@ -56,6 +66,21 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// A run's spec, and what its newest checkpoint says of batches that were passed over. Without a checkpoint none were.
+fn of_run(run: &RunDir) -> anyhow::Result<(RunSpec, Vec<(u64, u64)>)> {
+    let spec = run_ref::spec_of(run)?;
+    let skips = match run.checkpoints().last() {
+        Some(newest) => {
+            checkpoint::read_state(&newest.path)
+                .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?
+                .progress
+                .skips
+        }
+        None => Vec::new(),
+    };
+    Ok((spec, skips))
 }
 
 fn write_row(
@@ -123,6 +148,16 @@ fn described(batch: &Batch, row: usize, place: Value, data: &Dataset) -> Value {
 mod tests {
     use super::*;
     use crate::spec::{SpecSources, load};
+
+    #[test]
+    fn batches_that_a_rescue_passed_over_are_not_those_of_a_step() {
+        let plain: Vec<u64> = (1..=4).map(|step| micro_step_of(step, 2, &[])).collect();
+        assert_eq!(plain, [0, 2, 4, 6]);
+        // Back to step 2, on without the batches of steps 3 and 4; later without that of one more.
+        let skips = [(4, 8), (10, 12)];
+        let after: Vec<u64> = (1..=5).map(|step| micro_step_of(step, 2, &skips)).collect();
+        assert_eq!(after, [0, 2, 8, 12, 14]);
+    }
 
     #[test]
     fn a_row_is_what_the_step_learns_from() {

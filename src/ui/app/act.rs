@@ -30,7 +30,10 @@ impl App {
                     .as_ref()
                     .map_or("llmtui", |held| held.name());
                 let name = format!("{run}-{}", self.entry().id);
-                vec![Effect::SavePicture(crate::base::text::one_line(&name))]
+                vec![Effect::SavePicture {
+                    name: crate::base::text::one_line(&name),
+                    area: None,
+                }]
             }
             Action::Redraw => vec![Effect::Redraw],
             Action::Suspend => vec![Effect::Suspend],

@@ -118,8 +118,10 @@ impl App {
         let tab = |(i, pane): (usize, &&'static PaneEntry)| {
             let key = self.keymap.label(Action::Open(pane));
             let named = i == self.front || pane.title.width() <= longest;
-            let title = if named { pane.title } else { "" };
-            format!(" {key} {title} ").replace("  ", " ")
+            match named {
+                true => format!(" {key} {} ", pane.title),
+                false => format!(" {key}"),
+            }
         };
         PANES.iter().enumerate().map(tab).collect()
     }

@@ -2,6 +2,7 @@
 
 use crate::ui::theme::{png, svg};
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,17 @@ fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, String
     Err(format!("there are {MOST} pictures of {name} already"))
 }
 
+/// A part of a screen as a screen of its own.
+pub fn part(screen: &Buffer, area: Rect) -> Buffer {
+    let mut out = Buffer::empty(Rect::new(0, 0, area.width, area.height));
+    for (from, to) in area.positions().zip(out.area.positions()) {
+        if let (Some(cell), Some(place)) = (screen.cell(from), out.cell_mut(to)) {
+            *place = cell.clone();
+        }
+    }
+    out
+}
+
 fn told(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", path.display())
 }
@@ -57,6 +69,13 @@ fn told(path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_screen_is_cut_out() {
+        let screen = Buffer::with_lines(["abcd", "efgh", "ijkl"]);
+        let inner = part(&screen, Rect::new(1, 1, 2, 2));
+        assert_eq!(inner, Buffer::with_lines(["fg", "jk"]));
+    }
 
     #[test]
     fn pictures_stand_beside_each_other() {

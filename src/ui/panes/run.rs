@@ -68,6 +68,12 @@ impl RunPane {
         self.dashboard.utc_offset = store.utc_offset;
     }
 
+    /// The chart that has the whole screen: its metric and its place. There `s` saves it.
+    fn full_chart(&self, store: &Store) -> Option<(String, Rect)> {
+        let held = store.held.as_ref().filter(|_| !self.ending)?;
+        self.dashboard.full_chart(&held.state)
+    }
+
     /// What the plan says of memory is for one place: the process, or a GPU. It is asked when the run starts, and again
     /// when readings show that the place is another one.
     fn plan(&mut self, held: &HeldRun, batch: &[Incoming]) {
@@ -279,6 +285,18 @@ impl Pane for RunPane {
     fn hints(&self, store: &Store) -> Hints {
         use Action as A;
         let shown = store.held.as_ref().filter(|held| held.state.last_seq > 0);
+        if self.full_chart(store).is_some() {
+            let mut hints = vec![(A::Sample, "save chart"), (A::Zoom, "all charts")];
+            hints.extend(titles(&[
+                A::ChartNext,
+                A::ChartCursor,
+                A::Smooth,
+                A::LogScale,
+                A::ZoomIn,
+                A::ResetView,
+            ]));
+            return Hints::of_pane(hints);
+        }
         Hints::of_pane(match shown {
             Some(held) if held.live() => {
                 let pause = match held.state.phase {
@@ -350,7 +368,16 @@ impl Pane for RunPane {
             Action::Pause => pause(store),
             Action::Checkpoint => command(store, Asked::Checkpoint, Command::Checkpoint),
             Action::Evaluate => command(store, Asked::Evaluate, Command::Evaluate),
-            Action::Sample => ask_sample(store),
+            Action::Sample => match self.full_chart(store) {
+                Some((id, area)) => {
+                    let run = store.held.as_ref().map_or("llmtui", |held| held.name());
+                    vec![Request::Do(Effect::SavePicture {
+                        name: crate::base::text::one_line(&format!("{run}-{id}")),
+                        area: Some(area),
+                    })]
+                }
+                None => ask_sample(store),
+            },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
             Action::Ending if store.held.as_ref().is_some_and(|h| h.state.finished.is_none()) => {

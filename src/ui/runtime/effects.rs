@@ -12,6 +12,7 @@ use crate::wire::Command;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,8 +82,13 @@ impl Shell {
                 Effect::SaveChat(saved) => {
                     self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
                 }
-                Effect::SavePicture(name) => {
-                    let picture = self.picture();
+                Effect::ReadTracks(paths) => self.job(move |_| {
+                    let tracks = paths.iter().map(|path| jobs::read_track(path));
+                    let result = tracks.collect();
+                    Done::Msg(Msg::Tracks { paths, result })
+                }),
+                Effect::SavePicture { name, area } => {
+                    let picture = self.picture(area);
                     self.job(move |_| {
                         let saved = picture.and_then(|screen| jobs::save_picture(&name, &screen));
                         Done::Msg(Msg::PictureSaved(saved))
@@ -107,8 +113,8 @@ impl Shell {
         }
     }
 
-    /// The screen as it stands, drawn once more.
-    fn picture(&mut self) -> Result<Buffer, String> {
+    /// The screen as it stands, drawn once more, or a part of it.
+    fn picture(&mut self, area: Option<Rect>) -> Result<Buffer, String> {
         let fault = |e: std::io::Error| e.to_string();
         let (width, height) = crossterm::terminal::size().map_err(fault)?;
         let mut screen =
@@ -116,7 +122,9 @@ impl Shell {
         screen
             .draw(|frame| self.app.draw(frame))
             .map_err(|e| e.to_string())?;
-        Ok(screen.backend().buffer().clone())
+        let whole = screen.backend().buffer();
+        let area = area.map_or(whole.area, |area| area.intersection(whole.area));
+        Ok(jobs::part(whole, area))
     }
 
     fn send(&mut self, slot: Slot, asked: Asked, command: Command) -> Vec<Effect> {

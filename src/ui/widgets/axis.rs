@@ -286,8 +286,14 @@ pub fn step_range(step: u64, max_steps: Option<u64>) -> (f64, f64) {
     (0.0, high)
 }
 
-/// Ticks of a step axis, at least `spacing` columns apart on `width` columns: (column, label).
-pub fn step_ticks(from: f64, to: f64, width: usize, spacing: usize) -> Vec<(usize, String)> {
+/// Ticks of an axis of whole numbers, at least `spacing` columns apart on `width` columns: (column, label).
+pub fn step_ticks(
+    from: f64,
+    to: f64,
+    width: usize,
+    spacing: usize,
+    label: impl Fn(f64) -> String,
+) -> Vec<(usize, String)> {
     if width == 0 || to <= from {
         return Vec::new();
     }
@@ -297,13 +303,14 @@ pub fn step_ticks(from: f64, to: f64, width: usize, spacing: usize) -> Vec<(usiz
     let mut at = first;
     while at <= to && ticks.len() <= width {
         let column = ((at - from) / (to - from) * width as f64) as usize;
-        ticks.push((column.min(width - 1), step_label(at)));
+        ticks.push((column.min(width - 1), label(at)));
         at += step;
     }
     ticks
 }
 
-fn step_label(step: f64) -> String {
+/// `1,500`, `20k`
+pub fn step_label(step: f64) -> String {
     if step < 10_000.0 {
         return human::grouped(step as u64);
     }
@@ -425,13 +432,13 @@ mod tests {
 
     #[test]
     fn step_ticks_keep_their_distance() {
-        let ticks = step_ticks(0.0, 2000.0, 60, 8);
+        let ticks = step_ticks(0.0, 2000.0, 60, 8, step_label);
         assert_eq!(
             ticks.iter().map(|t| t.1.as_str()).collect::<Vec<_>>(),
             ["0", "500", "1,000", "1,500", "2,000"]
         );
         assert!(ticks.windows(2).all(|t| t[1].0 - t[0].0 >= 8));
-        assert!(step_ticks(5.0, 5.0, 10, 4).is_empty());
-        assert_eq!(step_ticks(0.0, 3e6, 40, 10)[1].1, "1M");
+        assert!(step_ticks(5.0, 5.0, 10, 4, step_label).is_empty());
+        assert_eq!(step_ticks(0.0, 3e6, 40, 10, step_label)[1].1, "1M");
     }
 }

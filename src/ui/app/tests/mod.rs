@@ -247,6 +247,7 @@ fn runs() -> Vec<RunSummary> {
         curve: (1..=24).map(|i| 1.5 + 2.5 / f64::from(i)).collect(),
         message: String::new(),
         parent: None,
+        changed: Vec::new(),
     };
     vec![
         run(

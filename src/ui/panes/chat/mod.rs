@@ -65,7 +65,7 @@ pub struct ChatPane {
     recalled: Option<usize>,
     page: usize,
     /// The run whose newest checkpoint is to be taken when the list comes.
-    wanted_run: Option<PathBuf>,
+    wanted_runs: Vec<PathBuf>,
 }
 
 impl Default for ChatPane {
@@ -84,7 +84,7 @@ impl Default for ChatPane {
             history: Vec::new(),
             recalled: None,
             page: 1,
-            wanted_run: None,
+            wanted_runs: Vec::new(),
         }
     }
 }

@@ -129,12 +129,16 @@ impl ChatPane {
         if context.asked == Some(topic(MODEL)) {
             return vec![Request::Refill(Box::new(self.picker(context)))];
         }
-        let wanted = self.wanted_run.take();
-        if !context.in_front || (wanted.is_none() && !self.columns().is_empty()) {
+        let mut wanted = std::mem::take(&mut self.wanted_runs);
+        if !context.in_front || (wanted.is_empty() && !self.columns().is_empty()) {
             return Vec::new();
         }
         let store = context.store;
-        let run = wanted.or_else(|| store.held.as_ref().and_then(|held| held.path.clone()));
+        if wanted.len() > 1 {
+            return self.beside(&wanted, context);
+        }
+        let run = wanted.pop();
+        let run = run.or_else(|| store.held.as_ref().and_then(|held| held.path.clone()));
         let of_run =
             |row: &&CheckpointRow| run.as_ref().is_some_and(|run| row.path.starts_with(run));
         let newest = store.checkpoints.iter().filter(of_run);
@@ -146,6 +150,31 @@ impl ChatPane {
             }
             None => Vec::new(),
         }
+    }
+
+    /// The newest checkpoints of several runs, side by side in place of all models that are there.
+    fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
+        let rows = &context.store.checkpoints;
+        let newest = |run: &PathBuf| {
+            let of_run = rows.iter().filter(|row| row.path.starts_with(run));
+            of_run.max_by_key(|row| row.step).cloned()
+        };
+        let found: Vec<CheckpointRow> = runs.iter().filter_map(newest).take(MAX_COLUMNS).collect();
+        let mut requests = Vec::new();
+        if found.len() < runs.len() {
+            let words = format!("{} of {} runs have a checkpoint to talk to", found.len(), runs.len());
+            requests.push(info(&words));
+        }
+        for (at, row) in found.into_iter().enumerate() {
+            if at == 0 {
+                while self.columns().len() > 1 {
+                    requests.extend(self.drop_focused().map(detach));
+                }
+            }
+            self.picking = if at == 0 { Picking::Replace } else { Picking::Add };
+            requests.extend(self.open(ChatModel::of_row(row), context));
+        }
+        requests
     }
 
     /// What the engine of a column brings.
@@ -412,7 +441,11 @@ impl Pane for ChatPane {
     ) -> Vec<Request> {
         match (about, answer) {
             (RUN, Answer::Path(path)) => {
-                self.wanted_run = Some(path);
+                self.wanted_runs = vec![path];
+                vec![Request::Do(Effect::ListCheckpoints)]
+            }
+            (RUN, Answer::Paths(paths)) => {
+                self.wanted_runs = paths;
                 vec![Request::Do(Effect::ListCheckpoints)]
             }
             (MODEL, Answer::Path(path)) => {

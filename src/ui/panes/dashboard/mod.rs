@@ -105,6 +105,13 @@ impl Dashboard {
         Self::default()
     }
 
+    /// The chart that has the whole screen: its metric and its place in the last frame.
+    pub fn full_chart(&self, state: &RunState) -> Option<(String, Rect)> {
+        let shown = self.shown.first().filter(|_| self.full)?;
+        let charts = catalog::charts(state, &self.filter);
+        Some((charts.get(shown.chart)?.id.clone(), shown.outline))
+    }
+
     /// Draws the dashboard. `now` is wall time; numbers of a training run are renewed twice a second.
     pub fn draw(
         &mut self,

@@ -121,15 +121,22 @@ impl HomePane {
             Line::styled(columns.header(), theme.style(Meaning::Muted)),
             header,
         );
+        let offset = store.presets.len() + 1;
+        let selected = self.selected.saturating_sub(offset);
+        let origin = self.selected.checked_sub(offset).and_then(|at| runs.get(at));
+        let origin = origin.and_then(|(run, _)| origin_of(run)).filter(|_| area.height > 2);
+        let (area, from) = split_bottom(area, u16::from(origin.is_some()));
+        if let Some(words) = origin {
+            let words = cut(&format!("   {words}"), from.width.into(), theme.glyphs().ellipsis);
+            frame.render_widget(Line::styled(words, theme.style(Meaning::Accent)), from);
+        }
         let (area, foot) = split_bottom(
             area,
             u16::from(!store.unreadable.is_empty() && area.height > 2),
         );
-        let offset = store.presets.len() + 1;
-        let selected = self.selected.saturating_sub(offset);
         self.page = usize::from(area.height).max(1);
         self.scroll_runs = scroll_to(selected, self.scroll_runs, area.height.into());
-        for ((i, run), y) in runs
+        for ((i, (run, node)), y) in runs
             .iter()
             .enumerate()
             .skip(self.scroll_runs)
@@ -140,11 +147,15 @@ impl HomePane {
                 height: 1,
                 ..area
             };
-            let row = columns.row(run, store, theme);
+            let row = columns.row(run, &node.branch(theme.ascii), store, theme);
             frame.render_widget(
                 row.line(theme, i + offset == self.selected, area.width),
                 place,
             );
+            if self.marked.contains(&run.path) {
+                let sign = Line::styled("*", theme.style(Meaning::Accent));
+                frame.render_widget(sign, Rect { width: 1.min(place.width), ..place });
+            }
             context.hits.add(place, Target::Row(i + offset));
         }
         if let Some(first) = store.unreadable.first() {
@@ -178,6 +189,16 @@ impl HomePane {
         };
         self.filter.draw(frame, field, theme, self.filtering);
     }
+}
+
+/// `from shakespeare-k3qf, step 500: lr=3e-4`
+fn origin_of(run: &RunSummary) -> Option<String> {
+    let parent = run.parent.as_ref()?;
+    let changed = one_line(&run.changed.join(" "));
+    let colon = if changed.is_empty() { "" } else { ": " };
+    let step = human::grouped(parent.step);
+    let from = one_line(short_run(&parent.run));
+    Some(format!("from {from}, step {step}{colon}{changed}"))
 }
 
 /// A path as one would type it: `./runs`, not `runs`.
@@ -269,7 +290,7 @@ impl Columns {
         format!("     {}{cells}", fill("run", self.name, ""))
     }
 
-    fn row(&self, run: &RunSummary, store: &Store, theme: &Theme) -> RowText {
+    fn row(&self, run: &RunSummary, branch: &str, store: &Store, theme: &Theme) -> RowText {
         let glyphs = theme.glyphs();
         let (mark, meaning) = match run.status {
             RunStatus::Live => (glyphs.dot, Meaning::Good),
@@ -305,7 +326,11 @@ impl Columns {
         RowText {
             mark: Some((mark, meaning)),
             main: fill(
-                &cut(&one_line(short_run(&run.id)), self.name, glyphs.ellipsis),
+                &cut(
+                    &format!("{branch}{}", one_line(short_run(&run.id))),
+                    self.name,
+                    glyphs.ellipsis,
+                ),
                 self.name,
                 "",
             ),

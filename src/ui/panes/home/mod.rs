@@ -4,12 +4,13 @@ mod draw;
 
 use super::{Pane, PaneContext, PaneEntry};
 use crate::run::index::{RunStatus, RunSummary};
+use crate::run::lineage::{Node, tree};
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::msg::Msg;
-use crate::ui::panes::chat;
+use crate::ui::panes::{chat, compare};
 use crate::ui::request::{Answer, Hints, Request, titles};
 use crate::ui::store::{Store, short_run};
 use crossterm::event::KeyEvent;
@@ -33,6 +34,7 @@ const REFRESH: Duration = Duration::from_secs(2);
 /// The order of runs; live ones stand first in every order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
+    /// As a tree: a run hangs under the one that it came from.
     Newest,
     ValidationLoss,
     Name,
@@ -77,6 +79,8 @@ pub struct HomePane {
     page: usize,
     /// The first list of runs decides where the selection starts.
     settled: bool,
+    /// Runs for a comparison or a chat side by side, in the order in which they were marked.
+    marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
     anchor: Option<HomeRow>,
 }
@@ -92,14 +96,15 @@ impl Default for HomePane {
             scroll_runs: 0,
             page: 1,
             settled: false,
+            marked: Vec::new(),
             anchor: None,
         }
     }
 }
 
 impl HomePane {
-    /// The runs that the filter lets through, in the chosen order.
-    fn runs<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
+    /// The runs that the filter lets through, in the chosen order, and how each hangs in the tree.
+    fn runs<'a>(&self, store: &'a Store) -> Vec<(&'a RunSummary, Node)> {
         let wanted = self.filter.text().to_lowercase();
         let fits = |run: &&RunSummary| {
             let text = format!(
@@ -125,7 +130,15 @@ impl HomePane {
             Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
         }
         runs.sort_by_key(|run| run.status != RunStatus::Live);
-        runs
+        let flat = |index| Node {
+            index,
+            follows: Vec::new(),
+        };
+        let nodes = match self.sort {
+            Sort::Newest => tree(&runs),
+            Sort::ValidationLoss | Sort::Name => (0..runs.len()).map(flat).collect(),
+        };
+        nodes.into_iter().map(|node| (runs[node.index], node)).collect()
     }
 
     fn rows(&self, store: &Store) -> Vec<HomeRow> {
@@ -136,7 +149,7 @@ impl HomePane {
         let runs = self
             .runs(store)
             .into_iter()
-            .map(|run| HomeRow::Run(run.path.clone()));
+            .map(|(run, _)| HomeRow::Run(run.path.clone()));
         presets.chain([HomeRow::New]).chain(runs).collect()
     }
 
@@ -210,7 +223,55 @@ impl HomePane {
         }
     }
 
+    /// Marks the selected run, or takes the mark away, and goes on to the next row.
+    fn mark(&mut self, store: &Store) -> Vec<Request> {
+        let Some(HomeRow::Run(path)) = self.current(store) else {
+            return vec![info("select a run to mark it")];
+        };
+        match self.marked.iter().position(|marked| *marked == path) {
+            Some(at) => drop(self.marked.remove(at)),
+            None => self.marked.push(path),
+        }
+        self.walk(Action::Down, store);
+        self.moved(store)
+    }
+
+    /// The marked runs that are still there; without marks the selected one under the one that it came from.
+    fn chosen(&self, store: &Store) -> Vec<PathBuf> {
+        let there = |path: &&PathBuf| store.runs().iter().any(|run| run.path == **path);
+        let marked: Vec<PathBuf> = self.marked.iter().filter(there).cloned().collect();
+        if !marked.is_empty() {
+            return marked;
+        }
+        let Some(HomeRow::Run(path)) = self.current(store) else {
+            return Vec::new();
+        };
+        let of = |run: &&RunSummary| run.path == path;
+        let parent = store.runs().iter().find(of).and_then(|run| run.parent.clone());
+        let parent = parent.and_then(|p| store.runs().iter().find(|run| run.id == p.run));
+        parent.map(|run| run.path.clone()).into_iter().chain([path]).collect()
+    }
+
+    fn compare(&self, store: &Store) -> Vec<Request> {
+        match self.chosen(store) {
+            paths if paths.len() < 2 => {
+                vec![info("mark two runs or more with space, then compare them")]
+            }
+            paths => vec![
+                Request::Show(&compare::ENTRY),
+                Request::Tell(compare::RUNS, Answer::Paths(paths)),
+            ],
+        }
+    }
+
     fn chat(&self, store: &Store) -> Vec<Request> {
+        if self.marked.len() > 1 {
+            let paths = self.chosen(store);
+            return vec![
+                Request::Show(&chat::ENTRY),
+                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+            ];
+        }
         match self.current(store) {
             Some(HomeRow::Run(path)) => vec![
                 Request::Show(&chat::ENTRY),
@@ -258,6 +319,8 @@ impl Pane for HomePane {
             A::EditPreset,
             A::Filter,
             A::Sort,
+            A::MarkRun,
+            A::CompareRuns,
             A::ChatWith,
             A::ResumeRun,
             A::Refresh,
@@ -285,6 +348,8 @@ impl Pane for HomePane {
             Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
             Action::EditPreset => self.edit(store),
             Action::Refresh => vec![Request::Do(Effect::RefreshRuns)],
+            Action::MarkRun => self.mark(store),
+            Action::CompareRuns => self.compare(store),
             Action::ChatWith => self.chat(store),
             Action::ResumeRun => self.resume(store),
             action => {

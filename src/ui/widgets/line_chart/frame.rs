@@ -2,11 +2,13 @@
 
 use super::trace::dot_row;
 use super::{LineChart, StepAxis};
+use crate::base::human;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::{self, Axis};
 use crate::ui::widgets::dots::DOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::time::Duration;
 
 /// Rows from which on a chart gets a step axis, and a line along it.
 const ROWS_FOR_STEPS: u16 = 4;
@@ -32,7 +34,7 @@ impl Parts {
         } else {
             0
         };
-        let shown = steps == StepAxis::Shown;
+        let shown = steps != StepAxis::Hidden;
         let step_labels = shown && area.height >= ROWS_FOR_STEPS;
         let axis_line = shown && area.height >= ROWS_FOR_AXIS_LINE;
         let plot = Rect {
@@ -55,7 +57,23 @@ impl LineChart<'_> {
         let plot = parts.plot;
         let muted = theme.style(Meaning::Muted);
         let border = theme.style(Meaning::Border);
-        let ticks = axis::step_ticks(self.from, self.to, usize::from(plot.width), 10);
+        let ticks = match self.steps {
+            // In whole seconds: fractions of one have no label.
+            StepAxis::Millis => axis::step_ticks(
+                self.from / 1e3,
+                self.to / 1e3,
+                usize::from(plot.width),
+                10,
+                |s| human::duration(Duration::from_secs_f64(s.max(0.0))),
+            ),
+            StepAxis::Shown | StepAxis::Hidden => axis::step_ticks(
+                self.from,
+                self.to,
+                usize::from(plot.width),
+                10,
+                axis::step_label,
+            ),
+        };
         let line_y = plot.bottom();
         if parts.axis_line {
             let line = if theme.ascii { "-" } else { "─" };

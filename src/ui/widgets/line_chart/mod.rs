@@ -39,6 +39,8 @@ pub enum StepAxis {
     /// Numbers of steps.
     #[default]
     Shown,
+    /// The same, as milliseconds: `1:40`.
+    Millis,
     /// Nothing: the pane says what the width means.
     Hidden,
 }

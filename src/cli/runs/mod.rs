@@ -1,21 +1,44 @@
-//! `llmtui runs`: the list of runs.
+//! `llmtui runs`: the list of runs, their lineage, and runs beside each other.
+
+mod compare;
+mod tree;
 
 use super::{Context, exit::Exit};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::text::quiet_json;
 use crate::base::{human, text::one_line};
+use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
 
-/// List runs: live ones first, then the newest
+/// List runs: live ones first, then the newest; as a tree; or several beside each other
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui runs --tree
+  llmtui runs --compare shakespeare shakespeare-2 --by tokens
+  llmtui runs --compare mine ../theirs/trainer_state.json --metric val/loss --json")]
 pub struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
+    /// Show which run came from which, and what each changed of its parent
+    #[arg(long)]
+    pub tree: bool,
+    /// Runs, or logs of other programs, beside each other: settings, figures, curves
+    #[arg(long, value_name = "RUN", num_args = 1.., conflicts_with = "tree")]
+    pub compare: Vec<String>,
+    /// Lay curves over each other by this
+    #[arg(long, value_name = "AXIS", requires = "compare", default_value = "step", value_parser = ["step", "tokens", "time"])]
+    pub by: String,
+    /// Show the curve of this metric; may be repeated; the losses if none is named
+    #[arg(long, value_name = "ID", requires = "compare")]
+    pub metric: Vec<String>,
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    if !args.compare.is_empty() {
+        return beside(&args, cx);
+    }
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
@@ -24,6 +47,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let pipelines = super::pipeline::list(&cx.runs_dir);
     let mut out = std::io::stdout().lock();
+    if args.tree && !runs.is_empty() {
+        let runs: Vec<&RunSummary> = runs.iter().collect();
+        if args.json {
+            for object in tree::objects(&runs) {
+                writeln!(out, "{}", quiet_json(object.to_string()))?;
+            }
+        } else {
+            out.write_all(tree::text(&runs, cx.env.utf8, cx.columns()).as_bytes())?;
+        }
+        return Ok(Exit::Done);
+    }
     if args.json {
         for run in &runs {
             writeln!(out, "{}", quiet_json(serde_json::to_string(run)?))?;
@@ -42,6 +76,34 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let by = By::ALL.into_iter().find(|by| by.word() == args.by);
+    let by = by.unwrap_or_default();
+    let tracks = compare::read(&args.compare, cx)?;
+    let figures = crate::run::compare::figures(&tracks);
+    let wanted = compare::metrics(&figures, &args.metric)?;
+    if args.json {
+        let object = compare::object(&tracks, &wanted, by);
+        say!("{}", quiet_json(object.to_string()))?;
+    } else {
+        say!("{}", compare::text(&tracks, &wanted, by).trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Method, steps and validation loss in words.
+fn rows_of(run: &RunSummary) -> [String; 3] {
+    let val = run.val_loss.map_or("-".into(), |x| format!("val {x:.4}"));
+    [one_line(&run.method), steps(run), val]
+}
+
+fn steps(run: &RunSummary) -> String {
+    match run.max_steps {
+        0 => run.step.to_string(),
+        max => format!("{}/{max}", run.step),
+    }
 }
 
 /// Rows of equal columns, the header first:
@@ -102,16 +164,13 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
 const N: usize = 11;
 const CHANGED: usize = N - 1;
 
-/// What a run's request changed of its preset: `lr=1e-5 max_steps=60`.
+/// What a run's request changed of its preset: `from a@500 lr=1e-5 max_steps=60`.
 fn changed(run: &RunSummary) -> String {
-    let asked = std::fs::read_to_string(run.path.join("asked.yaml")).unwrap_or_default();
-    let first = asked.lines().next().unwrap_or_default();
     let parent = run
         .parent
         .as_ref()
         .map(|p| format!("from {}@{}", p.run, p.step));
-    let sets = first.split(" -s ").skip(1).map(String::from);
-    let words: Vec<String> = parent.into_iter().chain(sets).collect();
+    let words: Vec<String> = parent.into_iter().chain(run.changed.clone()).collect();
     one_line(&words.join(" "))
 }
 
@@ -121,16 +180,12 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         Some(crate::wire::Phase::Paused) => "paused",
         _ => run.status.word(),
     };
-    let step = match run.max_steps {
-        0 => run.step.to_string(),
-        max => format!("{}/{max}", run.step),
-    };
     let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
     [
         one_line(&run.id),
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
-        step,
+        steps(run),
         loss(run.train_loss),
         loss(run.val_loss),
         loss(run.best_val_loss),
@@ -188,6 +243,7 @@ mod tests {
             verdict: Some("LEARNING".into()),
             message: String::new(),
             parent: None,
+            changed: Vec::new(),
         }
     }
 
@@ -217,11 +273,8 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_short_rows_and_what_was_changed() {
-        let dir = tempfile::tempdir().unwrap();
-        let asked = "# Requested: quickstart -s lr=1e-5 -s max_steps=60\nname: x\n";
-        std::fs::write(dir.path().join("asked.yaml"), asked).unwrap();
         let run = || RunSummary {
-            path: dir.path().into(),
+            changed: vec!["lr=1e-5".into(), "max_steps=60".into()],
             ..summary()
         };
         let wide = table(&[run()], UnixMillis(0), true, None);

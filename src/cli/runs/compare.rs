@@ -1,0 +1,230 @@
+//! `llmtui runs --compare A B …`: curves, settings and figures of several runs, ours and those of other programs.
+
+use crate::base::clock::SystemClock;
+use crate::base::human::{self, grouped};
+use crate::base::text::one_line;
+use crate::cli::exit::Failure;
+use crate::cli::{Context, run_ref};
+use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
+use crate::run::index::{self, ResolveError};
+use crate::spec::shown;
+use crate::watch::{Mapping, Watched, find};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Rows of a curve in a table, and points of one in JSON.
+const ROWS: usize = 8;
+const POINTS: usize = 400;
+/// Columns of a setting's or a metric's name, and of a run's.
+const NAME: usize = 30;
+const RUN: usize = 22;
+
+/// Reads the runs and the logs that the words mean.
+///
+/// # Errors
+/// One of them is neither, or cannot be read; too few or too many.
+pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
+    if !(2..=MAX_TRACKS).contains(&words.len()) {
+        let what = format!(
+            "{} runs to compare: 2 to {MAX_TRACKS} are wanted",
+            words.len()
+        );
+        return Err(Failure::yours(what, "llmtui runs --compare A B").into());
+    }
+    words.iter().map(|word| one(word, cx)).collect()
+}
+
+fn one(word: &str, cx: &Context) -> anyhow::Result<Track> {
+    match index::resolve(&cx.runs_dir, word) {
+        Ok(run) => Ok(Track::of_run(&run)?),
+        Err(ResolveError::Unknown { .. } | ResolveError::Run(_)) if Path::new(word).exists() => {
+            let failed = |e: String| Failure::yours(one_line(&e), "llmtui watch --list");
+            let found = find(Path::new(word), None).map_err(|e| failed(e.to_string()))?;
+            let mut track = Track::new(&found.name);
+            let mut watched =
+                Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
+            watched.read_all(|envelope| track.apply(envelope))?;
+            Ok(track)
+        }
+        // The sentence of every verb that takes a run.
+        Err(_) => Ok(Track::of_run(&run_ref::named(word, cx)?)?),
+    }
+}
+
+/// The metrics whose curves are wanted: those named, else the losses that there are.
+///
+/// # Errors
+/// No run has readings of one that was named.
+pub fn metrics<'a>(figures: &'a [Figure], wanted: &[String]) -> Result<Vec<&'a Figure>, Failure> {
+    if wanted.is_empty() {
+        let losses = figures
+            .iter()
+            .filter(|f| f.id == "train/loss" || f.id == "val/loss");
+        return Ok(losses.collect());
+    }
+    let named = |id: &String| {
+        figures.iter().find(|f| f.id == *id).ok_or_else(|| {
+            let ids: Vec<&str> = figures.iter().map(|f| f.id.as_str()).collect();
+            let what = format!("no run has readings of {}", one_line(id));
+            Failure::yours(what, format!("there are {}", ids.join(", ")))
+        })
+    };
+    wanted.iter().map(named).collect()
+}
+
+fn facts(track: &Track) -> [(&'static str, String); 5] {
+    let state = &track.state;
+    let params = state.head.as_ref().map_or(0, |head| head.n_params);
+    [
+        ("state", state.word().into()),
+        ("steps", grouped(state.step)),
+        ("tokens", human::short(state.tokens as f64)),
+        (
+            "time",
+            human::duration(Duration::from_millis(track.millis())),
+        ),
+        ("parameters", human::short(params as f64)),
+    ]
+}
+
+fn x_word(x: u64, by: By) -> String {
+    match by {
+        By::Step => grouped(x),
+        By::Tokens => human::short(x as f64),
+        By::Time => human::duration(Duration::from_millis(x)),
+    }
+}
+
+/// The end of a name says more than its beginning: ids begin with dates.
+fn cut(name: &str) -> String {
+    let skip = name.chars().count().saturating_sub(RUN);
+    name.chars().skip(skip).collect()
+}
+
+fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
+    let cells: String = cells
+        .map(|cell| format!("  {:>RUN$}", cut(&cell)))
+        .collect();
+    let name: String = name.chars().take(NAME).collect();
+    out.push_str(format!("{name:<NAME$}{cells}").trim_end());
+    out.push('\n');
+}
+
+/// A table with one column for each run: what they are, where their settings differ, their figures with a star at the best
+/// one, and their curves at shared places.
+pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
+    let mut out = String::new();
+    row(&mut out, "", tracks.iter().map(|track| track.name.clone()));
+    let facts: Vec<_> = tracks.iter().map(facts).collect();
+    for (at, (name, _)) in facts[0].iter().enumerate() {
+        row(
+            &mut out,
+            name,
+            facts.iter().map(|facts| facts[at].1.clone()),
+        );
+    }
+    let settings = differing(tracks);
+    out.push_str("\nsettings that differ\n");
+    if settings.is_empty() {
+        out.push_str("none\n");
+    }
+    for setting in &settings {
+        let value = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .map_or("-".into(), |value| one_line(&shown(value)))
+        };
+        row(&mut out, &setting.path, setting.values.iter().map(value));
+    }
+    out.push_str("\nnewest reading; * the best of the runs\n");
+    for figure in figures(tracks) {
+        let winner = figure.winner(&figure.last);
+        let cell = |(at, x): (usize, &Option<f64>)| {
+            let star = if winner == Some(at) { "*" } else { "" };
+            x.map_or("-".into(), |x| format!("{star}{}", human::number(x)))
+        };
+        row(
+            &mut out,
+            &figure.id,
+            figure.last.iter().enumerate().map(cell),
+        );
+    }
+    for figure in wanted {
+        out.push_str(&format!("\n{} by {}\n", figure.id, by.word()));
+        for (x, values) in shared(tracks, &figure.id, by) {
+            let cell = |x: &Option<f64>| x.map_or("-".into(), human::number);
+            row(&mut out, &x_word(x, by), values.iter().map(cell));
+        }
+    }
+    out
+}
+
+/// The curves at [`ROWS`] places that all axes share: the newest mean at or before each.
+fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
+    let curves: Vec<_> = tracks
+        .iter()
+        .map(|track| track.points(id, by, POINTS))
+        .collect();
+    let ends = curves
+        .iter()
+        .flat_map(|curve| curve.last())
+        .map(|point| point.0);
+    let Some(end) = ends.max() else {
+        return Vec::new();
+    };
+    let at = |x: u64| {
+        let value = |curve: &Vec<(u64, f64)>| {
+            let n = curve.partition_point(|point| point.0 <= x);
+            // Behind its end a run has no value.
+            let over = n == curve.len() && curve.last().is_some_and(|last| last.0 < x);
+            n.checked_sub(1).filter(|_| !over).map(|at| curve[at].1)
+        };
+        (x, curves.iter().map(value).collect())
+    };
+    let mut ends: Vec<u64> = (1..=ROWS as u64).map(|n| end * n / ROWS as u64).collect();
+    ends.dedup();
+    ends.into_iter().map(at).collect()
+}
+
+/// Everything as one object; curves as lists of [x, value], x in steps, tokens or seconds.
+pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
+    let runs: Vec<Value> = tracks
+        .iter()
+        .map(|track| {
+            let (state, head) = (&track.state, track.state.head.as_ref());
+            json!({
+                "name": track.name, "method": head.map(|head| &head.method), "state": state.word(),
+                "step": state.step, "tokens": state.tokens, "seconds": track.millis() as f64 / 1e3,
+                "parameters": head.map(|head| head.n_params),
+            })
+        })
+        .collect();
+    let settings: Vec<Value> = differing(tracks)
+        .into_iter()
+        .map(|setting| json!({"path": setting.path, "values": setting.values}))
+        .collect();
+    let figures: Vec<Value> = figures(tracks)
+        .into_iter()
+        .map(|f| {
+            json!({
+                "id": f.id, "title": f.title, "unit": f.unit, "last": f.last, "best": f.best,
+                "winner": f.winner(&f.last),
+            })
+        })
+        .collect();
+    let x = |x: u64| match by {
+        By::Time => json!(x as f64 / 1e3),
+        By::Step | By::Tokens => json!(x),
+    };
+    let curve = |figure: &&Figure| {
+        let of = |track: &Track| -> Vec<Value> {
+            let points = track.points(&figure.id, by, POINTS).into_iter();
+            points.map(|(at, value)| json!([x(at), value])).collect()
+        };
+        let curves: Vec<Vec<Value>> = tracks.iter().map(of).collect();
+        (figure.id.clone(), json!(curves))
+    };
+    let curves: serde_json::Map<String, Value> = wanted.iter().map(curve).collect();
+    json!({"by": by.word(), "runs": runs, "settings": settings, "figures": figures, "curves": curves})
+}

@@ -1,0 +1,497 @@
+//! Runs beside each other: their curves on one axis (steps, tokens or time), the settings in which they differ, their
+//! figures. Reads folds alone, so runs of other programs compare like ours. No screens here.
+
+use super::log::Tail;
+use super::series::Series;
+use super::state::RunState;
+use super::{RunDir, state::MAX_LOG};
+use crate::base::clock::UnixMillis;
+use crate::base::text::one_line;
+use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io;
+
+/// Runs that are compared at once.
+pub const MAX_TRACKS: usize = 6;
+/// Places of the axis that are kept of one run; between them tokens and time are interpolated.
+const PLACES: usize = 4_096;
+/// Points of a curve over tokens or time.
+const POINTS: usize = 2_048;
+
+/// What curves are laid over each other by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum By {
+    #[default]
+    Step,
+    /// Target tokens consumed.
+    Tokens,
+    /// Milliseconds in which an engine held the run; pauses between engines do not count, what was rolled back does.
+    Time,
+}
+
+impl By {
+    pub const ALL: [By; 3] = [By::Step, By::Tokens, By::Time];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            By::Step => "step",
+            By::Tokens => "tokens",
+            By::Time => "time",
+        }
+    }
+
+    pub fn next(self) -> By {
+        match self {
+            By::Step => By::Tokens,
+            By::Tokens => By::Time,
+            By::Time => By::Step,
+        }
+    }
+}
+
+/// How far a run was, by each axis.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Place {
+    step: u64,
+    tokens: u64,
+    millis: u64,
+}
+
+/// One run among those compared: its fold, and what its steps were in tokens and time.
+#[derive(Debug, Clone, Default)]
+pub struct Track {
+    /// As lists name it.
+    pub name: String,
+    pub state: RunState,
+    places: Vec<Place>,
+    /// Every so many places one is kept.
+    stride: u64,
+    seen: u64,
+    /// Milliseconds of earlier engines, and when the one at work began.
+    before: u64,
+    since: Option<UnixMillis>,
+    now: Place,
+}
+
+impl Track {
+    pub fn new(name: &str) -> Track {
+        Track {
+            name: one_line(name),
+            stride: 1,
+            ..Track::default()
+        }
+    }
+
+    /// Folds a run's whole log.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn of_run(run: &RunDir) -> io::Result<Track> {
+        let mut track = Track::new(run.id());
+        let mut tail = Tail::open(&run.events_path())?;
+        while let Some(envelope) = tail.next_event()? {
+            track.apply(&envelope);
+        }
+        // What a comparison shows is in the series; the log's lines would only take memory.
+        debug_assert!(track.state.log.len() <= MAX_LOG);
+        track.state.log.clear();
+        Ok(track)
+    }
+
+    /// Folds one event.
+    pub fn apply(&mut self, envelope: &Envelope) {
+        self.state.apply(envelope);
+        let since = *self.since.get_or_insert(envelope.t);
+        match envelope.event {
+            Event::Hello { .. } => {
+                self.before = self.now.millis;
+                self.since = Some(envelope.t);
+            }
+            Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
+            Event::Stepped { step, tokens, .. } => {
+                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
+                self.now = Place {
+                    step,
+                    tokens,
+                    millis: self.before.saturating_add(spent).max(self.now.millis),
+                };
+                if self.places.last().is_none_or(|last| last.step < step) {
+                    self.keep();
+                }
+            }
+            _ => {
+                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
+                self.now.millis = self.now.millis.max(self.before.saturating_add(spent));
+            }
+        }
+    }
+
+    fn keep(&mut self) {
+        self.seen += 1;
+        if !self.seen.is_multiple_of(self.stride) {
+            return;
+        }
+        self.places.push(self.now);
+        if self.places.len() >= PLACES {
+            let mut at = 0;
+            self.places.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// Milliseconds in which engines held it.
+    pub fn millis(&self) -> u64 {
+        self.now.millis
+    }
+
+    /// Where a step lies on an axis: between two known places on the line between them, behind the last one where the run
+    /// is now.
+    fn x_of(&self, step: u64, by: By) -> u64 {
+        let of = |place: &Place| match by {
+            By::Step => place.step,
+            By::Tokens => place.tokens,
+            By::Time => place.millis,
+        };
+        if by == By::Step {
+            return step;
+        }
+        let at = self.places.partition_point(|place| place.step < step);
+        let start = Place::default();
+        let before = at.checked_sub(1).map_or(&start, |at| &self.places[at]);
+        let after = self.places.get(at).unwrap_or(&self.now);
+        if after.step <= before.step {
+            return of(before);
+        }
+        let share = step.saturating_sub(before.step) as f64 / (after.step - before.step) as f64;
+        let (from, to) = (of(before) as f64, of(after) as f64);
+        (from + (to - from) * share.min(1.0)).round() as u64
+    }
+
+    /// A metric over an axis: as it is over steps; over tokens and time of at most [`POINTS`] points, each with its extremes.
+    pub fn curve(&self, id: &str, by: By) -> Option<Series> {
+        let series = self.state.series.get(id).filter(|s| !s.is_empty())?;
+        if by == By::Step {
+            return Some(series.clone());
+        }
+        let (first, last) = series.steps()?;
+        let columns = usize::try_from(last - first + 1)
+            .unwrap_or(POINTS)
+            .min(POINTS);
+        let mut out = Series::new();
+        for bucket in series
+            .columns(first as f64, last as f64 + 1.0, columns)
+            .into_iter()
+            .flatten()
+        {
+            let x = self.x_of(bucket.last, by);
+            match bucket.n {
+                0 => out.push(x, f64::NAN),
+                1 => out.push(x, bucket.min),
+                _ => {
+                    out.push(x, bucket.min);
+                    out.push(x, bucket.max);
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// Means of a curve at no more than `n` places: (x, value).
+    pub fn points(&self, id: &str, by: By, n: usize) -> Vec<(u64, f64)> {
+        let span = self.state.series.get(id).and_then(Series::steps);
+        let (Some((first, last)), Some(series)) = (span, self.state.series.get(id)) else {
+            return Vec::new();
+        };
+        let columns = usize::try_from(last - first + 1).unwrap_or(n).min(n);
+        let found = series.columns(first as f64, last as f64 + 1.0, columns);
+        let found = found.into_iter().flatten();
+        let point =
+            |bucket: super::series::Bucket| Some((self.x_of(bucket.last, by), bucket.mean()?));
+        found.filter_map(point).collect()
+    }
+}
+
+/// A setting in which runs differ.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// `optimizer.adamw.lr`
+    pub path: String,
+    /// One for each run; `None` where it has no such setting.
+    pub values: Vec<Option<Value>>,
+}
+
+/// Every leaf of resolved specs that is not the same in all of them, in their order. Lists are one leaf.
+pub fn settings(specs: &[&Value]) -> Vec<Setting> {
+    fn walk(path: &str, values: &[Option<&Value>], found: &mut Vec<Setting>) {
+        if values.windows(2).all(|pair| pair[0] == pair[1]) {
+            return;
+        }
+        let objects = || {
+            values
+                .iter()
+                .flatten()
+                .filter_map(|value| value.as_object())
+        };
+        if objects().next().is_none()
+            || values
+                .iter()
+                .flatten()
+                .any(|v| !v.is_object() && !v.is_null())
+        {
+            found.push(Setting {
+                path: path.into(),
+                values: values.iter().map(|value| value.cloned()).collect(),
+            });
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        for key in objects().flat_map(|object| object.keys()) {
+            if !seen.insert(key) {
+                continue;
+            }
+            let path = match path {
+                "" => key.clone(),
+                path => format!("{path}.{key}"),
+            };
+            let inner: Vec<Option<&Value>> = values
+                .iter()
+                .map(|value| value.and_then(|v| v.get(key)))
+                .collect();
+            walk(&path, &inner, found);
+        }
+    }
+    let mut found = Vec::new();
+    let specs: Vec<Option<&Value>> = specs.iter().copied().map(Some).collect();
+    walk("", &specs, &mut found);
+    found
+}
+
+/// The settings in which runs differ; their names do not count.
+pub fn differing(tracks: &[Track]) -> Vec<Setting> {
+    let nothing = Value::Null;
+    let specs: Vec<&Value> = tracks
+        .iter()
+        .map(|track| {
+            track
+                .state
+                .head
+                .as_ref()
+                .map_or(&nothing, |head| &head.spec)
+        })
+        .collect();
+    let mut found = settings(&specs);
+    found.retain(|setting| setting.path != "name");
+    found
+}
+
+/// A metric of several runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub id: String,
+    pub title: String,
+    pub unit: String,
+    pub direction: Direction,
+    /// Newest finite reading of each run.
+    pub last: Vec<Option<f64>>,
+    /// Best reading of each run, where a direction says what is better.
+    pub best: Vec<Option<f64>>,
+}
+
+impl Figure {
+    /// Which run has the best of the values, where they differ and a direction says what is better.
+    pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
+        let sign = match self.direction {
+            Direction::Lower => 1.0,
+            Direction::Higher => -1.0,
+            Direction::Neutral => return None,
+        };
+        let mut known = values
+            .iter()
+            .enumerate()
+            .filter_map(|(at, x)| Some((at, sign * (*x)?)));
+        let first = known.next()?;
+        let mut rest: Vec<(usize, f64)> = known.collect();
+        rest.push(first);
+        let best = rest.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let alone = rest.iter().filter(|(_, x)| *x == best.1).count() == 1;
+        (rest.len() > 1 && alone).then_some(best.0)
+    }
+}
+
+/// Every metric that has a chart and readings in at least one of the runs: the losses first, then as declared.
+pub fn figures(tracks: &[Track]) -> Vec<Figure> {
+    let mut infos: Vec<MetricInfo> = Vec::new();
+    for track in tracks {
+        for info in &track.state.metrics {
+            let shown = info.place == ChartPlace::Dashboard && !info.per_layer;
+            if shown && !infos.iter().any(|known| known.id == info.id) {
+                infos.push(info.clone());
+            }
+        }
+    }
+    let rank = |info: &MetricInfo| match info.id.as_str() {
+        "train/loss" => 0,
+        "val/loss" => 1,
+        id if id.starts_with("eval/") => 2,
+        id if id.starts_with("val/") => 3,
+        _ => 4,
+    };
+    infos.sort_by_key(rank);
+    let figure = |info: MetricInfo| {
+        let series = |track: &Track| {
+            let series = track.state.series.get(&info.id).filter(|s| !s.is_empty())?;
+            Some((series.last()?.value, series.extent(0.0, f64::MAX)?))
+        };
+        let found: Vec<_> = tracks.iter().map(series).collect();
+        if found.iter().all(Option::is_none) {
+            return None;
+        }
+        let best = |span: (f64, f64)| match info.direction {
+            Direction::Lower => Some(span.0),
+            Direction::Higher => Some(span.1),
+            Direction::Neutral => None,
+        };
+        let last = |(value, _): (f64, (f64, f64))| Some(value).filter(|x| x.is_finite());
+        Some(Figure {
+            last: found.iter().map(|f| f.and_then(last)).collect(),
+            best: found
+                .iter()
+                .map(|f| f.and_then(|(_, span)| best(span)))
+                .collect(),
+            title: one_line(if info.title.is_empty() {
+                &info.id
+            } else {
+                &info.title
+            }),
+            unit: one_line(&info.unit),
+            direction: info.direction,
+            id: info.id,
+        })
+    };
+    infos.into_iter().filter_map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Num;
+    use serde_json::json;
+
+    fn track(events: Vec<(u64, Event)>) -> Track {
+        let mut track = Track::new("a\x1b[2J");
+        for (seq, (t, event)) in (1..).zip(events) {
+            track.apply(&Envelope {
+                v: 1,
+                seq,
+                t: UnixMillis(t),
+                event,
+            });
+        }
+        track
+    }
+
+    fn hello() -> Event {
+        Event::Hello {
+            run: "a".into(),
+            engine: "0".into(),
+            pid: 1,
+            host: "h".into(),
+        }
+    }
+
+    fn stepped(step: u64, tokens: u64, loss: f64) -> Event {
+        Event::Stepped {
+            step,
+            tokens,
+            values: [("train/loss".to_string(), Num(loss))].into(),
+        }
+    }
+
+    #[test]
+    fn curves_over_tokens_and_time_leave_out_pauses_between_engines() {
+        let mut events = vec![(1_000, hello())];
+        events.extend((1..=4).map(|s| (1_000 + 100 * s, stepped(s, 10 * s, 5.0 - s as f64))));
+        // A day later another engine goes on from step 2.
+        let later = 86_400_000;
+        events.push((later, hello()));
+        events.push((later + 5, Event::RolledBack { step: 2 }));
+        events.extend((3..=5).map(|s| (later + 100 * s, stepped(s, 10 * s, 9.0 - s as f64))));
+        let track = track(events);
+        assert!(!track.name.contains('\x1b'));
+        assert_eq!(track.millis(), 400 + 500);
+        let points = |by| track.points("train/loss", by, 100);
+        let expected = [(1, 4.0), (2, 3.0), (3, 6.0), (4, 5.0), (5, 4.0)];
+        assert_eq!(points(By::Step), expected);
+        let x = |by| points(by).iter().map(|p| p.0).collect::<Vec<_>>();
+        assert_eq!(x(By::Tokens), [10, 20, 30, 40, 50]);
+        assert_eq!(x(By::Time), [100, 200, 700, 800, 900]);
+        let curve = track.curve("train/loss", By::Time).unwrap();
+        assert_eq!(curve.steps(), Some((100, 900)));
+        assert_eq!(curve.extent(0.0, 1e9), Some((3.0, 6.0)));
+        assert!(track.curve("gone", By::Step).is_none() && points(By::Step).len() == 5);
+    }
+
+    #[test]
+    fn a_long_run_keeps_few_places_and_says_where_a_step_lies() {
+        let n = 3 * PLACES as u64;
+        let mut events = vec![(0, hello())];
+        events.extend((1..=n).map(|s| (7 * s, stepped(s, 64 * s, 1.0))));
+        let track = track(events);
+        assert!(track.places.len() < PLACES);
+        for step in [1, 2, 777, n / 2 + 1, n - 1, n] {
+            assert_eq!(track.x_of(step, By::Tokens), 64 * step);
+            assert_eq!(track.x_of(step, By::Time), 7 * step);
+        }
+        assert!(track.points("train/loss", By::Tokens, 50).len() <= 50);
+    }
+
+    #[test]
+    fn settings_that_differ_are_told_by_their_path() {
+        let a = json!({"name": "a", "train": {"steps": 10, "seed": 1}, "optimizer": {"adamw": {"lr": 0.1}}, "eval": null});
+        let b = json!({"name": "b", "train": {"steps": 20, "seed": 1}, "optimizer": {"lion": {"lr": 0.1}}, "eval": [1]});
+        let found = settings(&[&a, &b, &a]);
+        let paths: Vec<&str> = found.iter().map(|s| s.path.as_str()).collect();
+        let expected = [
+            "name",
+            "train.steps",
+            "optimizer.adamw.lr",
+            "optimizer.lion.lr",
+            "eval",
+        ];
+        assert_eq!(paths, expected);
+        let lr = found
+            .iter()
+            .find(|s| s.path == "optimizer.lion.lr")
+            .unwrap();
+        assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
+        assert!(settings(&[&a, &a]).is_empty());
+    }
+
+    #[test]
+    fn figures_hold_the_last_and_the_best_and_name_a_winner() {
+        let declared = Event::MetricsDeclared {
+            metrics: vec![MetricInfo {
+                id: "train/loss".into(),
+                direction: Direction::Lower,
+                ..MetricInfo::default()
+            }],
+        };
+        let run = |last: f64| {
+            let steps = [stepped(1, 1, 3.0), stepped(2, 2, 1.5), stepped(3, 3, last)];
+            let mut events = vec![(0, hello()), (1, declared.clone())];
+            events.extend((2..).zip(steps));
+            track(events)
+        };
+        let found = figures(&[run(2.0), run(f64::NAN), run(1.0)]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].last, [Some(2.0), None, Some(1.0)]);
+        assert_eq!(found[0].best, [Some(1.5), Some(1.5), Some(1.0)]);
+        assert_eq!(found[0].winner(&found[0].last), Some(2));
+        assert_eq!(found[0].winner(&[Some(1.0), Some(1.0)]), None);
+        assert_eq!(found[0].winner(&[Some(1.0), None]), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Which run came from which: branches, and runs that began with another one's weights, as a tree. Pure order and depth; what
+//! a row shows belongs to the lists.
+
+use super::index::{RunStatus, RunSummary};
+use super::{Parent, RunDir};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One row of a tree: a run by its place in the list, and how it hangs there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub index: usize,
+    /// For each generation above it, and for itself: whether a sibling follows below. Empty for a root.
+    pub follows: Vec<bool>,
+}
+
+impl Node {
+    /// `│  └─ `: what stands in front of its name.
+    pub fn branch(&self, ascii: bool) -> String {
+        let [bar, tee, end] = match ascii {
+            true => ["|  ", "+- ", "`- "],
+            false => ["│  ", "├─ ", "└─ "],
+        };
+        let Some((own, above)) = self.follows.split_last() else {
+            return String::new();
+        };
+        // The root's own siblings are not connected.
+        let lead = above.iter().map(|more| if *more { bar } else { "   " });
+        lead.chain([if *own { tee } else { end }]).collect()
+    }
+}
+
+/// The runs as a tree. Roots and the children of a run keep the order of the list; a family stands where its first member
+/// would, families with a live member first. A parent that is not in the list, and a circle, make roots.
+pub fn tree(runs: &[&RunSummary]) -> Vec<Node> {
+    let by_id: BTreeMap<&str, usize> = runs
+        .iter()
+        .enumerate()
+        .map(|(at, run)| (run.id.as_str(), at))
+        .collect();
+    let parent = |at: usize| {
+        let of = runs[at].parent.as_ref()?;
+        by_id.get(of.run.as_str()).copied().filter(|p| *p != at)
+    };
+    let root = |at: usize| {
+        let mut root = at;
+        for _ in 0..runs.len() {
+            match parent(root) {
+                Some(above) => root = above,
+                None => return root,
+            }
+        }
+        // A circle: every one of it is a root of its own.
+        at
+    };
+    let mut families: Vec<(usize, bool)> = Vec::new();
+    for (at, run) in runs.iter().enumerate() {
+        let (root, live) = (root(at), run.status == RunStatus::Live);
+        match families.iter_mut().find(|family| family.0 == root) {
+            Some(family) => family.1 |= live,
+            None => families.push((root, live)),
+        }
+    }
+    families.sort_by_key(|(_, live)| !live);
+    let mut nodes = Vec::with_capacity(runs.len());
+    let mut placed = vec![false; runs.len()];
+    for (root, _) in families {
+        let mut open = vec![Node {
+            index: root,
+            follows: Vec::new(),
+        }];
+        while let Some(node) = open.pop() {
+            if std::mem::replace(&mut placed[node.index], true) {
+                continue;
+            }
+            let children =
+                || (0..runs.len()).filter(|at| parent(*at) == Some(node.index) && !placed[*at]);
+            let last = children().next_back();
+            let below: Vec<Node> = children()
+                .map(|index| Node {
+                    index,
+                    follows: [&node.follows[..], &[Some(index) != last]].concat(),
+                })
+                .collect();
+            open.extend(below.into_iter().rev());
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
+/// The run and the step that a model folder is a checkpoint of: `runs/a/checkpoints/step-000500`, or `runs/a` for its newest.
+pub fn parent_of(model: &Path) -> Option<Parent> {
+    let (run, step) = match RunDir::open(model) {
+        Ok(run) => {
+            let step = run.checkpoints().last()?.step;
+            (run, step)
+        }
+        Err(_) => {
+            let real = std::path::absolute(model).ok()?;
+            let run = RunDir::open(real.parent()?.parent()?).ok()?;
+            let step = run.checkpoints().into_iter().find(|c| c.path == real)?.step;
+            (run, step)
+        }
+    };
+    Some(Parent {
+        run: run.id().into(),
+        step,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::{SystemClock, UnixMillis};
+
+    fn run(id: &str, parent: Option<&str>, status: RunStatus) -> RunSummary {
+        RunSummary {
+            id: id.into(),
+            name: id.into(),
+            path: id.into(),
+            status,
+            phase: None,
+            method: String::new(),
+            step: 0,
+            max_steps: 0,
+            n_params: 0,
+            train_loss: None,
+            val_loss: None,
+            best_val_loss: None,
+            created: UnixMillis(0),
+            updated: UnixMillis(0),
+            seconds: 0.0,
+            curve: Vec::new(),
+            verdict: None,
+            message: String::new(),
+            parent: parent.map(|run| Parent {
+                run: run.into(),
+                step: 5,
+            }),
+            changed: Vec::new(),
+        }
+    }
+
+    fn drawn(runs: &[RunSummary]) -> Vec<String> {
+        let runs: Vec<&RunSummary> = runs.iter().collect();
+        tree(&runs)
+            .iter()
+            .map(|node| format!("{}{}", node.branch(true), runs[node.index].id))
+            .collect()
+    }
+
+    #[test]
+    fn children_hang_under_their_parents_and_live_families_come_first() {
+        use RunStatus::{Finished, Live};
+        let runs = [
+            run("other", None, Finished),
+            run("dpo", Some("sft"), Live),
+            run("sft-2", Some("base"), Finished),
+            run("sft", Some("base"), Finished),
+            run("orphan", Some("gone"), Finished),
+            run("base", None, Finished),
+        ];
+        let expected = ["base", "+- sft-2", "`- sft", "   `- dpo", "other", "orphan"];
+        assert_eq!(drawn(&runs), expected);
+    }
+
+    #[test]
+    fn circles_and_runs_that_are_their_own_parents_are_shown_once() {
+        let finished = RunStatus::Finished;
+        let runs = [
+            run("a", Some("b"), finished),
+            run("b", Some("a"), finished),
+            run("c", Some("c"), finished),
+            run("d", Some("b"), finished),
+        ];
+        let mut rows = drawn(&runs);
+        assert_eq!(rows.len(), 4, "{rows:?}");
+        rows.retain(|row| row.ends_with('d'));
+        assert_eq!(rows.len(), 1);
+    }
+
+    #[test]
+    fn a_checkpoint_knows_its_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "x", "", "", &SystemClock::new()).unwrap();
+        assert_eq!(parent_of(run.path()), None, "no checkpoint");
+        let step = run.checkpoints_path().join("step-000040");
+        std::fs::create_dir(&step).unwrap();
+        std::fs::write(step.join("manifest.json"), "{}").unwrap();
+        let expected = Parent {
+            run: run.id().into(),
+            step: 40,
+        };
+        assert_eq!(parent_of(&step), Some(expected.clone()));
+        assert_eq!(parent_of(run.path()), Some(expected));
+        assert_eq!(parent_of(dir.path()), None);
+        assert_eq!(parent_of(Path::new("gone/model")), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Runs for a comparison: whole logs folded, ours and those of other programs.
+
+use crate::base::clock::SystemClock;
+use crate::run::compare::Track;
+use crate::run::{RunDir, RunError};
+use crate::watch::{Mapping, Watched, find};
+use std::path::Path;
+
+/// Folds the log at a path: a run's directory, or a log of another program.
+///
+/// # Errors
+/// A sentence: it is neither, or cannot be read.
+pub fn read_track(path: &Path) -> Result<Track, String> {
+    let told = |e: std::io::Error| format!("{}: {e}", path.display());
+    match RunDir::open(path) {
+        Ok(run) => return Track::of_run(&run).map_err(told),
+        Err(RunError::NotARun(_)) => {}
+        Err(RunError::Io { .. }) if path.is_file() => {}
+        Err(e) => return Err(e.to_string()),
+    }
+    let found = find(path, None).map_err(|e| e.to_string())?;
+    let mut track = Track::new(&found.name);
+    let mut watched = Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
+    watched
+        .read_all(|envelope| track.apply(envelope))
+        .map_err(told)?;
+    Ok(track)
+}

@@ -1,0 +1,232 @@
+//! The comparison on the screen: the chart above, each curve with its run's letter at its end, the table below.
+
+use super::{ComparePane, SMOOTHING};
+use crate::base::human::{self, grouped};
+use crate::base::text::one_line;
+use crate::run::compare::By;
+use crate::run::series::Series;
+use crate::spec::shown;
+use crate::ui::layout::{cut, fill, split_top};
+use crate::ui::store::short_run;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::axis::Scale;
+use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use std::time::Duration;
+
+/// Of the runs, in their order; each has its letter besides.
+const COLOURS: [Meaning; 6] = [
+    Meaning::Train,
+    Meaning::Validation,
+    Meaning::Series,
+    Meaning::Mark,
+    Meaning::Good,
+    Meaning::Bad,
+];
+
+/// `A`, `B`, …
+fn letter(at: usize) -> String {
+    char::from(b'A' + u8::try_from(at).unwrap_or(25).min(25)).to_string()
+}
+
+/// A cell of the table: its words, and whether it is the best of its row.
+type Cell = (String, bool);
+
+impl ComparePane {
+    pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
+        let area = Rect {
+            x: area.x + 1,
+            width: area.width.saturating_sub(2),
+            ..area
+        };
+        if let Some(words) = self.note() {
+            text::paragraph(buffer, area, &words, Meaning::Muted, theme);
+            return;
+        }
+        let (top, rest) = split_top(area, (area.height / 2).max(6));
+        self.chart = top;
+        self.draw_chart(buffer, top, theme);
+        self.draw_table(buffer, rest, theme);
+    }
+
+    fn note(&self) -> Option<String> {
+        if let Some(fault) = &self.fault {
+            return Some(format!("not readable: {}", one_line(fault)));
+        }
+        if self.paths.is_empty() {
+            return Some(
+                "Nothing is compared yet: on Home, mark runs with space and press v; or press o here to add one. Logs of \
+                 other programs compare, too: open one with llmtui watch, then o."
+                    .into(),
+            );
+        }
+        self.tracks.is_empty().then(|| "reading the runs".into())
+    }
+
+    fn draw_chart(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
+        let (head, body) = split_top(area, 1);
+        let Some(figure) = self.figures.get(self.metric) else {
+            let words = "None of these runs has a reading yet.";
+            text::paragraph(buffer, area, words, Meaning::Muted, theme);
+            return;
+        };
+        let scale = if self.logarithmic { ", log" } else { "" };
+        let mut words = vec![
+            word(figure.title.clone(), Meaning::Title),
+            word(format!(" by {}{scale}", self.by.word()), Meaning::Muted),
+        ];
+        let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
+        words.push(word(smoothing, Meaning::Muted));
+        for (at, track) in self.tracks.iter().enumerate() {
+            words.push(word(format!("  {} ", letter(at)), COLOURS[at]));
+            words.push(word(short_run(&track.name), Meaning::Text));
+        }
+        text::draw(buffer, head.x, head.y, head.width, &words, theme);
+        let look = match SMOOTHING[self.smoothing] {
+            0.0 => Look::Line,
+            share => Look::Smoothed(share),
+        };
+        let drawn: Vec<(usize, &Series)> = self
+            .curves
+            .iter()
+            .enumerate()
+            .filter_map(|(at, curve)| Some((at, curve.as_ref()?)))
+            .collect();
+        let sparse = |series: &Series| series.len() <= 32;
+        let lines = drawn.iter().map(|(at, series)| Line {
+            series,
+            meaning: COLOURS[*at],
+            look: if sparse(series) { Look::Joined } else { look },
+        });
+        let ends = drawn.iter().filter_map(|(_, series)| series.steps());
+        let end = ends.map(|(_, last)| last).max().unwrap_or(1).max(1);
+        let chart = LineChart {
+            lines: lines.collect(),
+            marks: &[],
+            from: 0.0,
+            to: end as f64,
+            scale: match self.logarithmic {
+                true => Scale::Log,
+                false => Scale::Linear,
+            },
+            from_zero: false,
+            bytes: figure.unit == "bytes",
+            cursor: None,
+            settled: false,
+            held: None,
+            steps: match self.by {
+                By::Time => StepAxis::Millis,
+                By::Step | By::Tokens => StepAxis::Shown,
+            },
+            band: None,
+        };
+        let plot = chart.draw(buffer, body, theme);
+        let Some(axis) = plot.axis else {
+            return;
+        };
+        // The letter stands at the end of its curve, one row up where another stands there already.
+        let mut taken: Vec<(u16, u16)> = Vec::new();
+        for (at, series) in drawn {
+            let Some(last) = series.last().filter(|point| point.value.is_finite()) else {
+                continue;
+            };
+            let Some(x) = plot.column_of(last.step) else {
+                continue;
+            };
+            let rows = f64::from(plot.area.height.saturating_sub(1));
+            let down = (1.0 - axis.place(last.value).clamp(0.0, 1.0)) * rows;
+            let mut y = plot.area.y + down.round() as u16;
+            while taken.iter().any(|(tx, ty)| *ty == y && tx.abs_diff(x) < 2) && y > plot.area.y {
+                y -= 1;
+            }
+            taken.push((x, y));
+            buffer.set_stringn(x, y, letter(at), 1, theme.style(COLOURS[at]));
+        }
+    }
+
+    fn draw_table(&mut self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
+        let n = self.tracks.len();
+        let width = usize::from(area.width);
+        let name = (width / 3).clamp(8, 34);
+        let cell = ((width.saturating_sub(name)) / n.max(1)).clamp(6, 26);
+        let (head, body) = split_top(area, 1);
+        let mut titles = vec![word(fill("", name, ""), Meaning::Muted)];
+        for (at, track) in self.tracks.iter().enumerate() {
+            let run = tail(short_run(&track.name), cell.saturating_sub(4));
+            let title = format!("{} {run}", letter(at));
+            titles.push(word(format!("{title:>cell$}"), COLOURS[at]));
+        }
+        text::draw(buffer, head.x, head.y, head.width, &titles, theme);
+        let rows = self.rows();
+        self.page = usize::from(body.height);
+        self.most = rows.len().saturating_sub(self.page);
+        self.scroll = self.scroll.min(self.most);
+        for (y, (title, cells)) in (body.y..body.bottom()).zip(rows.iter().skip(self.scroll)) {
+            let group = cells.is_empty();
+            let meaning = if group { Meaning::Title } else { Meaning::Muted };
+            let mut words: Vec<Word> = vec![word(
+                match group {
+                    true => title.clone(),
+                    false => fill(&cut(title, name - 1, theme.glyphs().ellipsis), name, ""),
+                },
+                meaning,
+            )];
+            for (value, best) in cells {
+                let value = cut(value, cell - 1, theme.glyphs().ellipsis);
+                let meaning = if *best { Meaning::Good } else { Meaning::Text };
+                let star = if *best { "*" } else { "" };
+                words.push(word(format!("{:>cell$}", format!("{star}{value}")), meaning));
+            }
+            text::draw(buffer, body.x, y, body.width, &words, theme);
+        }
+    }
+
+    /// Every row of the table; one without cells is the title of a group.
+    fn rows(&self) -> Vec<(String, Vec<Cell>)> {
+        let plain = |words: String| (words, false);
+        let of_runs = |name: &str, cell: &dyn Fn(&crate::run::compare::Track) -> String| {
+            let cells = self.tracks.iter().map(|track| plain(cell(track)));
+            (name.to_string(), cells.collect())
+        };
+        let mut rows: Vec<(String, Vec<Cell>)> = vec![
+            of_runs("state", &|track| track.state.word().into()),
+            of_runs("steps", &|track| grouped(track.state.step)),
+            of_runs("tokens", &|track| human::short(track.state.tokens as f64)),
+            of_runs("time", &|track| {
+                human::duration(Duration::from_millis(track.millis()))
+            }),
+            of_runs("parameters", &|track| {
+                let head = track.state.head.as_ref();
+                human::short(head.map_or(0, |head| head.n_params) as f64)
+            }),
+        ];
+        let title = match self.settings.is_empty() {
+            true => "settings: no difference",
+            false => "settings that differ",
+        };
+        rows.push((title.into(), Vec::new()));
+        for setting in &self.settings {
+            let value = |value: &Option<serde_json::Value>| {
+                plain(value.as_ref().map_or("-".into(), |v| one_line(&shown(v))))
+            };
+            rows.push((setting.path.clone(), setting.values.iter().map(value).collect()));
+        }
+        rows.push(("newest reading, * best".into(), Vec::new()));
+        for figure in &self.figures {
+            let winner = figure.winner(&figure.last);
+            let cell = |(at, x): (usize, &Option<f64>)| {
+                (x.map_or("-".into(), human::number), winner == Some(at))
+            };
+            rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
+        }
+        rows
+    }
+}
+
+/// The last columns of a name: a run's letters stand at its end.
+fn tail(name: &str, columns: usize) -> String {
+    let skip = name.chars().count().saturating_sub(columns);
+    name.chars().skip(skip).collect()
+}

@@ -1,0 +1,125 @@
+//! The comparison with runs made by hand: what stands on the screen, the axes, late answers. Reading logs is the job's.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::ui::panes::bench::Around;
+use crate::wire::{Direction, Envelope, Event, MetricInfo, Num};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use serde_json::json;
+
+fn track(name: &str, lr: f64, steps: u64) -> Track {
+    let mut events = vec![
+        Event::Hello {
+            run: name.into(),
+            engine: "0".into(),
+            pid: 1,
+            host: "h".into(),
+        },
+        Event::Started {
+            name: name.into(),
+            method: "pretrain".into(),
+            spec: json!({"name": name, "optimizer": {"adamw": {"lr": lr}}}),
+            n_params: 1_000,
+            vocab_size: 65,
+            max_steps: steps,
+            batch_tokens: 64,
+            epoch_tokens: 1_000,
+            resumed_from: None,
+            precision: None,
+        },
+        Event::MetricsDeclared {
+            metrics: vec![MetricInfo {
+                id: "train/loss".into(),
+                title: "Training loss".into(),
+                direction: Direction::Lower,
+                ..MetricInfo::default()
+            }],
+        },
+    ];
+    events.extend((1..=steps).map(|step| Event::Stepped {
+        step,
+        tokens: 64 * step,
+        values: [("train/loss".to_string(), Num(4.0 - lr * step as f64))].into(),
+    }));
+    let mut track = Track::new(name);
+    for (seq, event) in (1..).zip(events) {
+        track.apply(&Envelope {
+            v: 1,
+            seq,
+            t: UnixMillis(seq * 250),
+            event,
+        });
+    }
+    track
+}
+
+fn screen(pane: &mut ComparePane, around: &mut Around, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal
+        .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
+        .unwrap();
+    terminal.backend().to_string()
+}
+
+fn read(pane: &mut ComparePane, around: &mut Around) {
+    let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
+    let asked = pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
+    assert!(matches!(&asked[..], [Request::Do(Effect::ReadTracks(p))] if *p == paths));
+    let tracks = vec![track("one", 0.01, 100), track("two", 0.02, 60)];
+    let msg = Msg::Tracks {
+        paths,
+        result: Ok(tracks),
+    };
+    pane.incoming(&msg, &mut around.context());
+}
+
+#[test]
+fn runs_are_drawn_beside_each_other_at_every_size() {
+    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    assert!(screen(&mut pane, &mut around, 80, 22).contains("mark runs with space"));
+    read(&mut pane, &mut around);
+    let text = screen(&mut pane, &mut around, 80, 22);
+    for words in ["Training loss by step", "A one", "B two", "optimizer.adamw.lr", "0.02", "0:"] {
+        assert!(text.contains(words), "{words}:\n{text}");
+    }
+    let text = screen(&mut pane, &mut around, 120, 40);
+    // The lower loss after fewer steps.
+    assert!(text.contains("*2.8"), "{text}");
+    for size in [(30, 8), (160, 46)] {
+        screen(&mut pane, &mut around, size.0, size.1);
+    }
+}
+
+#[test]
+fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
+    let (mut pane, mut around) = (ComparePane::default(), Around::new());
+    read(&mut pane, &mut around);
+    let ends = |pane: &ComparePane| -> Vec<u64> {
+        let steps = |curve: &Option<Series>| curve.as_ref().unwrap().steps().unwrap().1;
+        pane.curves.iter().map(steps).collect()
+    };
+    assert_eq!(ends(&pane), [100, 60]);
+    pane.act(Action::CompareBy, &mut around.context());
+    assert_eq!(ends(&pane), [6_400, 3_840]);
+    pane.act(Action::CompareBy, &mut around.context());
+    assert_eq!(ends(&pane), [25_500, 15_500]);
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("by time") && text.contains("0:20"), "{text}");
+    let late = Msg::Tracks {
+        paths: vec!["runs/old".into()],
+        result: Ok(Vec::new()),
+    };
+    pane.incoming(&late, &mut around.context());
+    assert_eq!(pane.tracks.len(), 2);
+    let saved = pane.act(Action::SaveChart, &mut around.context());
+    assert!(
+        matches!(&saved[..], [Request::Do(Effect::SavePicture { name, area: Some(area) })]
+        if name.contains("by-time") && area.width > 0)
+    );
+    for left in [1, 0] {
+        pane.act(Action::DropRun, &mut around.context());
+        assert_eq!(pane.paths.len(), left);
+    }
+    assert!(screen(&mut pane, &mut around, 80, 22).contains("Nothing is compared"));
+}
