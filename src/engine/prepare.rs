@@ -12,7 +12,7 @@ use super::probing::probes;
 use super::reading::read_data;
 use super::remote::Remote;
 use super::rollouts::Rollouts;
-use super::state::TrainState;
+use super::state::{TrainState, update_rule};
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
 use crate::base::human;
@@ -166,7 +166,9 @@ fn resume(
         }
     }
     if job.fresh_optimizer {
-        state.optimizer = job.spec.optimizer.build(state.models.policy.params())?;
+        // Of an average and the weights behind it, the weights go on.
+        state.show_average(false)?;
+        state.optimizer = update_rule(&job.spec, state.models.policy.params())?;
         state.changed_here();
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());

@@ -14,8 +14,8 @@ use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
-use crate::nn::{Model, PrecisionError};
-use crate::optim::UpdateRule;
+use crate::nn::{Model, Params, PrecisionError};
+use crate::optim::{Averaged, UpdateRule};
 use crate::spec::RunSpec;
 use crate::wire::{Best, Num};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,8 @@ impl TrainState {
         }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
-        let optimizer = spec.optimizer.build(model.params())?;
+        model.set_regularizers(spec.regularizers());
+        let optimizer = update_rule(spec, model.params())?;
         let critic = Critic::blank(spec, &model)?;
         Ok(TrainState {
             models: Models::alone(model),
@@ -213,6 +214,18 @@ impl TrainState {
             .params()
             .read_held(|weights| weights.iter().all(|x| x.is_finite()))
     }
+}
+
+/// The update rule of a spec with fresh state, and an average of the weights beside it where the spec wants one.
+pub(super) fn update_rule(
+    spec: &RunSpec,
+    params: &Params,
+) -> candle_core::Result<Box<dyn UpdateRule>> {
+    let rule = spec.optimizer.build(params)?;
+    Ok(match spec.train.ema_decay {
+        Some(decay) => Box::new(Averaged::new(rule, decay, params)),
+        None => rule,
+    })
 }
 
 /// The compute dtype of the run's matmuls on this machine.

@@ -10,7 +10,7 @@ use super::probing::emit_layers;
 use super::rescue::{self, Taken};
 use super::rollouts::{POLICY_LOSS, Parts, SHARE};
 use super::state::TrainState;
-use super::update::{At, Gradients, Rates, apply, gradients_seen};
+use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::id;
 use crate::optim::clip_scale;
@@ -186,7 +186,11 @@ impl Stepper {
                 remote.push(model)?;
                 remote.gradients(method, &step.batches)?
             }
-            None => gradients_seen(method, model, &step.batches, at, &mut self.probes)?,
+            None => {
+                let optimizer = &mut *cx.state.optimizer;
+                curvature(method, model, optimizer, &step.batches, at)?;
+                gradients_seen(method, model, &step.batches, at, &mut self.probes)?
+            }
         };
         let critic = match (
             method.on_policy().and_then(|m| m.critic()),

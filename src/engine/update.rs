@@ -1,10 +1,11 @@
 //! One optimizer update: gradients over the micro-batches, their norm, clipping, the step. The training loop, the overfit
 //! check and the benchmark all update by this.
 
+use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, micro_step};
 use crate::metrics::Readings;
-use crate::nn::{ExpertLoad, Model, StepPosition};
+use crate::nn::{ExpertLoad, Model, Regularizers, StepPosition};
 use crate::optim::{UpdateRule, clip_scale};
 use crate::probes::Probes;
 use candle_core::Result;
@@ -91,6 +92,73 @@ pub fn gradients_seen(
     Ok(found)
 }
 
+/// Where the update rule wants to know the curvature: the gradient on labels that the model draws itself (Gauss–Newton–Bartlett, Liu et
+/// al. 2023, arXiv 2305.14342). Gradients are overwritten; batches stay as they are.
+///
+/// # Errors
+/// A batch that the model or the method refuses.
+pub fn curvature(
+    method: &dyn Method,
+    model: &mut Model,
+    optimizer: &mut dyn UpdateRule,
+    batches: &[Batch],
+    at: At,
+) -> Result<()> {
+    if !optimizer.wants_curvature() {
+        return Ok(());
+    }
+    let labels = method.normalizer().count(batches).max(1) as f64;
+    let own = model.set_regularizers(Regularizers::default());
+    model.params_mut().zero_grads()?;
+    for (micro, batch) in batches.iter().enumerate() {
+        let micro_step = at.micro_step + micro as u64;
+        let drawn = with_drawn_labels(model, batch, at.seed, micro_step)?;
+        model.set_step_position(StepPosition {
+            seed: at.seed,
+            micro_step,
+            share: 0.0,
+        });
+        micro_step_of(method, model, &drawn, labels)?;
+    }
+    model.set_regularizers(own);
+    optimizer.take_curvature(model.params(), labels)
+}
+
+fn micro_step_of(method: &dyn Method, model: &mut Model, batch: &Batch, labels: f64) -> Result<()> {
+    micro_step(method, model, batch, labels, &mut Readings::default()).map(|_| ())
+}
+
+/// The batch with targets drawn from what the model expects at each supervised place; each row is read as one text.
+fn with_drawn_labels(model: &mut Model, batch: &Batch, seed: u64, step: u64) -> Result<Batch> {
+    let mut drawn = batch.clone();
+    for row in 0..batch.batch_size {
+        let places = row * batch.seq_len..(row + 1) * batch.seq_len;
+        let logits = model.logits(&batch.inputs[places.clone()], 1, batch.seq_len)?;
+        let logits = logits.flatten_all()?.to_vec1::<f32>()?;
+        let vocab = logits.len() / batch.seq_len.max(1);
+        let mut rng = Rng::new(seed, Stream::Labels, step, row as u32);
+        for (at, logits) in places.zip(logits.chunks_exact(vocab.max(1))) {
+            let uniform = rng.uniform_f64();
+            if batch.mask.is_empty() || batch.mask[at] {
+                drawn.targets[at] = draw(logits, uniform);
+            }
+        }
+    }
+    Ok(drawn)
+}
+
+/// The token at the share `uniform` of the distribution.
+fn draw(logits: &[f32], uniform: f64) -> u32 {
+    let top = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |x: &f32| f64::from(x - top).exp();
+    let mut left = uniform * logits.iter().map(weight).sum::<f64>();
+    let reached = logits.iter().position(|x| {
+        left -= weight(x);
+        left < 0.0
+    });
+    reached.unwrap_or(logits.len().saturating_sub(1)) as u32
+}
+
 /// Clips and updates the weights by the gradient in the model; says whether it was clipped.
 ///
 /// # Errors
@@ -120,7 +188,48 @@ pub fn update(
     rates: Rates,
 ) -> Result<(Gradients, bool)> {
     optimizer.show_average(model.params_mut(), false)?;
+    curvature(method, model, optimizer, batches, at)?;
     let found = gradients(method, model, batches, at)?;
     let clipped = found.are_finite() && apply(model, optimizer, found.norm, rates)?;
     Ok((found, clipped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::tiny;
+
+    #[test]
+    fn labels_are_drawn_as_often_as_the_model_expects_them() {
+        let logits = [0.0_f32, 3_f32.ln(), f32::NEG_INFINITY, 4_f32.ln()];
+        let mut counts = [0; 4];
+        for i in 0..800 {
+            counts[draw(&logits, (f64::from(i) + 0.5) / 800.0) as usize] += 1;
+        }
+        assert_eq!(counts, [100, 300, 0, 400]);
+        assert_eq!(draw(&logits, 1.0), 3, "rounding leads to the last");
+    }
+
+    /// The mean gradient on labels that the model draws is zero, in expectation: it falls as one over the root of their number.
+    #[test]
+    fn the_gradient_on_drawn_labels_is_noise_around_zero() {
+        let (spec, data) = tiny(&["optimizer=sophia", "optimizer.sophia.every=1"]);
+        let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
+        let model = &mut state.models.policy;
+        let norm = |model: &mut Model, rows: usize| {
+            let batch = data.train_batch(1, 0, rows);
+            let drawn = with_drawn_labels(model, &batch, 1, 7).unwrap();
+            assert_eq!(drawn, with_drawn_labels(model, &batch, 1, 7).unwrap());
+            assert_ne!(drawn.targets, batch.targets);
+            let found = gradients(&*spec.method, model, &[drawn], At::default()).unwrap();
+            let own = gradients(&*spec.method, model, &[batch], At::default()).unwrap();
+            (found.norm, own.norm)
+        };
+        let ((few, own), (many, _)) = (norm(model, 4), norm(model, 256));
+        assert!(
+            (4.0..16.0).contains(&(few / many)),
+            "{few} {many}: a factor of 8"
+        );
+        assert!(many < own / 2.0, "{many} {own}");
+    }
 }

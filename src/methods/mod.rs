@@ -143,6 +143,11 @@ pub trait Method: Send + Sync {
         false
     }
 
+    /// NEFTune's α: noise on the embeddings of training batches; 0 is none.
+    fn embedding_noise(&self) -> f64 {
+        0.0
+    }
+
     /// What its best checkpoint is.
     fn best(&self) -> Criterion {
         Criterion {

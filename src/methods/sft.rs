@@ -15,7 +15,11 @@ pub const ENTRY: Entry = Entry {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {}
+pub struct Config {
+    /// NEFTune: uniform noise on the embeddings of training batches, in ±alpha / √(tokens · features of a row); 5 is usual, 0 is off.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub neftune_alpha: f64,
+}
 
 impl super::Method for Config {
     fn needs(&self) -> Needs {
@@ -35,5 +39,9 @@ impl super::Method for Config {
 
     fn is_likelihood(&self) -> bool {
         true
+    }
+
+    fn embedding_noise(&self) -> f64 {
+        self.neftune_alpha
     }
 }

@@ -111,6 +111,7 @@ fn count(
         weights: Weights::absent(),
         adapters: true,
         magnitudes: &[],
+        embedding_noise: 0.0,
     };
     Pass::counting(track).count(&plan, batch * seq_len, seq_len)
 }

@@ -36,7 +36,9 @@ pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape
 pub use faults::Fault;
 pub use flops::flops_per_token;
 pub use layout::{Naming, param_infos, param_infos_of};
-pub use model::{Backend, ExpertLoad, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+pub use model::{
+    Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
+};
 pub use moe::{Balancing, MoeConfig};
 pub use params::{Init, ParamInfo, Params};
 pub use precision::{Precision, PrecisionError, compute_dtype_name};

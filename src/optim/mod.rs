@@ -2,18 +2,22 @@
 
 pub use crate::kernels::update::Norms as TensorNorms;
 use crate::nn::{ParamInfo, Params};
+pub use average::Averaged;
 use candle_core::Result;
 pub use groups::{Group, by_decay};
 
 mod adafactor;
 mod adamw;
 mod adamw8bit;
+mod average;
 mod groups;
 mod held;
 mod lion;
 mod muon;
 pub mod schedule;
 mod schedule_free;
+mod soap;
+mod sophia;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +29,10 @@ pub trait Optimizer {
     fn weight_decay(&self) -> f64;
     /// Bytes of state that the rule keeps for those of the parameters that train.
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
+    /// Whether the rule asks for gradients on labels that the model draws itself, which a language model alone can give.
+    fn needs_curvature(&self) -> bool {
+        false
+    }
     /// The rule with fresh state for these parameters; every one that trains stands in one group.
     ///
     /// # Errors
@@ -48,6 +56,14 @@ pub trait UpdateRule: Send {
     /// Brings the average of the weights into the model, where the rule keeps one, or (`false`) back what it trains.
     /// Evaluations, samples, checkpoints and exports see the average. Twice is once.
     fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
+        Ok(())
+    }
+    /// Whether the next update comes after a look at the curvature: see [`UpdateRule::take_curvature`].
+    fn wants_curvature(&mut self) -> bool {
+        false
+    }
+    /// Takes in the mean gradient over `labels` labels that the model drew itself; it lies where gradients do.
+    fn take_curvature(&mut self, _params: &Params, _labels: f64) -> Result<()> {
         Ok(())
     }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
@@ -83,6 +99,8 @@ crate::base::registry! {
         adamw: AdamW,
         muon: Muon,
         lion: Lion,
+        soap: Soap,
+        sophia: Sophia,
         schedule_free: ScheduleFree = "schedule_free",
         adafactor: Adafactor,
         adamw8bit: AdamW8bit,

@@ -118,6 +118,8 @@ impl UpdateState {
         match self.word() {
             "adamw8bit" => "8-bit moments and their scales",
             "adafactor" => "means of rows and columns",
+            "soap" => "f32 moments, Gram matrices and bases",
+            "sophia" => "f32 mean and curvature",
             "schedule_free" => "f32 moments and the average",
             _ => "f32 moments",
         }

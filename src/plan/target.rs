@@ -194,7 +194,7 @@ fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
     let trained = infos.iter().filter(|info| info.trains());
     UpdateState::Own {
         word: spec.optimizer.entry().id,
-        bytes: spec.optimizer.state_bytes(&infos),
+        bytes: spec.update_bytes(&infos),
         params: trained.map(|info| info.len as u64).sum(),
     }
 }

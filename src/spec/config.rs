@@ -75,6 +75,14 @@ pub struct TrainConfig {
     /// Global gradient norm above which gradients are scaled down; 0 turns clipping off.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
+    /// Weight of the z-loss: this times the mean squared log-sum-exp of the logits is added to what trains (PaLM: 1e-4), which keeps
+    /// logits from drifting; `train/loss` does not count it. For pretrain and sft. 0 is off.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub z_loss: f64,
+    /// Decay of an exponential moving average of the weights (EMA), 0.999 for one. Evaluations, samples, checkpoints and exports see
+    /// the average, training goes on from the weights. Default: none.
+    #[schemars(range(min = 0.0, max = 0.9999999))]
+    pub ema_decay: Option<f64>,
     /// Number format of matmul inputs; accumulation, weights and moments are f32. `auto` selects bf16 where the processor
     /// multiplies it faster; the run's log says which one is used. Evaluation uses the same.
     pub precision: Precision,
@@ -279,6 +287,8 @@ impl Default for TrainConfig {
             micro_batch_size: 12,
             grad_accum_steps: 1,
             clip_norm: 1.0,
+            z_loss: 0.0,
+            ema_decay: None,
             precision: Precision::default(),
             activation_checkpointing: ActivationCheckpointing::default(),
             from: None,

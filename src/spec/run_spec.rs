@@ -7,7 +7,7 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::HeadKind;
+use crate::nn::{HeadKind, ParamInfo, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -35,6 +35,26 @@ impl RunSpec {
     pub fn to_step(mut self, max_steps: u64) -> RunSpec {
         self.config.train.max_steps = max_steps;
         self
+    }
+
+    /// Bytes of what the update rule, and an average of the weights beside it, keep for those of the parameters that train.
+    pub fn update_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        let trained = infos.iter().filter(|info| info.trains());
+        let average = match self.config.train.ema_decay {
+            Some(_) => trained
+                .map(|info| (info.len * size_of::<f32>()) as u64)
+                .sum(),
+            None => 0,
+        };
+        self.config.optimizer.state_bytes(infos) + average
+    }
+
+    /// What training adds to the loss and to its inputs.
+    pub fn regularizers(&self) -> Regularizers {
+        Regularizers {
+            z_loss: self.config.train.z_loss,
+            embedding_noise: self.config.method.embedding_noise(),
+        }
     }
 
     /// Fills in derived values, so that the written spec does not depend on a later version's defaults.

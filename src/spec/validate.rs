@@ -167,6 +167,14 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         "set dropout to 0, as most large models are trained, or engine: candle",
     );
     judge.want(
+        config.train.ema_decay.is_none()
+            && config.train.z_loss == 0.0
+            && config.method.embedding_noise() == 0.0,
+        &["engine"],
+        "engine: torch has no train.ema_decay, no train.z_loss and no neftune_alpha",
+        "leave them out, or engine: candle",
+    );
+    judge.want(
         matches!(config.optimizer, OptimizerConfig::AdamW(_)),
         &["engine", "optimizer"],
         format!(
@@ -248,6 +256,26 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
         &[&format!("optimizer.{word}.lr")],
         "with a learning rate of 0 the model learns nothing",
         "3e-4 is a safe start; small models use 1e-3",
+    );
+    let (likelihood, ema) = (config.method.is_likelihood(), config.train.ema_decay);
+    let method = config.method.entry().id;
+    judge.want(
+        !config.optimizer.needs_curvature() || likelihood,
+        &["optimizer", "method"],
+        format!("{word} measures curvature on labels that the model draws, and {method} has none"),
+        "use it with pretrain and sft; adamw goes with every method",
+    );
+    judge.want(
+        config.train.z_loss == 0.0 || likelihood,
+        &["train.z_loss", "method"],
+        format!("a z-loss belongs to a likelihood, not to {method}"),
+        "leave it out, or use pretrain or sft",
+    );
+    judge.want(
+        ema.is_none() || !matches!(config.optimizer, OptimizerConfig::ScheduleFree(_)),
+        &["train.ema_decay", "optimizer"],
+        "schedule_free keeps an average of the weights itself",
+        "leave train.ema_decay out",
     );
     let schedule = config.schedule.entry().id;
     let path = |key: &str| format!("schedule.{schedule}.{key}");

@@ -17,6 +17,7 @@ fn twenty_updates_are_those_of_the_reference() {
     let config: ModelConfig = serde_json::from_str(&metadata["model"]).unwrap();
     let vocab_size = metadata["vocab_size"].parse().unwrap();
     let steps: usize = metadata["steps"].parse().unwrap();
+    let labels: f64 = metadata["labels"].parse().unwrap();
     let cases: BTreeMap<String, Case> = serde_json::from_str(&metadata["cases"]).unwrap();
     let flat = |name: String| -> Vec<f32> {
         let tensor = tensors[&name].flatten_all().unwrap();
@@ -36,6 +37,17 @@ fn twenty_updates_are_those_of_the_reference() {
         };
         model.params_mut().write_weights(init).unwrap();
         for step in 0..steps {
+            if rule.wants_curvature() {
+                let fill = |grads: &mut [f32]| {
+                    for info in &infos {
+                        let at = info.grad.unwrap();
+                        let values = flat(format!("drawn/{step}/{}", info.name));
+                        grads[at..at + info.len].copy_from_slice(&values);
+                    }
+                };
+                model.params_mut().write_grads(fill).unwrap();
+                rule.take_curvature(model.params(), labels).unwrap();
+            }
             let fill = |grads: &mut [f32]| {
                 for info in &infos {
                     let at = info.grad.unwrap();

@@ -1,12 +1,14 @@
 """Twenty updates of the parameters of a tiny GPT-2 by reference optimizers, for tests/oracle/optimizers.rs to compare with.
 
-    python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers schedulefree numpy safetensors
+    python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers schedulefree pytorch-optimizer numpy safetensors
     /tmp/oracle/bin/python tests/oracle/optimizers_oracle.py tests/oracle/optimizers.safetensors
 
-torch 2.15, transformers 5.23, schedulefree 1.4.1. Gradients are random and the same for all; matrices decay, vectors do not.
+torch 2.15, transformers 5.23, schedulefree 1.4.1, pytorch-optimizer 4.1.0 (SOAP). Gradients are random and the same for all; matrices decay, vectors do not.
 Muon's Newton-Schulz runs in f32 (torch's runs in bf16: the name is replaced before the call); the fused c_attn is three
 matrices; all that is no hidden matrix has AdamW. Lion and 8-bit AdamW are written from their papers; the latter with the
-dynamic map of bitsandbytes. Tensors: init/NAME, grad/STEP/NAME, CASE/NAME after twenty steps.
+dynamic map of bitsandbytes. SOAP: c_attn is three matrices here, too; sides above 8 have no basis, because the first gradient leaves
+that of a longer side undetermined. Sophia-G is written after its authors' code, whose curvature has no batch size in it (bs is a
+factor of rho there); gradients on drawn labels are random (drawn/STEP/NAME, before the update of that number, of LABELS labels). Tensors: init/NAME, grad/STEP/NAME, CASE/NAME after twenty steps.
 """
 
 import json
@@ -15,6 +17,7 @@ import sys
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from pytorch_optimizer import SOAP
 from schedulefree import AdamWScheduleFreeReference
 from transformers.optimization import Adafactor
 
@@ -37,6 +40,8 @@ SHAPES = {
 MODEL = dict(n_layer=1, n_head=2, d_model=D, d_ff=F, seq_len=T, bias=True)
 INIT = {n: torch.randn(s) * 0.3 for n, s in SHAPES.items()}
 GRADS = [{n: torch.randn(s) * 0.1 * (1 + i % 3) for n, s in SHAPES.items()} for i in range(STEPS)]
+LABELS, EVERY = 64, 5
+DRAWN = {i: {n: torch.randn(s) * 0.1 for n, s in SHAPES.items()} for i in range(EVERY, STEPS, EVERY)}
 HIDDEN = [n for n in SHAPES if n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))]
 
 
@@ -110,6 +115,38 @@ def lion(lr=1e-2, decay=0.3):
     return p
 
 
+def soap(decay=0.1):
+    p = fresh()
+    parts = {n: x.detach().chunk(3) if "c_attn.weight" in n else [x.detach()] for n, x in p.items()}
+    parts = {n: [torch.nn.Parameter(x.clone()) for x in xs] for n, xs in parts.items()}
+    every = [x for xs in parts.values() for x in xs]
+    kinds = [{"params": [x for x in every if x.ndim > 1], "weight_decay": decay},
+             {"params": [x for x in every if x.ndim == 1], "weight_decay": 0.0}]
+    o = SOAP(kinds, lr=3e-3, precondition_frequency=4, max_precondition_dim=8)
+
+    def before(i):
+        for n, xs in parts.items():
+            for x, g in zip(xs, GRADS[i][n].chunk(len(xs))):
+                x.grad = g.clone()
+
+    run(p, [o], before)
+    return {n: torch.cat([x.detach() for x in xs]) for n, xs in parts.items()}
+
+
+def sophia(lr=1e-2, decay=0.2, rho=0.04, beta1=0.965, beta2=0.99):
+    p = {n: t.clone() for n, t in INIT.items()}
+    m, h = ({n: torch.zeros(s) for n, s in SHAPES.items()} for _ in range(2))
+    for i, grads in enumerate(GRADS):
+        for n, g in grads.items():
+            if i in DRAWN:
+                h[n].mul_(beta2).addcmul_(DRAWN[i][n], DRAWN[i][n], value=1 - beta2)
+            p[n].mul_(1 - lr * (decay if g.ndim > 1 else 0.0))
+            m[n].mul_(beta1).add_(g, alpha=1 - beta1)
+            ratio = (m[n].abs() / (rho * LABELS * h[n] + 1e-15)).clamp(None, 1)
+            p[n].addcmul_(m[n].sign(), ratio, value=-lr)
+    return p
+
+
 def dynamic_map(signed):
     values = [0.0, 1.0]
     for i in range(7):
@@ -158,13 +195,16 @@ CASES = {
                          dict(adafactor=dict(weight_decay=0.1, scale_parameter=True)), 1e-2),
     "schedule_free": (y, dict(schedule_free=dict(weight_decay=0.1)), 1e-2),
     "schedule_free_average": (x, dict(schedule_free=dict(weight_decay=0.1)), 1e-2),
+    "soap": (soap(), dict(soap=dict(every=4, max_dim=8, weight_decay=0.1)), 3e-3),
+    "sophia": (sophia(), dict(sophia=dict(every=EVERY, weight_decay=0.2)), 1e-2),
     "adamw8bit": (adamw8bit(), dict(adamw8bit=dict(weight_decay=0.1)), 1e-2),
 }
 
 tensors = {"init/" + n: t for n, t in INIT.items()}
 tensors |= {f"grad/{i}/{n}": t for i, grads in enumerate(GRADS) for n, t in grads.items()}
 tensors |= {f"{case}/{n}": t for case, (after, _, _) in CASES.items() for n, t in after.items()}
-metadata = {"model": MODEL, "vocab_size": V, "steps": STEPS,
+tensors |= {f"drawn/{i}/{n}": t for i, drawn in DRAWN.items() for n, t in drawn.items()}
+metadata = {"labels": LABELS, "model": MODEL, "vocab_size": V, "steps": STEPS,
             "cases": {case: {"optimizer": config, "lr": lr} for case, (_, config, lr) in CASES.items()}}
 tensors = {n: t.contiguous().clone() for n, t in tensors.items()}
 save_file(tensors, sys.argv[1], {k: json.dumps(v) for k, v in metadata.items()})

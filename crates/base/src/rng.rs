@@ -23,6 +23,10 @@ pub enum Stream {
     Test = 7,
     /// Seeds of the answers that a step learns from; step = optimizer step.
     Rollout = 8,
+    /// Noise on embeddings; step = micro-step, lane = row.
+    Noise = 9,
+    /// Labels that the model draws itself; step = micro-step, lane = row.
+    Labels = 10,
 }
 
 /// A generator positioned at one (seed, stream, step, lane).

@@ -4,6 +4,7 @@ use super::matrix::Matrix;
 use super::positions::Positions;
 use super::threads;
 use candle_core::{IndexOp, Result, Tensor};
+use llmtui_base::rng::{Rng, Stream};
 
 /// `ids` (B, T) u32, `table` (V, D), whose rows are scaled by `scale`, `vectors` (a row per position, D)
 /// → (B, T, D).
@@ -26,6 +27,31 @@ pub fn composite(
             &x + vectors.index_select(&at, 0)?.reshape(x.shape())?
         }
     }
+}
+
+/// Uniform noise on embeddings in training (NEFTune, Jain et al. 2023, arXiv 2310.05914).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Noise {
+    pub seed: u64,
+    /// Counted over the whole run.
+    pub micro_step: u64,
+    /// Noise is uniform in ± this: α / √(T · D).
+    pub size: f32,
+}
+
+/// Adds noise to `x` (rows, `width`): a function of seed, micro-step, row and feature, on any number of threads.
+pub fn add_noise(noise: &Noise, width: usize, x: &mut [f32]) {
+    /// Operations behind one number, about.
+    const COST: usize = 20;
+    threads::rows1(x, width, COST * width, |first, x| {
+        for (i, row) in x.chunks_exact_mut(width).enumerate() {
+            let lane = (first + i) as u32;
+            let mut rng = Rng::new(noise.seed, Stream::Noise, noise.micro_step, lane);
+            for x in row {
+                *x += noise.size * (2.0 * rng.uniform() - 1.0);
+            }
+        }
+    });
 }
 
 /// `x` (B · T, D): row i is `scale` times the `table` row of id i plus the `vectors` row of its position.

@@ -21,7 +21,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Machine(format!("{}: {e}", subject.room.display())))?;
     let params = subject.state.models.policy.params();
-    let moments = subject.spec.optimizer.state_bytes(params.infos());
+    let moments = subject.spec.update_bytes(params.infos());
     let one = params.len() as u64 * BYTES_PER_PARAM + moments + REST;
     // The newest ones, the best, and the one that is being written.
     let kept = subject.spec.checkpoint.keep_last as u64 + 2;

@@ -21,6 +21,66 @@ fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
     assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
 }
 
+/// Rules that keep more than moments: bases, curvature with labels that the model draws, an average of the weights; and what training
+/// adds at random.
+#[test]
+fn soap_sophia_an_average_and_noise_resume_to_the_bit() {
+    for words in [
+        &["optimizer=soap", "optimizer.soap.every=3"][..],
+        &["optimizer=sophia", "optimizer.sophia.every=3"],
+        &["train.ema_decay=0.9"],
+        &["train.ema_decay=0.9", "optimizer=muon"],
+        &[
+            "train.z_loss=1e-3",
+            "method=sft",
+            "method.sft.neftune_alpha=5",
+        ],
+    ] {
+        let straight = Run::new(words);
+        let whole = straight.go();
+        assert_eq!(finished(&whole).0, Outcome::Completed, "{words:?}");
+        let mut parted = Run::new(words);
+        parted.job.stop_after = Some(9);
+        let (first, second) = (parted.go(), parted.resumed());
+        assert!(
+            loss_log(&[&whole]) == loss_log(&[&first, &second]),
+            "{words:?}"
+        );
+        same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+        let losses: Vec<f64> = whole
+            .iter()
+            .filter_map(|event| match event {
+                Event::Evaluated { values, .. } => Some(values.get("val/loss")?.0),
+                _ => None,
+            })
+            .collect();
+        assert!(
+            losses[losses.len() - 1] < losses[0],
+            "{words:?}: {losses:?}"
+        );
+    }
+}
+
+/// The average is what is evaluated and saved; training goes its own way.
+#[test]
+fn an_average_of_the_weights_changes_evaluations_and_checkpoints_alone() {
+    let (plain, averaged) = (Run::new(&[]), Run::new(&["train.ema_decay=0.95"]));
+    let (a, b) = (plain.go(), averaged.go());
+    let of = |events: &[Event], id: &str| -> Vec<f64> {
+        let values = |event: &Event| match event {
+            Event::Stepped { values, .. } | Event::Evaluated { values, .. } => {
+                values.get(id).map(|x| x.0)
+            }
+            _ => None,
+        };
+        events.iter().filter_map(values).collect()
+    };
+    assert_eq!(of(&a, "train/loss"), of(&b, "train/loss"));
+    assert_ne!(of(&a, "val/loss"), of(&b, "val/loss"));
+    let weights = |run: &Run| std::fs::read(run.checkpoint(20).join("model.safetensors")).unwrap();
+    assert!(weights(&plain) != weights(&averaged));
+}
+
 /// Every arithmetic that this machine has.
 fn precisions() -> Vec<&'static str> {
     let here = |word: &&str| {

@@ -5,7 +5,7 @@ use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
 use crate::engine::broken::NonFinite;
-use crate::engine::state::Progress;
+use crate::engine::state::{Progress, update_rule};
 use crate::spec::RescuePolicy;
 use crate::wire::{Event, Num, Phase};
 
@@ -65,7 +65,7 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !moments_are_finite(state)?;
         if moments_reset {
-            state.optimizer = self.cx.spec.optimizer.build(state.models.policy.params())?;
+            state.optimizer = update_rule(self.cx.spec, state.models.policy.params())?;
             state.changed_here();
         }
         let progress = &mut state.progress;

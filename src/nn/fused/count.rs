@@ -13,6 +13,7 @@ use crate::nn::tape::{Arena, Track};
 const NOTHING: Upstream = Upstream {
     dlogp: &[],
     dentropy: None,
+    z_loss: 0.0,
 };
 
 impl Pass {

@@ -5,7 +5,7 @@ use crate::kernels::matmul::Accumulation;
 use crate::kernels::{dropout, embedding};
 use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
-use crate::nn::tape::Slot;
+use crate::nn::tape::{Slot, Track};
 
 impl Pass {
     pub(super) fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
@@ -14,9 +14,18 @@ impl Pass {
         let mut x = self.arena.take(slot);
         let drop = self.drops(plan, Place::Embedding);
         let positions = self.rows.positions(start);
+        let size = plan.embedding_noise / ((self.rows.seq_len * d) as f64).sqrt();
+        let noise = (size > 0.0 && self.track == Track::Gradients).then_some(embedding::Noise {
+            seed: plan.moment.seed,
+            micro_step: plan.moment.micro_step,
+            size: size as f32,
+        });
         self.kernels.run(Part::Embedding, || {
             let table = (plan.matrix(plan.layout.tokens), scale(plan));
             embedding::forward(&self.ids, table, plan.vectors(), positions, &mut x);
+            if let Some(noise) = &noise {
+                embedding::add_noise(noise, d, &mut x);
+            }
             if let Some(drop) = &drop {
                 dropout::apply(drop, d, &mut x);
             }

@@ -31,6 +31,8 @@ pub(crate) struct Plan<'a> {
     pub adapters: bool,
     /// What rows of adapted weights are scaled to, by the adapters' numbers; empty where nothing is.
     pub magnitudes: &'a [Magnitudes],
+    /// NEFTune's α; 0: no noise.
+    pub embedding_noise: f64,
 }
 
 /// How DoRA scales the output features of a linear layer: by magnitude over norm.

@@ -44,6 +44,7 @@ impl Upstream {
         logprob::Upstream {
             dlogp: &self.dlogp,
             dentropy: self.uses_entropy.then_some(&*self.dentropy),
+            z_loss: 0.0,
         }
     }
 }
@@ -97,6 +98,7 @@ impl Model {
         let upstream = logprob::Upstream {
             dlogp: coefficients,
             dentropy: None,
+            z_loss: self.regularizers.z_loss as f32,
         };
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {

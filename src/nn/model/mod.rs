@@ -112,6 +112,16 @@ pub struct Model {
     loads: experts::Loads,
     /// Gradient of the loss by the head's outputs, used again every step.
     upstream: Upstream,
+    regularizers: Regularizers,
+}
+
+/// What training adds to a loss that is linear in log-probabilities, and to its inputs; zeros are off. Evaluations see none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Regularizers {
+    /// Weight of the mean squared log-sum-exp of the logits (z-loss).
+    pub z_loss: f64,
+    /// NEFTune's α: noise on embeddings, uniform in ±α / √(tokens · features of a row).
+    pub embedding_noise: f64,
 }
 
 enum Recorded {
@@ -273,7 +283,13 @@ impl Model {
             moment: StepPosition::default(),
             loads: experts::Loads::default(),
             upstream: Upstream::default(),
+            regularizers: Regularizers::default(),
         }
+    }
+
+    /// What training adds from now on; the one before. Fused passes alone know of it.
+    pub fn set_regularizers(&mut self, regularizers: Regularizers) -> Regularizers {
+        std::mem::replace(&mut self.regularizers, regularizers)
     }
 
     /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.

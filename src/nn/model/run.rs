@@ -82,6 +82,7 @@ impl Model {
         let upstream = logprob::Upstream {
             dlogp: &dlogp,
             dentropy: dentropy.as_deref(),
+            z_loss: 0.0,
         };
         let (grads, into) = self.params.open_grads();
         self.with_plan(|plan, training, _| {
@@ -220,6 +221,7 @@ impl Model {
             training,
             evaluation,
             adapters_on,
+            regularizers,
             ..
         } = self;
         let run = |weights: Weights| {
@@ -238,6 +240,7 @@ impl Model {
                 weights,
                 adapters: *adapters_on,
                 magnitudes: &magnitudes,
+                embedding_noise: regularizers.embedding_noise,
             };
             work(&plan, training, evaluation)
         };

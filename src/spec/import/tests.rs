@@ -100,6 +100,34 @@ fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
 }
 
 #[test]
+fn kinds_of_lora_become_settings_of_the_adapter() {
+    let lora = LLAMA_FACTORY.replace(
+        "finetuning_type: full",
+        "finetuning_type: lora\nlora_rank: 4",
+    );
+    let with = |line: &str| import("lf", &format!("{lora}{line}\n"), None).unwrap();
+    for (line, key, value) in [
+        ("use_rslora: true", "adapter.lora.rslora", true.into()),
+        ("use_dora: true", "adapter.lora.dora", true.into()),
+        (
+            "loraplus_lr_ratio: 16.0",
+            "adapter.lora.b_lr_ratio",
+            serde_json::json!(16.0),
+        ),
+    ] {
+        let imported = with(line);
+        assert_eq!(imported.draft.value("adapter.lora.rank"), 4);
+        assert_eq!(imported.draft.value(key), value, "{line}");
+        let name = line.split(':').next().unwrap();
+        assert_eq!(fate(&imported, name).fate, Fate::Mapped, "{line}");
+    }
+    assert_ne!(
+        with("use_dora: false").draft.value("adapter.lora.dora"),
+        true
+    );
+}
+
+#[test]
 fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named() {
     let imported = import("ax", AXOLOTL, None).unwrap();
     assert_eq!(imported.dialect, Dialect::Axolotl);

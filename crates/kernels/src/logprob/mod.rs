@@ -131,6 +131,9 @@ fn make_room(part: &mut Vec<f32>, len: usize) {
 pub struct Upstream<'a> {
     pub dlogp: &'a [f32],
     pub dentropy: Option<&'a [f32]>,
+    /// Adds z · Σ w · lse² to a loss Σ w · (−logp), where w = −dlogp and lse is the log of a row's sum of exponentials (PaLM's
+    /// z-loss, Chowdhery et al. 2022, arXiv 2204.02311); 0 is off.
+    pub z_loss: f32,
 }
 
 impl Upstream<'_> {
@@ -141,6 +144,7 @@ impl Upstream<'_> {
             lse,
             entropy,
             dlogp: self.dlogp[at],
+            spread: self.dlogp[at] * (1.0 + 2.0 * self.z_loss * lse),
             dentropy: self.dentropy.map_or(0.0, |dentropy| dentropy[at]),
         }
     }

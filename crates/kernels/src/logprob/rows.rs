@@ -22,12 +22,14 @@ pub(super) struct Constants {
     pub lse: f32,
     pub entropy: f32,
     pub dlogp: f32,
+    /// What of it all logits get by their probability: dlogp, and more of it where log-sum-exps are pulled to zero.
+    pub spread: f32,
     pub dentropy: f32,
 }
 
 /// Replaces a row of logits by the gradient with respect to them (before the soft cap, if there is one).
 pub(super) fn turn(row: &mut [f32], of: Constants, cap: Option<f32>) {
-    let constants = [of.lse, of.entropy, of.dlogp, of.dentropy];
+    let constants = [of.lse, of.entropy, of.spread, of.dentropy];
     let Some(cap) = cap else {
         // SAFETY: needs nothing but the instructions that it picks.
         unsafe { logits_to_gradient(false, row, constants) };

@@ -36,6 +36,7 @@ fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
     let upstream = Upstream {
         dlogp: &dlogp,
         dentropy: Some(&dentropy),
+        z_loss: 0.0,
     };
     let exact = [
         flat(&logp),
@@ -125,6 +126,7 @@ fn a_gradient_that_is_there_already_is_added_to() {
     let upstream = Upstream {
         dlogp: &dlogp,
         dentropy: None,
+        z_loss: 0.0,
     };
     let sizes = Sizes {
         chunk_rows: 2,
@@ -173,4 +175,51 @@ fn the_entropy_of_equal_logits_is_ln_of_the_vocabulary() {
     forward(ComputeDtype::F32, sizes, inputs, &mut outputs);
     assert!((outputs.entropy[0] - 65f32.ln()).abs() < 1e-6);
     assert!((outputs.logp[0] + 65f32.ln()).abs() < 1e-6);
+}
+
+/// z · Σ w · lse² on top of Σ w · (−logp), by candle's autograd in f64.
+#[test]
+fn the_z_loss_has_the_gradient_of_squared_log_sum_exps() {
+    let (rows, d, vocab, z) = (5, 4, 11, 0.3_f64);
+    let (hidden, table) = (normal(rows * d, 0), normal(vocab * d, 1));
+    let targets: Vec<u32> = (0..rows as u32).map(|i| (i * 3) % vocab as u32).collect();
+    let weights = [0.2_f32, 0.0, 0.5, 0.1, 0.4];
+    let dlogp = weights.map(|w| -w);
+    for cap in [None, Some(2.0)] {
+        let (lh, lt) = (leaf(&hidden, &[rows, d]), leaf(&table, &[vocab, d]));
+        let ids = Tensor::from_slice(&targets, rows, &Device::Cpu).unwrap();
+        let (logp, ..) = composite(&lh, &lt, &ids, cap).unwrap();
+        let mut logits = lh.matmul(&lt.t().unwrap()).unwrap();
+        if let Some(cap) = cap {
+            logits = softcap::composite(&logits, cap).unwrap();
+        }
+        let lse = logits.exp().unwrap().sum(1).unwrap().log().unwrap();
+        let each = ((lse.sqr().unwrap() * z).unwrap() - logp).unwrap();
+        let w = Tensor::from_slice(&weights, rows, &Device::Cpu).unwrap();
+        let loss = (each * w.to_dtype(DType::F64).unwrap()).unwrap();
+        let grads = loss.sum_all().unwrap().backward().unwrap();
+        let inputs = Inputs {
+            hidden: &hidden,
+            table: Matrix::Dense(&table),
+            targets: &targets,
+            cap: cap.map(|cap| cap as f32),
+        };
+        let upstream = Upstream {
+            dlogp: &dlogp,
+            dentropy: None,
+            z_loss: z as f32,
+        };
+        let found = run(
+            HeadPass::AtOnce,
+            Sizes::in_chunks(rows, d, vocab),
+            inputs,
+            upstream,
+        );
+        for (found, of) in [(&found[3], &lh), (&found[4], &lt)] {
+            let exact = grads.get(of).unwrap().flatten_all().unwrap();
+            let exact = exact.to_vec1::<f64>().unwrap();
+            assert!(exact.iter().any(|x| x.abs() > 1e-3));
+            assert_close("z-loss", found, &exact, 1e-5);
+        }
+    }
 }

@@ -1,0 +1,578 @@
+//! One SOAP update of one matrix (Vyas et al. 2024, arXiv 2409.11321): Adam in the eigenbases of Shampoo's two Gram matrices. A basis is
+//! found once, of the first gradient, and then follows by one step of power iteration and a Gram–Schmidt. In f32.
+
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul};
+use super::update::Part;
+
+/// The numbers of one update.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    pub lr: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    /// Decay of the Gram matrices.
+    pub shampoo_beta: f64,
+    pub eps: f64,
+    /// Updates between two of the bases.
+    pub every: u64,
+    /// Every gradient is multiplied by this first.
+    pub grad_scale: f64,
+    /// Number of the update; the first, 1, only finds the bases.
+    pub step: u64,
+}
+
+/// A tensor (rows, cols) of `blocks` matrices above one another, each updated for itself: queries, keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub rows: usize,
+    pub cols: usize,
+    pub blocks: usize,
+    /// Whether a side has a basis: rows, columns.
+    pub sides: [bool; 2],
+}
+
+impl Shape {
+    /// What is updated by plain Adam: vectors.
+    pub fn plain(len: usize) -> Shape {
+        Shape {
+            rows: 1,
+            cols: len,
+            blocks: 1,
+            sides: [false; 2],
+        }
+    }
+
+    fn block_rows(&self) -> usize {
+        self.rows / self.blocks
+    }
+
+    /// Lengths of the sides that have a basis, 0 for the others.
+    fn lengths(&self) -> [usize; 2] {
+        let of = |has: bool, len: usize| if has { len } else { 0 };
+        [
+            of(self.sides[0], self.block_rows()),
+            of(self.sides[1], self.cols),
+        ]
+    }
+
+    /// Elements of the Gram matrices, and of the bases.
+    pub fn basis_len(&self) -> usize {
+        let squares = self.lengths().map(|n| n * n);
+        self.blocks * (squares[0] + squares[1])
+    }
+}
+
+/// What is kept of a tensor. Means are in the bases.
+pub struct State<'a> {
+    /// As long as the tensor.
+    pub mean: &'a mut [f32],
+    pub square: &'a mut [f32],
+    /// [`Shape::basis_len`]: of each block rows' and columns' Gram matrix; eigenvectors are rows.
+    pub gram: &'a mut [f32],
+    pub basis: &'a mut [f32],
+}
+
+/// Memory that updates reuse.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    grad: Vec<f32>,
+    a: Vec<f32>,
+    b: Vec<f32>,
+}
+
+/// Updates weights and state in place.
+pub fn update(
+    rule: &Rule,
+    (part, shape): (&Part, Shape),
+    weights: &mut [f32],
+    grads: &[f32],
+    state: State,
+    scratch: &mut Scratch,
+) {
+    let size = shape.block_rows() * shape.cols;
+    let sides = shape.basis_len() / shape.blocks;
+    for block in 0..shape.blocks {
+        let (own, of_sides) = (
+            block * size..(block + 1) * size,
+            block * sides..(block + 1) * sides,
+        );
+        let matrix = Matrix {
+            rows: shape.block_rows(),
+            cols: shape.cols,
+            lengths: shape.lengths(),
+        };
+        let state = State {
+            mean: &mut state.mean[own.clone()],
+            square: &mut state.square[own.clone()],
+            gram: &mut state.gram[of_sides.clone()],
+            basis: &mut state.basis[of_sides],
+        };
+        let scale = rule.grad_scale as f32;
+        scratch.grad.clear();
+        scratch
+            .grad
+            .extend(grads[own.clone()].iter().map(|g| g * scale));
+        matrix.update(rule, part, &mut weights[own], state, scratch);
+    }
+}
+
+/// out (rows, cols) = a b.
+fn product(out: &mut [f32], a: Mat, b: Mat) {
+    let compute = Compute::pool(ComputeDtype::F32);
+    matmul(out, a, b, 1.0, Accumulation::Overwrite, compute);
+}
+
+#[derive(Clone, Copy)]
+struct Matrix {
+    rows: usize,
+    cols: usize,
+    /// Of the sides with a basis; 0 without.
+    lengths: [usize; 2],
+}
+
+impl Matrix {
+    fn update(
+        self,
+        rule: &Rule,
+        part: &Part,
+        weights: &mut [f32],
+        state: State,
+        scratch: &mut Scratch,
+    ) {
+        let State {
+            mean,
+            square,
+            gram,
+            basis,
+        } = state;
+        if rule.step <= 1 {
+            self.follow(rule, gram, &scratch.grad);
+            self.first_bases(&scratch.grad, gram, basis);
+            return;
+        }
+        let taken = (rule.step - 1) as i32;
+        self.into_basis(basis, &scratch.grad, &mut scratch.a, &mut scratch.b);
+        let (gain1, gain2) = ((1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32);
+        let eps = rule.eps as f32;
+        let moments = mean.iter_mut().zip(&mut *square);
+        for (g, (m, v)) in scratch.a.iter_mut().zip(moments) {
+            *m += gain1 * (*g - *m);
+            *v += gain2 * (*g * *g - *v);
+            *g = *m / (v.sqrt() + eps);
+        }
+        std::mem::swap(&mut scratch.a, &mut scratch.b);
+        let (from, to) = (&mut scratch.b, &mut scratch.a);
+        self.out_of_basis(basis, from, to);
+        let corrections = (1.0 - rule.beta2.powi(taken)).sqrt() / (1.0 - rule.beta1.powi(taken));
+        let (lr, keep) = (
+            (part.lr(rule.lr) * corrections) as f32,
+            part.keep(rule.lr) as f32,
+        );
+        for (w, direction) in weights.iter_mut().zip(&*to) {
+            *w = (*w - lr * direction) * keep;
+        }
+        self.follow(rule, gram, &scratch.grad);
+        if (rule.step - 1).is_multiple_of(rule.every.max(1)) && self.lengths != [0, 0] {
+            scratch.b.clear();
+            scratch.b.extend_from_slice(mean);
+            self.out_of_basis(basis, &mut scratch.b, &mut scratch.a);
+            self.turn(gram, basis, square);
+            let Scratch { grad, a, b } = scratch;
+            grad.clear();
+            grad.extend_from_slice(a);
+            self.into_basis(basis, grad, a, b);
+            mean.copy_from_slice(a);
+        }
+    }
+
+    /// The two halves of a buffer of both sides.
+    fn halves(self, buffer: &[f32]) -> (&[f32], &[f32]) {
+        buffer.split_at(self.lengths[0] * self.lengths[0])
+    }
+
+    /// `to` = L x Rᵀ with the bases as rows; `other` is overwritten.
+    fn into_basis(self, basis: &[f32], x: &[f32], to: &mut Vec<f32>, other: &mut Vec<f32>) {
+        let [m, n] = self.lengths;
+        let (left, right) = self.halves(basis);
+        to.clear();
+        to.extend_from_slice(x);
+        other.resize(x.len(), 0.0);
+        if m > 0 {
+            product(other, Mat::new(left, m, m), Mat::new(to, m, self.cols));
+            std::mem::swap(to, other);
+        }
+        if n > 0 {
+            product(other, Mat::new(to, self.rows, n), Mat::new(right, n, n).t());
+            std::mem::swap(to, other);
+        }
+    }
+
+    /// `to` = Lᵀ x R; `x` is overwritten.
+    fn out_of_basis(self, basis: &[f32], x: &mut Vec<f32>, to: &mut Vec<f32>) {
+        let [m, n] = self.lengths;
+        let (left, right) = self.halves(basis);
+        to.resize(x.len(), 0.0);
+        if m > 0 {
+            product(to, Mat::new(left, m, m).t(), Mat::new(x, m, self.cols));
+            std::mem::swap(to, x);
+        }
+        if n > 0 {
+            product(to, Mat::new(x, self.rows, n), Mat::new(right, n, n));
+            std::mem::swap(to, x);
+        }
+        std::mem::swap(to, x);
+    }
+
+    /// The running Gram matrices take a gradient in.
+    fn follow(self, rule: &Rule, gram: &mut [f32], grad: &[f32]) {
+        let [m, n] = self.lengths;
+        let (keep, gain) = (rule.shampoo_beta as f32, (1.0 - rule.shampoo_beta) as f32);
+        gram.iter_mut().for_each(|x| *x *= keep);
+        let (left, right) = gram.split_at_mut(m * m);
+        let g = Mat::new(grad, self.rows, self.cols);
+        let compute = Compute::pool(ComputeDtype::F32);
+        if m > 0 {
+            matmul(left, g, g.t(), gain, Accumulation::Add, compute);
+        }
+        if n > 0 {
+            matmul(right, g.t(), g, gain, Accumulation::Add, compute);
+        }
+    }
+
+    /// Eigenvectors of the first gradient's Gram matrices, largest first. Those of the shorter side are found; the longer side's
+    /// are what the gradient makes of them, and anything orthogonal behind.
+    fn first_bases(self, grad: &[f32], gram: &[f32], basis: &mut [f32]) {
+        let [m, n] = self.lengths;
+        let (left_gram, right_gram) = self.halves(gram);
+        let (left, right) = basis.split_at_mut(m * m);
+        let g = Mat::new(grad, self.rows, self.cols);
+        if m > 0 && (n == 0 || m <= n) {
+            eigenvectors(left_gram, m, left);
+            if n > 0 {
+                product(&mut right[..m * n], Mat::new(left, m, m), g);
+                complete(right, n, m);
+            }
+        } else if n > 0 {
+            eigenvectors(right_gram, n, right);
+            if m > 0 {
+                product(&mut left[..n * m], Mat::new(right, n, n), g.t());
+                complete(left, m, n);
+            }
+        }
+    }
+
+    /// Brings both bases one step of power iteration closer to the eigenvectors of what the Gram matrices have become. `square`
+    /// goes along with its eigenvectors.
+    fn turn(self, gram: &[f32], basis: &mut [f32], square: &mut [f32]) {
+        let [m, n] = self.lengths;
+        let (left_gram, right_gram) = self.halves(gram);
+        let (left, right) = basis.split_at_mut(m * m);
+        let before = square.to_vec();
+        if m > 0 {
+            let order = power(left_gram, left, m);
+            for (to, from) in order.into_iter().enumerate() {
+                let from = from * self.cols..(from + 1) * self.cols;
+                square[to * self.cols..(to + 1) * self.cols].copy_from_slice(&before[from]);
+            }
+        }
+        if n > 0 {
+            let order = power(right_gram, right, n);
+            let mut row = vec![0.0; n];
+            for own in square.chunks_mut(n) {
+                for (to, from) in row.iter_mut().zip(&order) {
+                    *to = own[*from];
+                }
+                own.copy_from_slice(&row);
+            }
+        }
+    }
+}
+
+/// One step of power iteration with `basis` (rows), largest estimated eigenvalue first; the order that the old vectors took.
+fn power(gram: &[f32], basis: &mut [f32], n: usize) -> Vec<usize> {
+    let mut next = vec![0.0; n * n];
+    product(&mut next, Mat::new(basis, n, n), Mat::new(gram, n, n));
+    let pairs = next.chunks(n).zip(basis.chunks(n));
+    let values: Vec<f64> = pairs.map(|(a, b)| dot(a, b)).collect();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
+    for (to, from) in order.iter().enumerate() {
+        basis[to * n..(to + 1) * n].copy_from_slice(&next[from * n..(from + 1) * n]);
+    }
+    orthonormalize(basis, n);
+    order
+}
+
+/// Fills the rows behind the first `known` of a basis with unit vectors, and makes all orthonormal.
+fn complete(basis: &mut [f32], n: usize, known: usize) {
+    for (i, row) in basis.chunks_mut(n).enumerate().skip(known) {
+        row.fill(0.0);
+        row[i] = 1.0;
+    }
+    orthonormalize(basis, n);
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+        .sum()
+}
+
+/// Takes from `row` its share along `others`, rows that are orthonormal.
+fn project_out(row: &mut [f32], others: &[f32]) {
+    for other in others.chunks(row.len()) {
+        let along = dot(row, other) as f32;
+        row.iter_mut().zip(other).for_each(|(x, o)| *x -= along * o);
+    }
+}
+
+/// Gram–Schmidt, twice each, on the n rows of `basis` in blocks. A row that depends on those before it becomes a unit vector's rest.
+fn orthonormalize(basis: &mut [f32], n: usize) {
+    const BLOCK: usize = 32;
+    /// Below this share of a row nothing but rounding is left of it.
+    const REST: f64 = 1e-6;
+    let mut along = Vec::new();
+    for first in (0..n).step_by(BLOCK) {
+        let (done, rest) = basis.split_at_mut(first * n);
+        let block = &mut rest[..BLOCK.min(n - first) * n];
+        let lengths: Vec<f64> = block.chunks(n).map(|row| dot(row, row).sqrt()).collect();
+        for _ in 0..2 {
+            if first == 0 {
+                break;
+            }
+            let rows = block.len() / n;
+            along.resize(rows * first, 0.0);
+            let q = Mat::new(done, first, n);
+            product(&mut along, Mat::new(block, rows, n), q.t());
+            let compute = Compute::pool(ComputeDtype::F32);
+            let shares = Mat::new(&along, rows, first);
+            matmul(block, shares, q, -1.0, Accumulation::Add, compute);
+        }
+        for (i, before) in lengths.into_iter().enumerate() {
+            let (ready, rest) = block.split_at_mut(i * n);
+            let row = &mut rest[..n];
+            project_out(row, ready);
+            project_out(row, ready);
+            let mut length = dot(row, row).sqrt();
+            let mut unit = first + i;
+            let mut least = REST * before;
+            while length <= least || length == 0.0 {
+                row.fill(0.0);
+                row[unit % n] = 1.0;
+                for _ in 0..2 {
+                    project_out(row, done);
+                    project_out(row, ready);
+                }
+                length = dot(row, row).sqrt();
+                // Among all unit vectors one keeps at least so much.
+                least = 0.5 / (n as f64).sqrt();
+                unit += 1;
+            }
+            let factor = (1.0 / length) as f32;
+            row.iter_mut().for_each(|x| *x *= factor);
+        }
+    }
+}
+
+/// Eigenvectors of a symmetric matrix without negative eigenvalues, as rows, largest first: one-sided Jacobi rotations in f64.
+fn eigenvectors(gram: &[f32], n: usize, out: &mut [f32]) {
+    const SWEEPS: usize = 30;
+    const TOLERANCE: f64 = 1e-12;
+    let mut turned: Vec<f64> = gram.iter().map(|x| f64::from(*x)).collect();
+    let mut vectors = vec![0.0_f64; n * n];
+    (0..n).for_each(|i| vectors[i * n + i] = 1.0);
+    let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let rotate = |rows: &mut [f64], (p, q): (usize, usize), (c, s): (f64, f64)| {
+        let (head, tail) = rows.split_at_mut(q * n);
+        let pairs = head[p * n..(p + 1) * n].iter_mut().zip(&mut tail[..n]);
+        pairs.for_each(|(a, b)| (*a, *b) = (c * *a - s * *b, s * *a + c * *b));
+    };
+    for _ in 0..SWEEPS {
+        let mut moved = false;
+        for p in 0..n {
+            for q in p + 1..n {
+                let (a, b) = (&turned[p * n..(p + 1) * n], &turned[q * n..(q + 1) * n]);
+                let (aa, bb, ab) = (inner(a, a), inner(b, b), inner(a, b));
+                if ab.abs() <= TOLERANCE * (aa * bb).sqrt() || ab == 0.0 {
+                    continue;
+                }
+                moved = true;
+                let zeta = (bb - aa) / (2.0 * ab);
+                let t = zeta.signum() / (zeta.abs() + (1.0 + zeta * zeta).sqrt());
+                let c = 1.0 / (1.0 + t * t).sqrt();
+                rotate(&mut turned, (p, q), (c, c * t));
+                rotate(&mut vectors, (p, q), (c, c * t));
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    let sizes: Vec<f64> = turned.chunks(n).map(|row| inner(row, row)).collect();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|a, b| sizes[*b].total_cmp(&sizes[*a]));
+    for (to, from) in out.chunks_mut(n).zip(order) {
+        let from = &vectors[from * n..(from + 1) * n];
+        to.iter_mut().zip(from).for_each(|(to, x)| *to = *x as f32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made_up(n: usize, salt: f32) -> Vec<f32> {
+        (0..n)
+            .map(|i| ((i * i) as f32 * 0.37 + salt).sin())
+            .collect()
+    }
+
+    fn off_identity(basis: &[f32], n: usize) -> f64 {
+        let mut worst = 0.0_f64;
+        for i in 0..n {
+            for j in 0..n {
+                let exact = f64::from(u8::from(i == j));
+                let (a, b) = (&basis[i * n..(i + 1) * n], &basis[j * n..(j + 1) * n]);
+                worst = worst.max((dot(a, b) - exact).abs());
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn rows_become_orthonormal_also_where_they_depend_on_each_other() {
+        let n = 70;
+        let mut basis = made_up(n * n, 0.1);
+        orthonormalize(&mut basis, n);
+        assert!(off_identity(&basis, n) < 1e-5);
+        // Of rank three, with a row of zeros.
+        let mut poor: Vec<f32> = (0..n * n)
+            .map(|k| (k % n) as f32 * (k / n % 3) as f32)
+            .collect();
+        orthonormalize(&mut poor, n);
+        assert!(off_identity(&poor, n) < 1e-5);
+    }
+
+    #[test]
+    fn eigenvectors_make_the_matrix_diagonal_largest_first() {
+        let (m, n) = (9, 12);
+        let g = made_up(m * n, 0.3);
+        let mut gram = vec![0.0; m * m];
+        product(&mut gram, Mat::new(&g, m, n), Mat::new(&g, m, n).t());
+        let mut basis = vec![0.0; m * m];
+        eigenvectors(&gram, m, &mut basis);
+        assert!(off_identity(&basis, m) < 1e-5);
+        let (mut half, mut diagonal) = (vec![0.0; m * m], vec![0.0; m * m]);
+        product(&mut half, Mat::new(&basis, m, m), Mat::new(&gram, m, m));
+        product(
+            &mut diagonal,
+            Mat::new(&half, m, m),
+            Mat::new(&basis, m, m).t(),
+        );
+        for i in 0..m {
+            for j in 0..m {
+                let x = diagonal[i * m + j];
+                assert!(i == j || x.abs() < 1e-4, "{i} {j}: {x}");
+            }
+            assert!(i == 0 || diagonal[i * m + i] <= diagonal[(i - 1) * (m + 1)] + 1e-4);
+        }
+    }
+
+    fn rule(step: u64) -> Rule {
+        Rule {
+            lr: 0.01,
+            beta1: 0.95,
+            beta2: 0.95,
+            shampoo_beta: 0.95,
+            eps: 1e-8,
+            every: 3,
+            grad_scale: 1.0,
+            step,
+        }
+    }
+
+    fn run(shape: Shape, gradient: impl Fn(u64) -> Vec<f32>) -> Vec<f32> {
+        let len = shape.rows * shape.cols;
+        let part = Part {
+            weights: 0,
+            grads: 0,
+            len,
+            lr_scale: 1.0,
+            weight_decay: 0.0,
+        };
+        let (mut mean, mut square) = (vec![0.0; len], vec![0.0; len]);
+        let (mut gram, mut basis) = (vec![0.0; shape.basis_len()], vec![0.0; shape.basis_len()]);
+        let (mut weights, mut scratch) = (vec![0.0; len], Scratch::default());
+        for step in 1..=10 {
+            let state = State {
+                mean: &mut mean,
+                square: &mut square,
+                gram: &mut gram,
+                basis: &mut basis,
+            };
+            let grads = gradient(step);
+            update(
+                &rule(step),
+                (&part, shape),
+                &mut weights,
+                &grads,
+                state,
+                &mut scratch,
+            );
+        }
+        weights
+    }
+
+    /// In bases that are the axes it is Adam.
+    #[test]
+    fn on_diagonal_gradients_it_is_adam() {
+        let n = 4;
+        let diagonal = |step: u64| {
+            let at = |k: usize| match k / n == k % n {
+                true => (k as f32 + 2.0) * (1.0 + 0.3 * (step as f32).sin()),
+                false => 0.0,
+            };
+            (0..n * n).map(at).collect::<Vec<_>>()
+        };
+        let shape = |sides| Shape {
+            rows: n,
+            cols: n,
+            blocks: 1,
+            sides,
+        };
+        let (soap, adam) = (
+            run(shape([true; 2]), diagonal),
+            run(shape([false; 2]), diagonal),
+        );
+        for (a, b) in soap.iter().zip(&adam) {
+            assert!((a - b).abs() < 1e-5, "{a} for {b}");
+        }
+        assert!(adam[0] < -0.05);
+    }
+
+    /// Turned gradients give turned updates.
+    #[test]
+    fn updates_turn_with_their_gradients() {
+        let n = 6;
+        let mut turn = made_up(n * n, 0.7);
+        orthonormalize(&mut turn, n);
+        let turned = |x: &[f32]| {
+            let mut out = vec![0.0; n * n];
+            product(&mut out, Mat::new(&turn, n, n), Mat::new(x, n, n));
+            out
+        };
+        let gradient = |step: u64| made_up(n * n, step as f32);
+        let shape = Shape {
+            rows: n,
+            cols: n,
+            blocks: 1,
+            sides: [true; 2],
+        };
+        let plain = run(shape, gradient);
+        let other = run(shape, |step| turned(&gradient(step)));
+        for (a, b) in turned(&plain).iter().zip(&other) {
+            assert!((a - b).abs() < 2e-4, "{a} for {b}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! An exponential moving average of the weights (EMA) beside any update rule: evaluations, samples, checkpoints and exports see the
+//! average, training goes on from the weights.
+
+use super::{StatePart, TensorNorms, UpdateRule};
+use crate::kernels::flat;
+use crate::nn::{ParamInfo, Params};
+use candle_core::{Result, bail};
+
+/// The other weights: the average, or while that is in the model, the weights that train. Saved beside a checkpoint of the average.
+const OTHER: &str = "ema.other";
+/// Whether the average has begun.
+const BEGUN: &str = "ema.begun";
+
+/// A rule and the average of the weights that it makes.
+pub struct Averaged {
+    rule: Box<dyn UpdateRule>,
+    /// a ← decay · a + (1 − decay) · w after every update.
+    decay: f64,
+    /// As long as what trains, in the order of the gradients.
+    other: Vec<f32>,
+    begun: bool,
+    shown: bool,
+}
+
+impl Averaged {
+    /// An average that begins where the weights stand before the first update.
+    pub fn new(rule: Box<dyn UpdateRule>, decay: f64, params: &Params) -> Averaged {
+        Averaged {
+            rule,
+            decay,
+            other: vec![0.0; params.n_trainable()],
+            begun: false,
+            shown: false,
+        }
+    }
+
+    /// Visits each trainable tensor's weights and its part of the other ones.
+    fn visit(
+        &mut self,
+        params: &Params,
+        mut visit: impl FnMut(&mut [f32], &mut [f32]),
+    ) -> Result<()> {
+        let (first, other) = (params.first_held(), &mut self.other);
+        let parts: Vec<(usize, usize, usize)> = params.trainable().map(place(first)).collect();
+        flat::write(params.weights(), |weights| {
+            for (from, grads, len) in parts {
+                visit(
+                    &mut weights[from..from + len],
+                    &mut other[grads..grads + len],
+                );
+            }
+        })
+    }
+
+    fn begin(&mut self, params: &Params) -> Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.visit(params, |weights, other| other.copy_from_slice(weights))?;
+        }
+        Ok(())
+    }
+}
+
+fn place(first: usize) -> impl Fn(&ParamInfo) -> (usize, usize, usize) {
+    move |info| (info.offset - first, info.grad.unwrap_or_default(), info.len)
+}
+
+impl UpdateRule for Averaged {
+    fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
+        if self.shown {
+            bail!("ema: the average is in the model, and gradients are not taken there")
+        }
+        self.begin(params)?;
+        self.rule.step(params, lr, grad_scale)?;
+        let gain = (1.0 - self.decay) as f32;
+        self.visit(params, |weights, average| {
+            let pairs = average.iter_mut().zip(weights);
+            pairs.for_each(|(a, w)| *a += gain * (*w - *a));
+        })
+    }
+
+    fn last_norms(&self) -> &[TensorNorms] {
+        self.rule.last_norms()
+    }
+
+    fn show_average(&mut self, params: &mut Params, show: bool) -> Result<()> {
+        if show == self.shown {
+            return Ok(());
+        }
+        self.begin(params)?;
+        self.shown = show;
+        self.visit(params, <[f32]>::swap_with_slice)
+    }
+
+    fn wants_curvature(&mut self) -> bool {
+        self.rule.wants_curvature()
+    }
+
+    fn take_curvature(&mut self, params: &Params, labels: f64) -> Result<()> {
+        self.rule.take_curvature(params, labels)
+    }
+
+    fn state(&self) -> Vec<StatePart> {
+        let len = self.other.len();
+        let own = [
+            StatePart { name: OTHER, len },
+            StatePart {
+                name: BEGUN,
+                len: 1,
+            },
+        ];
+        self.rule.state().into_iter().chain(own).collect()
+    }
+
+    fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()> {
+        match name {
+            OTHER => read(&self.other),
+            BEGUN => read(&[f32::from(u8::from(self.begun))]),
+            other => return self.rule.read_state(other, read),
+        }
+        Ok(())
+    }
+
+    fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        match name {
+            OTHER => write(&mut self.other),
+            BEGUN => {
+                let mut begun = [0.0];
+                write(&mut begun);
+                self.begun = begun[0] != 0.0;
+            }
+            other => return self.rule.write_state(other, write),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::Model;
+    use crate::optim::OptimizerConfig;
+    use crate::optim::tests::{model, state, take_up, update, weights};
+
+    fn averaged(model: &Model) -> Box<dyn UpdateRule> {
+        let config: OptimizerConfig =
+            serde_json::from_value(serde_json::json!({"adamw": {}})).unwrap();
+        let rule = config.build(model.params()).unwrap();
+        Box::new(Averaged::new(rule, 0.8, model.params()))
+    }
+
+    /// The average by its definition, beside the weights that the rule alone makes.
+    #[test]
+    fn the_average_is_that_of_the_weights_after_every_update() {
+        let (mut plain, mut shown) = (model(), model());
+        let config: OptimizerConfig =
+            serde_json::from_value(serde_json::json!({"adamw": {}})).unwrap();
+        let mut rule = config.build(plain.params()).unwrap();
+        let mut ema = averaged(&shown);
+        let read = |model: &Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
+        let mut exact: Vec<f64> = read(&plain).iter().map(|w| f64::from(*w)).collect();
+        for step in 0..5 {
+            update(&mut plain, &mut *rule, step..step + 1);
+            for (a, w) in exact.iter_mut().zip(read(&plain)) {
+                *a = 0.8 * *a + 0.2 * f64::from(w);
+            }
+            ema.show_average(shown.params_mut(), false).unwrap();
+            update(&mut shown, &mut *ema, step..step + 1);
+            assert_eq!(weights(&plain), weights(&shown), "training is the same");
+            ema.show_average(shown.params_mut(), true).unwrap();
+            assert!(ema.step(shown.params_mut(), 0.1, 1.0).is_err());
+        }
+        for (found, exact) in read(&shown).iter().zip(&exact) {
+            assert!(
+                (f64::from(*found) - exact).abs() < 1e-6,
+                "{found} for {exact}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_saved_by_its_average_goes_on_bit_for_bit() {
+        let (mut whole, mut saved, mut resumed) = (model(), model(), model());
+        let mut rule = averaged(&whole);
+        update(&mut whole, &mut *rule, 0..6);
+        let mut first = averaged(&saved);
+        update(&mut saved, &mut *first, 0..3);
+        first.show_average(saved.params_mut(), true).unwrap();
+        let mut second = averaged(&resumed);
+        second.show_average(resumed.params_mut(), true).unwrap();
+        let average = saved.params().read_weights(<[f32]>::to_vec).unwrap();
+        let fill = |w: &mut [f32]| w.copy_from_slice(&average);
+        resumed.params_mut().write_weights(fill).unwrap();
+        take_up(&mut *second, &*first);
+        second.show_average(resumed.params_mut(), false).unwrap();
+        update(&mut resumed, &mut *second, 3..6);
+        assert_eq!(weights(&whole), weights(&resumed));
+        assert_eq!(state(&*rule), state(&*second));
+    }
+}

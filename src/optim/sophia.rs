@@ -1,0 +1,164 @@
+//! Sophia-G: a running mean over an estimate of the curvature, each element clipped. The curvature is the squared gradient on labels
+//! that the model draws itself (Gauss–Newton–Bartlett), taken every few updates.
+
+use super::held::{Held, open, state_is_held};
+use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
+use crate::base::registry::Entry;
+use crate::kernels::tensors::Tensors;
+use crate::kernels::{flat, sophia};
+use crate::nn::{ParamInfo, Params};
+use candle_core::Result;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "sophia",
+    title: "Sophia",
+    summary: "Steps divided by the curvature and clipped; every tenth update costs two. For pretrain and sft.",
+    source: "Liu et al. 2023, arXiv 2305.14342",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Peak learning rate: no weight moves by more than it. About AdamW's, or a little below.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub lr: f64,
+    /// Decay of the gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta1: f64,
+    /// Decay of the curvature's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta2: f64,
+    /// The mean is divided by this times the curvature. Larger: fewer elements are clipped; a tenth to a half free is healthy.
+    #[schemars(range(min = 1e-9, max = 1000.0))]
+    pub rho: f64,
+    /// Updates between two estimates of the curvature.
+    #[schemars(range(min = 1, max = 100000))]
+    pub every: u64,
+    /// Decoupled weight decay, about twice AdamW's; applied to matrices and embeddings, never to norms and biases.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub weight_decay: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            lr: 3e-4,
+            beta1: 0.965,
+            beta2: 0.99,
+            rho: 0.04,
+            every: 10,
+            weight_decay: 0.2,
+        }
+    }
+}
+
+impl super::Optimizer for Config {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        2 * groups::trained_bytes(infos)
+    }
+
+    fn needs_curvature(&self) -> bool {
+        true
+    }
+
+    fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
+        let n = params.n_trainable();
+        let buffers = [(MEAN, n), (CURVATURE, n)];
+        Ok(Box::new(Sophia {
+            config: self.clone(),
+            held: Held::new("sophia", &buffers, &[STEPS, TAKEN]),
+            tensors: Tensors::new(groups::parts(params, groups)?),
+        }))
+    }
+}
+
+/// The rule with its means.
+struct Sophia {
+    config: Config,
+    held: Held,
+    tensors: Tensors,
+}
+
+const STEPS: &str = "sophia.steps";
+/// Updates done when the curvature was taken last.
+const TAKEN: &str = "sophia.taken";
+const MEAN: &str = "sophia.mean";
+const CURVATURE: &str = "sophia.curvature";
+
+impl UpdateRule for Sophia {
+    fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
+        *self.held.counter(0) += 1;
+        let rule = sophia::Rule {
+            lr,
+            beta1: self.config.beta1,
+            rho: self.config.rho,
+            grad_scale,
+        };
+        let [mean, curvature] = self.held.buffers()?;
+        groups::check_len("sophia", params, mean.len())?;
+        let tensors = &mut self.tensors;
+        open(params, |weights, grads| {
+            tensors.update(weights, grads, |_, part, weights, grads| {
+                let own = part.grads..part.grads + part.len;
+                let state = (&mut mean[own.clone()], &curvature[own]);
+                sophia::update(&rule, part, weights, grads, state);
+            });
+        })
+    }
+
+    fn wants_curvature(&mut self) -> bool {
+        let (steps, taken) = (*self.held.counter(0), *self.held.counter(1));
+        steps > 0 && steps.is_multiple_of(self.config.every) && steps != taken
+    }
+
+    fn take_curvature(&mut self, params: &Params, labels: f64) -> Result<()> {
+        *self.held.counter(1) = *self.held.counter(0);
+        let beta2 = self.config.beta2;
+        let [_, curvature] = self.held.buffers()?;
+        flat::read(params.grads()?, |grads| {
+            sophia::follow(beta2, labels, grads, curvature);
+        })
+    }
+
+    fn last_norms(&self) -> &[TensorNorms] {
+        self.tensors.norms()
+    }
+
+    state_is_held!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::Optimizer;
+    use crate::optim::tests::{model, update};
+
+    #[test]
+    fn the_curvature_is_wanted_every_so_many_updates_and_once() {
+        let mut model = model();
+        let config = Config {
+            every: 3,
+            ..Config::default()
+        };
+        let mut rule = config.build(model.params()).unwrap();
+        let mut wanted = Vec::new();
+        for step in 0..7 {
+            if rule.wants_curvature() {
+                wanted.push(step);
+                rule.take_curvature(model.params(), 8.0).unwrap();
+                assert!(!rule.wants_curvature());
+            }
+            update(&mut model, &mut *rule, step..step + 1);
+        }
+        assert_eq!(wanted, [3, 6]);
+    }
+}
