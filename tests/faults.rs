@@ -394,7 +394,8 @@ fn a_run_that_still_reads_its_data_hears_a_stop() {
         told(|e| matches!(e, Event::PhaseChanged { .. }))
     });
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
     assert!(
         !told(|e| matches!(e, Event::Started { .. })),
         "it was still reading"

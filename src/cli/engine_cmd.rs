@@ -127,9 +127,10 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     }
     // Bind the socket first: a run that cannot be watched or stopped must not start.
     let door = Door::open(&env, &run)?;
+    let signals = signals::listen(Hangup::Ignore);
     let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
     let _last_words = super::last_words::of_run(&host);
-    signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
+    signals.attach(host.stop_flag(), host.commands());
     let outcome = host.wait()?;
     learn_from(&run, cx);
     Ok(outcome.into())

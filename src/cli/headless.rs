@@ -33,10 +33,12 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         .claim()
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let advice = job.spec.advice();
+    // The engine's first event may bring somebody to stop it: signals are heard before.
+    let signals = signals::listen(Hangup::Stop);
     let host = start(job, claim, cx)?;
     let _last_words = last_words::of_run(&host);
     let stop = host.stop_flag();
-    signals::handle(stop.clone(), host.commands(), Hangup::Stop);
+    signals.attach(stop.clone(), host.commands());
     let before = host.begin_seq();
     let mut link = host.link();
     if viewer == Viewer::Workbench {

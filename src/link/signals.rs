@@ -3,9 +3,9 @@
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::wire::{Command, Request, StopWhen};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
@@ -34,9 +34,38 @@ pub fn survive_file_limits() {
     let _ = installed.recv();
 }
 
-/// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set `stop`
-/// (save, then stop); a later one sends `Stop now`.
+/// Signals that are heard, whether or not there is an engine yet that they could stop.
+#[derive(Debug, Clone, Default)]
+pub struct Listening(Arc<Heard>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// One came.
+    any: AtomicBool,
+    /// The engine's flag and its commands.
+    engine: OnceLock<(Arc<AtomicBool>, SyncSender<Request>)>,
+}
+
+impl Listening {
+    /// Signals go to this engine from now on; one that came before stops it at once.
+    pub fn attach(&self, stop: Arc<AtomicBool>, engine: SyncSender<Request>) {
+        let (stop, _) = self.0.engine.get_or_init(|| (stop, engine));
+        if self.0.any.load(Ordering::SeqCst) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// [`listen`] for an engine that is there already.
 pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup) {
+    listen(hangup).attach(stop, engine);
+}
+
+/// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set the
+/// engine's stop flag (save, then stop); a later one sends `Stop now`.
+pub fn listen(hangup: Hangup) -> Listening {
+    let listening = Listening::default();
+    let heard_by = listening.clone();
     let (ready, installed) = channel::<()>();
     super::on_own_runtime(async move {
         let mut ends = [
@@ -60,6 +89,10 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
                 () = heard(&mut hang_up) => if hangup == Hangup::Ignore { continue },
             }
             let now = clock.elapsed();
+            heard_by.0.any.store(true, Ordering::SeqCst);
+            let Some((stop, engine)) = heard_by.0.engine.get() else {
+                continue;
+            };
             stop.store(true, Ordering::Relaxed);
             if now.saturating_sub(*first.get_or_insert(now)) < SAME {
                 continue;
@@ -71,6 +104,7 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
         }
     });
     let _ = installed.recv();
+    listening
 }
 
 /// From now on SIGINT goes into a channel and no longer terminates the process.

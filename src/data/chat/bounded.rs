@@ -52,6 +52,11 @@ impl Engine {
         Engine { ours: true, ..self }
     }
 
+    /// What a budget ran out of, once it did.
+    pub fn spoiled(&self) -> Option<&Overdrawn> {
+        self.spoiled.get()
+    }
+
     /// What the template `name` prints for `context`.
     pub fn print(&self, name: &'static str, context: Map<String, Value>) -> Result<String, Broken> {
         self.run(context, move |env, context| print(env, name, context))

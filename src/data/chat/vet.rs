@@ -1,7 +1,7 @@
 //! A foreign template, tried out in a limited child process before this process renders with it: fuel bounds what a
 //! template does, not what a single step of it allocates.
 
-use super::{GenerationPrompt, Template};
+use super::{FIX_HOSTILE, GenerationPrompt, Template, overdrawn};
 use crate::base::child::{Child, ChildError, Limits, Parser, Request, Say};
 use crate::data::{DataError, Message};
 use serde_json::{Map, Value, json};
@@ -39,8 +39,9 @@ pub(super) fn vet(template: &Template, child: &Child) -> Result<(), DataError> {
         .map_err(|e| match e {
             ChildError::Memory(_) | ChildError::Processor(_) | ChildError::Crashed(_) => fault(
                 format!("{e}, as a template that was crafted to do harm does"),
-                "do not use this template: choose a built-in one with data.template",
+                FIX_HOSTILE,
             ),
+            ChildError::Refused(why) => fault(why, FIX_HOSTILE),
             other => fault(other.to_string(), other.hint()),
         })?;
     match lines.is_empty() {
@@ -60,6 +61,9 @@ fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
         for prompt in [GenerationPrompt::Without, GenerationPrompt::With] {
             // A template may refuse this conversation; that is not checked here.
             let _ = template.render(&messages, tools.as_ref(), prompt);
+            if let Some(why) = template.engine.spoiled() {
+                return Err(overdrawn(why));
+            }
         }
     }
     say("true")
