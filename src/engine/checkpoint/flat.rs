@@ -39,7 +39,7 @@ pub fn write(
     })
 }
 
-/// Fills a model and its optimizer from what [`write`] wrote.
+/// Fills a model and its optimizer from what [`write()`] wrote.
 ///
 /// # Errors
 /// A file of another shape.
