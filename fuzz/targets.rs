@@ -1,4 +1,4 @@
-//! Every parser of what users and strangers write, as a function of bytes: it may refuse them, never panic, never take memory
+//! Every parser of untrusted input, as a function of bytes: it may refuse them, never panic, never take memory
 //! or time out of proportion. Used by the targets of cargo-fuzz in `fuzz_targets/` and, on stable, by `tests/fuzz.rs`. Seeds are
 //! the repository's own files and what stands in `corpus/`.
 

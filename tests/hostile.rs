@@ -1,4 +1,4 @@
-//! What strangers wrote and machines lack: templates and tokenizers that behave until their word comes, and memory that is
+//! Untrusted input and missing memory: templates and tokenizers that behave until their trigger comes, and memory that is
 //! not to be had. `docs/reliability.md` lists these with what is expected.
 
 #![allow(

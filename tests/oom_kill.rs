@@ -26,16 +26,29 @@ struct Group {
 }
 
 impl Group {
-    /// Below the root of a memory controller of either version.
+    /// Below the cgroup of this process, so that the limits around it hold for the group too.
     fn make() -> Option<Group> {
         let name = format!("llmtui-test-{}", std::process::id());
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        // `4:memory:/a` of version 1, `0::/a` of version 2.
+        let below = |controller: &str, root: &str| {
+            let mut lines = own
+                .lines()
+                .filter_map(|line| line.split_once(':')?.1.split_once(':'));
+            let path = lines.find(|(controllers, _)| *controllers == controller)?.1;
+            Some(Path::new(root).join(path.trim_start_matches('/')))
+        };
         let places = [
-            ("/sys/fs/cgroup", "memory.max"),
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            (below("", "/sys/fs/cgroup"), "memory.max"),
+            (
+                below("memory", "/sys/fs/cgroup/memory"),
+                "memory.limit_in_bytes",
+            ),
         ];
-        places.into_iter().find_map(|(root, limit)| {
-            let folder = Path::new(root).join(&name);
+        places.into_iter().find_map(|(parent, limit)| {
+            let folder = parent?.join(&name);
             fs::create_dir(&folder).ok()?;
+            // Without the controller the folder goes again.
             let group = Group { folder, limit };
             group.folder.join(limit).exists().then_some(group)
         })

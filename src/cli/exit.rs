@@ -165,7 +165,7 @@ pub fn report_panics(crash_dir: &Path) {
     let crash_dir = crash_dir.to_path_buf();
     std::panic::set_hook(Box::new(move |info| {
         if crate::kernels::allocations::budget::is_active() {
-            // A library over what a stranger wrote: its caller tells.
+            // A library on untrusted input: its caller reports it.
             return;
         }
         let message = panic_message(info);

@@ -1,5 +1,5 @@
 //! `llmtui train --resume RUN -s max_steps=N`: a run that goes on to another last step. Its spec says the new one from then on, and the
-//! schedule is planned anew over all of its steps.
+//! schedule is recomputed over all of its steps.
 
 use super::Context;
 use super::exit::Failure;
@@ -109,14 +109,14 @@ impl Extension {
         };
         vec![
             format!(
-                "{} goes on from step {} to step {}; its last one was {}",
+                "{} continues from step {} to step {}; its last step was {}",
                 run.id(),
                 grouped(self.newest),
                 grouped(now),
                 grouped(before)
             ),
             format!(
-                "the {} schedule is planned anew: the learning rate of the next update is {}, of the old plan {}",
+                "the {} schedule is recomputed: the learning rate of the next update is {}, of the old plan {}",
                 spec.schedule.entry().id,
                 rate(now),
                 rate(before)

@@ -1,5 +1,5 @@
-//! What is said where memory is not to be had: to the log of a run, and to standard error. The process then exits as one
-//! that the machine failed, not as a bug.
+//! The final message when an allocation fails: in the log of a run, and on standard error. The exit code is that of a machine
+//! that failed, not of a bug.
 
 use super::exit::Exit;
 use crate::base::human;
@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 /// What helps most often.
 const FIX: &str = "a smaller train.micro_batch_size, model.seq_len or model, fewer train.threads, or a higher limit (ulimit -v)";
 
-/// From now on an allocation that fails ends this process with words and exit code 3.
+/// From now on an allocation that fails ends this process with a message and exit code 3.
 pub fn arm() {
     if failure::arm(Exit::Machine.code()).is_err() {
         return;

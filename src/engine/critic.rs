@@ -128,7 +128,7 @@ impl Critic {
         flat::write(&self.model, Some(&*self.optimizer), out)
     }
 
-    /// Takes up what [`Critic::write`] wrote; without the file it begins anew at the next rollout.
+    /// Takes up what [`Critic::write`] wrote; without the file it is reset at the next rollout.
     ///
     /// # Errors
     /// A file of another shape.

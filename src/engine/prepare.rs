@@ -173,14 +173,14 @@ fn resume(
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());
     }
-    if let Some(words) = planned_anew(job, state) {
+    if let Some(words) = replanned(job, state) {
         port.note(step, words);
     }
     Ok(Some(step))
 }
 
 /// What another last step than that of the process before means.
-fn planned_anew(job: &EngineJob, state: &TrainState) -> Option<String> {
+fn replanned(job: &EngineJob, state: &TrainState) -> Option<String> {
     let mut before = None;
     // A log that cannot be read tells of no other plan.
     let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Started"], |event| {
@@ -194,7 +194,7 @@ fn planned_anew(job: &EngineJob, state: &TrainState) -> Option<String> {
     }
     let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
     Some(format!(
-        "the last step is {} now, it was {}: the {} schedule is planned anew, and the learning rate of the next update is {}, of the old \
+        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
          plan {}",
         human::grouped(now),
         human::grouped(before),

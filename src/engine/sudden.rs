@@ -1,5 +1,5 @@
-//! The engine before this one ended without a word: what is told at a resume. A process that the kernel kills for memory
-//! cannot say so itself, but the counter of its cgroup can.
+//! The previous engine was killed: a warning at the resume. A process that the kernel kills for lack of memory cannot log that
+//! itself, but the counter of its cgroup can tell.
 
 use crate::run::log::last_event;
 use crate::wire::Event;
@@ -19,11 +19,11 @@ pub(super) fn told(events: &Path, oom_kills: Option<u64>) -> Option<Event> {
         step: 0,
         code: "killed".into(),
         message: format!(
-            "the engine before this one ended without a word, and the kernel has killed a process of this cgroup for \
-             memory {times} ({kills}): it was probably killed for memory"
+            "the previous engine process ended without a final event, and the kernel has killed a process of this cgroup for \
+             lack of memory {times} ({kills}): it was probably killed for lack of memory"
         ),
-        hint: "the run goes on from its newest checkpoint; a smaller train.micro_batch_size or model.seq_len, or a higher \
-               limit (memory.max), keeps it from happening again"
+        hint: "training resumes from the newest checkpoint; a smaller train.micro_batch_size or model.seq_len, or a higher \
+               limit (memory.max), prevents it"
             .into(),
     })
 }

@@ -1,5 +1,5 @@
-//! What the log still hears of an engine that dies over an allocation: its end, with the reason. It is said by another
-//! thread while the engine's is held in the middle of anything, so it waits for nobody but the log.
+//! The final event of an engine whose allocation failed: its end, with the reason. Another thread writes it while the engine's
+//! threads are stopped anywhere, so it waits for nothing but the log.
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::run::log::last_event;
@@ -23,7 +23,7 @@ pub(super) struct Whereabouts {
     log: Mutex<Option<SyncSender<Event>>>,
     step: AtomicU64,
     tokens: AtomicU64,
-    /// The last word is being said: nothing may follow it.
+    /// The final event is being written: nothing may follow it.
     ending: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ impl Whereabouts {
         })
     }
 
-    /// Before an event is logged. Never returns once the last word is being said: the process is about to exit.
+    /// Before an event is logged. Never returns once the final event is being written: the process is about to exit.
     pub fn note(&self, event: &Event) {
         while self.ending.load(Ordering::Acquire) {
             std::thread::park();
@@ -54,7 +54,7 @@ impl Whereabouts {
     }
 }
 
-/// The last word of one engine.
+/// Writes the final event of one engine.
 #[derive(Debug)]
 pub struct LastWord {
     pub(super) engine: Arc<Whereabouts>,

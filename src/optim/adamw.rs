@@ -1,6 +1,6 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::held::{PIECES, pieces, whole};
+use super::held::{PIECES, pieces, rates, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
@@ -49,13 +49,7 @@ impl Default for Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         2 * groups::trained_bytes(infos)

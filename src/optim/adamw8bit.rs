@@ -1,6 +1,6 @@
 //! AdamW with moments of one byte: a quarter of its state.
 
-use super::held::{PIECES, open, pieces, whole};
+use super::held::{PIECES, open, pieces, rates, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::adamw;
@@ -51,13 +51,7 @@ impl Default for Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());

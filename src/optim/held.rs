@@ -104,6 +104,20 @@ pub(super) fn open<R>(params: &Params, update: impl FnOnce(&mut [f32], &[f32]) -
     })?
 }
 
+/// The getters of settings with the fields `lr` and `weight_decay`.
+macro_rules! rates {
+    () => {
+        fn lr(&self) -> f64 {
+            self.lr
+        }
+
+        fn weight_decay(&self) -> f64 {
+            self.weight_decay
+        }
+    };
+}
+pub(super) use rates;
+
 /// The state methods of a rule whose state is its field `held`.
 macro_rules! state_is_held {
     () => {

@@ -1,5 +1,6 @@
 //! Lion: the sign of a running mean of gradients. One moment, half of AdamW's state.
 
+use super::held::rates;
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
@@ -44,13 +45,7 @@ impl Default for Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         groups::trained_bytes(infos)

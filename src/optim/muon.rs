@@ -1,6 +1,6 @@
 //! Muon: momentum of hidden matrices, made orthogonal; AdamW for embeddings, head, norms and biases.
 
-use super::held::{Held, open, state_is_held};
+use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::muon::Scratch;
@@ -117,13 +117,7 @@ fn shape(info: &ParamInfo) -> Option<muon::Shape> {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());

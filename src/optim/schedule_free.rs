@@ -1,6 +1,6 @@
 //! Schedule-free AdamW: an average of where AdamW goes takes the place of a schedule's decay.
 
-use super::held::{Held, open, state_is_held};
+use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::flat;
@@ -50,13 +50,7 @@ impl Default for Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         3 * groups::trained_bytes(infos)

@@ -1,6 +1,6 @@
 //! SOAP: Adam in the eigenbases of each matrix's gradients.
 
-use super::held::{Held, open, state_is_held};
+use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::soap::{self, Scratch, Shape};
@@ -85,13 +85,7 @@ impl Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());

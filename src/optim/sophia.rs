@@ -1,7 +1,7 @@
 //! Sophia-G: a running mean over an estimate of the curvature, each element clipped. The curvature is the squared gradient on labels
 //! that the model draws itself (Gauss–Newton–Bartlett), taken every few updates.
 
-use super::held::{Held, open, state_is_held};
+use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::tensors::Tensors;
@@ -54,13 +54,7 @@ impl Default for Config {
 }
 
 impl super::Optimizer for Config {
-    fn lr(&self) -> f64 {
-        self.lr
-    }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
+    rates!();
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         2 * groups::trained_bytes(infos)

@@ -71,6 +71,9 @@ pub trait Reward: Send + Sync {
         None
     }
 
+    /// Makes the paths of the settings absolute.
+    fn fix_paths(&mut self, _absolute: &dyn Fn(&std::path::Path) -> std::path::PathBuf) {}
+
     /// What scores instead: it keeps something from answer to answer.
     fn worker(&self) -> Option<Box<dyn Worker>> {
         None

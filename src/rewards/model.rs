@@ -50,6 +50,12 @@ impl Reward for Config {
             .map(PathBuf::as_path)
     }
 
+    fn fix_paths(&mut self, absolute: &dyn Fn(&Path) -> PathBuf) {
+        if !self.path.as_os_str().is_empty() {
+            self.path = absolute(&self.path);
+        }
+    }
+
     fn worker(&self) -> Option<Box<dyn Worker>> {
         Some(Box::new(Scorer {
             config: self.clone(),

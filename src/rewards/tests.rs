@@ -207,3 +207,11 @@ fn json_is_valid_and_has_the_fields_that_are_asked_for() {
     let wrong = reward(serde_json::json!({"json": {"only": true}})).fault();
     assert!(wrong.unwrap().0.contains("without fields"));
 }
+
+#[test]
+fn the_folder_of_a_reward_model_is_found_from_any_working_directory() {
+    let mut reward: RewardConfig =
+        serde_json::from_value(serde_json::json!({"model": {"path": "rm"}})).unwrap();
+    reward.fix_paths(&|path| std::path::Path::new("/base").join(path));
+    assert_eq!(reward.model(), Some(std::path::Path::new("/base/rm")));
+}

@@ -148,6 +148,11 @@ impl Track {
         self.now.millis
     }
 
+    /// Where the run is on an axis.
+    pub fn end(&self, by: By) -> u64 {
+        self.x_of(self.state.step, by)
+    }
+
     /// Where a step lies on an axis: between two known places on the line between them, behind the last one where the run
     /// is now.
     fn x_of(&self, step: u64, by: By) -> u64 {

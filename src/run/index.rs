@@ -475,5 +475,15 @@ fn kind_of(line: &str) -> Option<&str> {
     rest.split_once('"').map(|(kind, _)| kind)
 }
 
+/// A run's id without the date in front: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare-k3qf`.
+pub fn short_run(id: &str) -> &str {
+    let dated = id.len() > 16
+        && id.bytes().take(16).enumerate().all(|(i, b)| match i {
+            4 | 7 | 10 | 15 => b == b'-',
+            _ => b.is_ascii_digit(),
+        });
+    if dated { &id[16..] } else { id }
+}
+
 #[cfg(test)]
 mod tests;

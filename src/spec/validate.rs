@@ -454,21 +454,19 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
 
 /// Makes paths absolute, so that a run can be resumed from any working directory.
 pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
-    let fix = |path: &mut PathBuf| {
-        let full = base.join(&*path);
-        *path = std::path::absolute(&full).unwrap_or(full);
-    };
-    config.data.path.iter_mut().for_each(fix);
-    config.data.val_path.iter_mut().for_each(fix);
-    config.data.fix_paths(&|path| {
+    let whole = |path: &Path| {
         let full = base.join(path);
         std::path::absolute(&full).unwrap_or(full)
-    });
+    };
+    let fix = |path: &mut PathBuf| *path = whole(path);
+    config.data.path.iter_mut().for_each(fix);
+    config.data.val_path.iter_mut().for_each(fix);
+    config.data.fix_paths(&whole);
     for set in &mut config.eval.extra {
-        set.source.make_absolute(&|path| {
-            let full = base.join(path);
-            std::path::absolute(&full).unwrap_or(full)
-        });
+        set.source.make_absolute(&whole);
+    }
+    for weighted in &mut config.rewards {
+        weighted.reward.fix_paths(&whole);
     }
     config.train.from.iter_mut().for_each(fix);
     // A task's name is no path; one by a file ends with its ending.
@@ -478,11 +476,7 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         .iter_mut()
         .filter(|task| task.ends_with(".yaml"))
     {
-        let full = base.join(&*task);
-        *task = std::path::absolute(&full)
-            .unwrap_or(full)
-            .display()
-            .to_string();
+        *task = whole(Path::new(task)).display().to_string();
     }
     if let MethodConfig::Ppo(ppo) = &mut config.method {
         ppo.critic_from.iter_mut().for_each(fix);

@@ -4,6 +4,7 @@ use super::machine_view::MachineView;
 use super::msg::{CheckpointRow, Holder, ModelFiles, Slot};
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
+pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::wire::Outcome;
 use std::path::PathBuf;
@@ -126,16 +127,6 @@ impl HeldRun {
             false => short_run(&self.state.run),
         }
     }
-}
-
-/// A run's id without the date in front: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare-k3qf`.
-pub fn short_run(id: &str) -> &str {
-    let dated = id.len() > 16
-        && id.bytes().take(16).enumerate().all(|(i, b)| match i {
-            4 | 7 | 10 | 15 => b == b'-',
-            _ => b.is_ascii_digit(),
-        });
-    if dated { &id[16..] } else { id }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub enum LostKind {
     Version,
     /// Device or host memory ran out.
     Memory,
-    /// A process ended without a word: killed from outside, or by the kernel.
+    /// A process ended without a message: killed from outside, or by the kernel.
     Killed,
     /// No progress, or a process that is stopped.
     Hang,

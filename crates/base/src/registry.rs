@@ -54,5 +54,11 @@ macro_rules! registry {
                 match self { $(Self::$variant(config) => config,)+ }
             }
         }
+
+        impl std::ops::DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self { $(Self::$variant(config) => config,)+ }
+            }
+        }
     };
 }

@@ -97,7 +97,7 @@ fn train_stage(
                 return Ok(Ended::Failed(Exit::Yours, why));
             }
             _ if summary.message.is_empty() => {
-                let why = format!("its run {} ended without a word", run.id());
+                let why = format!("its run {} ended without a final event", run.id());
                 return Ok(Ended::Failed(exit_of(status), why));
             }
             _ => return Ok(Ended::Failed(exit_of(status), summary.message)),

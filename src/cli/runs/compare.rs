@@ -6,7 +6,7 @@ use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::cli::{Context, run_ref};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
-use crate::run::index::{self, ResolveError};
+use crate::run::index::{self, ResolveError, short_run};
 use crate::spec::shown;
 use crate::watch::{Mapping, Watched, find};
 use serde_json::{Value, json};
@@ -115,7 +115,10 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
 /// one, and their curves at shared places.
 pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
     let mut out = String::new();
-    row(&mut out, "", tracks.iter().map(|track| track.name.clone()));
+    let names = tracks
+        .iter()
+        .map(|track| short_run(&track.name).to_string());
+    row(&mut out, "", names);
     let facts: Vec<_> = tracks.iter().map(facts).collect();
     for (at, (name, _)) in facts[0].iter().enumerate() {
         row(
@@ -164,21 +167,17 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
 fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
     let curves: Vec<_> = tracks
         .iter()
-        .map(|track| track.points(id, by, POINTS))
+        .map(|track| (track.points(id, by, POINTS), track.end(by)))
         .collect();
-    let ends = curves
-        .iter()
-        .flat_map(|curve| curve.last())
-        .map(|point| point.0);
-    let Some(end) = ends.max() else {
+    let read = curves.iter().any(|(curve, _)| !curve.is_empty());
+    let Some(end) = curves.iter().map(|curve| curve.1).max().filter(|_| read) else {
         return Vec::new();
     };
     let at = |x: u64| {
-        let value = |curve: &Vec<(u64, f64)>| {
+        let value = |(curve, end): &(Vec<(u64, f64)>, u64)| {
             let n = curve.partition_point(|point| point.0 <= x);
-            // Behind its end a run has no value.
-            let over = n == curve.len() && curve.last().is_some_and(|last| last.0 < x);
-            n.checked_sub(1).filter(|_| !over).map(|at| curve[at].1)
+            // A run has no value behind its end; between evaluations the last one stands.
+            n.checked_sub(1).filter(|_| x <= *end).map(|at| curve[at].1)
         };
         (x, curves.iter().map(value).collect())
     };

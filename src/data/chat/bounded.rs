@@ -1,4 +1,4 @@
-//! Rendering within bounds. Fuel bounds what a template does, not what one step of it allocates: one that a stranger wrote
+//! Rendering within bounds. Fuel bounds what a template does, not what one step of it allocates: an untrusted one
 //! may double a string forty times for the one conversation that its try-out did not have. So it renders within a budget
 //! of memory and time that grows with the conversation; a template that exceeds it is not asked again.
 
@@ -38,7 +38,7 @@ pub enum Broken {
 }
 
 impl Engine {
-    /// For a template of anybody's.
+    /// For any template: untrusted.
     pub fn new(env: Environment<'static>) -> Engine {
         Engine {
             env: Arc::new(env),
@@ -62,7 +62,7 @@ impl Engine {
         self.run(context, move |env, context| print(env, name, context))
     }
 
-    /// Runs `work`, which belongs to a stranger, on `context`.
+    /// Runs untrusted `work` on `context`.
     pub fn run<T: Send + 'static>(
         &self,
         context: Map<String, Value>,

@@ -1,5 +1,5 @@
 //! Which decoders can be trusted with this process: those that never make more of ids than their tokens have letters. A
-//! decoder that replaces a letter by a page is a stranger's means to take all memory.
+//! decoder that replaces a letter by a page is a way to take all memory.
 
 use serde_json::Value;
 

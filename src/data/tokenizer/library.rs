@@ -163,7 +163,7 @@ impl Library {
         Ok(parts?.concat())
     }
 
-    /// Runs the library on `bytes` of text or ids, within a budget: the tokenizer may be a stranger's.
+    /// Runs the library on `bytes` of text or ids, within a budget: the tokenizer is untrusted.
     pub fn within_budget<T: Send + 'static>(
         self: &Arc<Library>,
         bytes: usize,

@@ -68,7 +68,7 @@ fn a_finished_run_goes_on_by_a_schedule_over_all_of_its_steps() {
         told.contains("the last step is 20 now, it was 10"),
         "{told}"
     );
-    assert!(told.contains("cosine schedule is planned anew"), "{told}");
+    assert!(told.contains("cosine schedule is recomputed"), "{told}");
 }
 
 #[test]

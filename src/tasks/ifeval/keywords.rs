@@ -3,7 +3,7 @@
 use super::Args;
 use regex::{Regex, RegexBuilder};
 
-/// A pattern of the harness; keywords are patterns there too. One that is none is taken by its letters.
+/// A regular expression; the harness reads keywords as such too. An invalid one is matched literally.
 pub(super) fn pattern(source: &str) -> Option<Regex> {
     Regex::new(source)
         .or_else(|_| Regex::new(&regex::escape(source)))

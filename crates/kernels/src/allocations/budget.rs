@@ -1,4 +1,4 @@
-//! Calls with a budget of memory and time, for libraries that work on what strangers wrote: a chat template that doubles a
+//! Calls with a budget of memory and time, for libraries that work on untrusted input: a chat template that doubles a
 //! string forty times, a tokenizer that makes a page of each letter. Such a library cannot be asked to stop, and an
 //! allocator may neither unwind nor say no without ending the program. So the call runs on a thread of its own: the
 //! allocation that would exceed the budget never returns, the thread stays where it is with what it holds, and the caller

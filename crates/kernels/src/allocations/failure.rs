@@ -1,4 +1,4 @@
-//! Last words where memory is not to be had. An allocation that fails ends a Rust program by `abort`, without a word in
+//! A final message when an allocation fails. An allocation that fails ends a Rust program by `abort`, without a word in
 //! the run's log and with the exit code of a bug. [`arm`] keeps a reserve of address space and a thread that waits: once a
 //! thread is about to abort over an allocation, that thread is held where it is, the reserve is given back, the words that
 //! stand in [`Words`] are said (a log's end, the terminal's mode), and the process exits with a code.
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Address space that is kept for last words, less where there is less; it takes no memory until then.
+/// Address space that is kept for the final message, less where there is less; it takes no memory until then.
 const RESERVES: [usize; 3] = [16 << 20, 4 << 20, 1 << 20];
-/// Seconds that last words may take: they may wait for what the held thread has locked.
+/// Seconds that the final message may take: they may wait for what the held thread has locked.
 const PATIENCE: u32 = 20;
 
 thread_local! {
     /// Size of the last allocation that failed on this thread.
     static FAILED: Cell<usize> = const { Cell::new(0) };
-    /// This thread says the last words.
+    /// This thread writes the final message.
     static SPEAKER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -108,7 +108,7 @@ pub fn arm(code: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Address space that nobody else can take, so that last words have some: its place and length.
+/// Address space that nobody else can take, so that the final message has some: its place and length.
 struct Reserve(usize, usize);
 
 fn reserve() -> io::Result<Reserve> {

@@ -1,5 +1,5 @@
 //! The program's allocator: the system's, with a counter, so that "a step allocates nothing" is a measurement; with budgets
-//! for code that works on what strangers wrote ([`budget`]); and with last words where memory is not to be had
+//! for code that works on untrusted input ([`budget`]); and with a final message when an allocation fails
 //! ([`failure`]). A program or a test opts in by declaring [`Counting`] as its global allocator; otherwise the count stays
 //! 0, no budget is ever used up and nothing is noticed.
 #![allow(unsafe_code)]
