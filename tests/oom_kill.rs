@@ -16,6 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+/// More than the engine alone needs.
+const LIMIT: u64 = 400 << 20;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A cgroup that is removed with the test.
@@ -100,18 +102,26 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
         assert!(clock.elapsed() < PATIENCE, "no checkpoint");
         std::thread::park_timeout(Duration::from_millis(50));
     }
-    // Lowered step by step: a limit below what cannot be reclaimed is refused, and one above it is soon reached.
-    for mib in (8..400).rev().step_by(8) {
-        let _ = fs::write(group.folder.join(group.limit), (mib << 20u64).to_string());
-        if first.try_wait().unwrap().is_some() {
-            break;
-        }
-        std::thread::park_timeout(Duration::from_millis(200));
-    }
+    // A neighbor in the same job takes the rest; of the two the kernel prefers the engine, and then takes the neighbor.
+    let adjust = |process: u32, value: &str| {
+        fs::write(format!("/proc/{process}/oom_score_adj"), value).unwrap();
+    };
+    adjust(first.id(), "1000");
+    group.allow(LIMIT);
+    let neighbor = format!(
+        "echo $$ > {}/cgroup.procs; tail /dev/zero",
+        group.folder.display()
+    );
+    let mut neighbor = Command::new("sh")
+        .args(["-c", &neighbor])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     while first.try_wait().unwrap().is_none() {
         assert!(clock.elapsed() < PATIENCE, "it was not killed");
         std::thread::park_timeout(Duration::from_millis(50));
     }
+    neighbor.wait().unwrap();
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(first.wait().unwrap().signal(), Some(9));
     group.allow(1 << 30);
