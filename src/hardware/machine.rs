@@ -28,6 +28,7 @@ pub struct Machine {
     pub kernel_log: KernelLog,
     pub clock: ClockState,
     pub session: Session,
+    pub logout: Logout,
 }
 
 /// The processor and the share available to this process.
@@ -289,6 +290,18 @@ pub struct Session {
     pub ssh: bool,
     /// tmux or screen.
     pub multiplexer: bool,
+}
+
+/// What systemd-logind does when this user logs out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Logout {
+    /// logind runs here.
+    pub logind: bool,
+    /// It kills what the user left running.
+    pub kills: bool,
+    /// The user lingers: nothing ends at a logout.
+    pub lingers: bool,
 }
 
 impl Machine {

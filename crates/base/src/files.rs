@@ -3,29 +3,63 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Nobody writes a file and pauses for so long.
+const SURELY_IDLE: Duration = Duration::from_mins(10);
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
-    let temporary = path.with_file_name(format!(
-        ".tmp-{}-{}",
-        std::process::id(),
-        name.to_string_lossy()
-    ));
+    let temporary = temporary_beside(path)?;
     let result = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     result?;
-    sync_dir(
-        path.parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new(".")),
-    )
+    sync_dir(folder_of(path))
+}
+
+/// A name beside `path` for what will be renamed to it. What killed processes left there for the same `path` is removed.
+///
+/// # Errors
+/// `path` has no file name.
+pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
+    let name = name.to_string_lossy();
+    let folder = folder_of(path);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if is_left_over(&entry, &name) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(path.with_file_name(format!(".tmp-{}-{name}", std::process::id())))
+}
+
+/// Whether `entry` is `.tmp-PID-NAME` of a process that is gone. A file that was written to lately may belong to a
+/// process of another machine that shares the folder.
+fn is_left_over(entry: &fs::DirEntry, name: &str) -> bool {
+    let file = entry.file_name();
+    let pid = file.to_str().and_then(|file| {
+        let (pid, of) = file.strip_prefix(".tmp-")?.split_once('-')?;
+        (of == name).then(|| pid.parse().ok())?
+    });
+    let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
+        return false;
+    };
+    let gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    let idle = entry.metadata().and_then(|meta| meta.modified());
+    let idle = idle.ok().and_then(|at| at.elapsed().ok());
+    gone && idle.is_some_and(|idle| idle > SURELY_IDLE)
+}
+
+/// The folder that holds `path`.
+fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Writes and fsyncs a new file. A failed fsync is an error of this attempt and is never retried on the same file.
@@ -168,6 +202,37 @@ mod tests {
         write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_killed_processes_left_goes_and_what_may_live_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        // Beyond the largest process number of Linux.
+        let (dead, mine) = (i32::MAX, std::process::id());
+        let make = |name: String, old: bool| {
+            let file = File::create(dir.path().join(&name)).unwrap();
+            if old {
+                let now = file.metadata().unwrap().modified().unwrap();
+                file.set_modified(now - 2 * SURELY_IDLE).unwrap();
+            }
+            name
+        };
+        make(format!(".tmp-{dead}-a.json"), true);
+        let mut kept = [
+            make(format!(".tmp-{}-a.json", dead - 1), false),
+            make(format!(".tmp-{dead}-b.json"), true),
+            make(format!(".tmp-{mine}-a.jsonl"), true),
+            make(".tmp-x-a.json".into(), true),
+            "a.json".into(),
+        ];
+        write_atomic(&dir.path().join("a.json"), b"").unwrap();
+        let names = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<String> = names
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        kept.sort();
+        assert_eq!(names, kept);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod gpu_lost;
 mod gpu_memory;
 mod locale;
 mod locked_memory;
+mod logout;
 mod memory;
 mod mig;
 mod nccl;
@@ -90,7 +91,7 @@ pub const CHECKS: &[Check] = checks! {
     capability bf16 gpu_memory throttle temperature power_limit pcie nvlink nccl collectives numa persistence
     compute_mode mig fabric rocm apple tpu
     cpu_isa cores memory oom shm open_files locked_memory
-    disk_room disk_kind disk_speed network clock clock_skew locale terminal session
+    disk_room disk_kind disk_speed network clock clock_skew locale terminal session logout
 };
 
 /// Every check on a machine, worst first; ties keep the order of the list.

@@ -7,6 +7,7 @@ mod cpu;
 mod devices;
 mod disks;
 mod kernel_log;
+mod logind;
 mod memory;
 mod network;
 mod process;
@@ -98,6 +99,7 @@ pub fn read(root: &Root, runs_dir: &Path, machine: &mut Machine) {
     devices::read(root, machine);
     machine.limits = process::limits(root);
     machine.kernel_log = kernel_log::read(root);
+    machine.logout = logind::read(root);
     machine.clock = clock::read(root, runs_dir, now());
 }
 

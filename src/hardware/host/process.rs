@@ -41,7 +41,12 @@ pub fn command_of(root: &Root, pid: u32) -> String {
 
 /// The owner of a process: a name where `/etc/passwd` has one, else the number.
 pub fn user_of(root: &Root, pid: u32) -> String {
-    let status = root.read(&format!("proc/{pid}/status")).unwrap_or_default();
+    owner(root, &format!("proc/{pid}/status"))
+}
+
+/// The same by a process's `status` file.
+pub(super) fn owner(root: &Root, status: &str) -> String {
+    let status = root.read(status).unwrap_or_default();
     let uid = status
         .lines()
         .find_map(|line| line.strip_prefix("Uid:"))
