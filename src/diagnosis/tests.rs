@@ -4,6 +4,8 @@ use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
+mod forgetting;
+
 /// ln 65 is 4.174.
 const VOCAB: u64 = 65;
 
@@ -264,50 +266,6 @@ fn given_weights_may_be_as_good_as_they_get() {
     let tuned = Tape::new(Some("base"), 0).steps(1, 400, |s| 1.2 + noise(s));
     assert_eq!(tuned.status("not_learning"), None);
     assert_eq!(tuned.diagnose().verdict, Verdict::Stable);
-}
-
-#[test]
-fn forgetting_is_another_set_that_gets_worse_while_the_own_one_gets_better() {
-    let run = |own: &[f64], other: &[f64]| {
-        let mut tape = Tape::new(Some("base"), 0).steps(1, 500, |_| 2.0);
-        for (i, (own, other)) in own.iter().zip(other).enumerate() {
-            let values = [("val/loss", own), ("extra/general", other)];
-            tape.add(Event::Evaluated {
-                step: 100 * i as u64,
-                tokens: 0,
-                values: values.map(|(id, x)| (id.to_string(), Num(*x))).into(),
-                n_windows: 40,
-                whole: false,
-                seconds: 0.0,
-            });
-        }
-        tape
-    };
-    let falling = [2.0, 1.9, 1.8, 1.7];
-    let forgets = run(&falling, &[1.5, 1.5, 1.6, 1.7]);
-    let found = forgets.found("forgetting").unwrap();
-    assert_eq!(found.status, Status::Warn);
-    assert!(
-        found.evidence.to_string().contains("general"),
-        "{}",
-        found.evidence
-    );
-    let status = |own: &[f64], other: &[f64]| run(own, other).status("forgetting");
-    assert_eq!(
-        status(&falling, &[1.5, 1.49, 1.5, 1.51]),
-        Some(Status::Pass),
-        "within the margin"
-    );
-    assert_eq!(
-        status(&falling, &[1.5, 1.5, 1.5, 1.7]),
-        Some(Status::Pass),
-        "once is not enough"
-    );
-    assert_eq!(
-        status(&[2.0; 4], &[1.5, 1.5, 1.6, 1.7]),
-        Some(Status::Pass),
-        "nothing is gained"
-    );
 }
 
 #[test]

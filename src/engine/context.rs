@@ -3,6 +3,7 @@
 
 use super::broken::{self, NonFinite};
 use super::emit::Port;
+use super::eval::BestBy;
 use super::extra::Extras;
 use super::state::TrainState;
 use super::{EngineError, EngineJob};
@@ -18,6 +19,8 @@ pub(super) struct RunContext<'a, 'p> {
     /// Validation sets beside that of the data.
     pub extras: Extras,
     pub state: TrainState,
+    /// What makes one evaluation better than another.
+    pub best_by: BestBy,
 }
 
 impl RunContext<'_, '_> {

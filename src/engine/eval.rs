@@ -7,10 +7,11 @@ use super::context::RunContext;
 use super::experience::Experience;
 use super::roles::Models;
 use super::rollouts::Passed;
+use crate::base::text::one_line;
 use crate::data::Dataset;
 use crate::methods::{Method, evaluate as measure};
 use crate::metrics::{Readings, id, validation_id};
-use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
+use crate::wire::{Best, Direction, Event, ExaminedExample, MetricInfo, Num, Phase, Values};
 use std::time::Duration;
 
 /// How much of the validation split is read.
@@ -81,6 +82,49 @@ pub fn evaluate(
         n_windows: n_windows as u64,
         whole: n_windows == data.val_windows() && !matches!(extent, Extent::Batches(_)),
     }))
+}
+
+/// The reading that decides which checkpoint is the best.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BestBy {
+    pub metric: String,
+    pub direction: Direction,
+}
+
+impl BestBy {
+    /// That of the method.
+    pub fn of_method(method: &dyn Method) -> BestBy {
+        let criterion = method.best();
+        BestBy {
+            metric: criterion.metric.into(),
+            direction: criterion.direction,
+        }
+    }
+
+    /// That of `eval.best_by`, which must be among what this run declares and evaluates.
+    ///
+    /// # Errors
+    /// It is not, or no direction of it is better.
+    pub fn named(id: &str, declared: &[MetricInfo]) -> Result<BestBy, EngineError> {
+        let evaluated = |info: &&MetricInfo| {
+            let kind = info.id.split_once('/').map(|(kind, _)| kind);
+            matches!(kind, Some("eval" | "val" | "extra")) && info.direction != Direction::Neutral
+        };
+        let known: Vec<&MetricInfo> = declared.iter().filter(evaluated).collect();
+        let found = known.iter().find(|info| info.id == id);
+        let found = found.ok_or_else(|| {
+            let ids: Vec<String> = known.iter().map(|info| one_line(&info.id)).collect();
+            EngineError::Setup(format!(
+                "eval.best_by: no evaluation of this run measures {}; it may be {}",
+                one_line(id),
+                ids.join(", ")
+            ))
+        })?;
+        Ok(BestBy {
+            metric: found.id.clone(),
+            direction: found.direction,
+        })
+    }
 }
 
 impl RunContext<'_, '_> {
@@ -182,25 +226,31 @@ impl RunContext<'_, '_> {
         self.port.emit(Event::Examined { step, examples });
     }
 
-    /// Notes that this step is evaluated, and the best one by the method's criterion.
+    /// Notes that this step is evaluated, and whether it is the best.
     fn remember(&mut self, values: &Values) {
+        self.state.progress.evaluated_at = Some(self.step());
+        self.note_best(values);
+    }
+
+    /// Holds an evaluation against the best one so far, where it has the reading that decides.
+    pub(super) fn note_best(&mut self, values: &Values) {
         let step = self.step();
         let progress = &mut self.state.progress;
-        progress.evaluated_at = Some(step);
-        let criterion = self.spec.method.best();
-        if let Some(value) = values.get(criterion.metric) {
-            let found = Best {
-                step,
-                metric: criterion.metric.into(),
-                value: *value,
-                direction: criterion.direction,
-            };
-            progress.stale += 1;
-            if found.replaces(progress.best.as_ref()) {
-                progress.best = Some(found);
-                progress.stale = 0;
-            }
+        let Some(value) = values.get(&self.best_by.metric) else {
+            return;
+        };
+        let found = Best {
+            step,
+            metric: self.best_by.metric.clone(),
+            value: *value,
+            direction: self.best_by.direction,
+        };
+        progress.stale += 1;
+        if found.replaces(progress.best.as_ref()) {
+            progress.best = Some(found.clone());
+            progress.stale = 0;
         }
+        progress.measured = Some(found);
     }
 
     /// Says whether evaluations got no better for as long as the spec has patience for; asked after each.

@@ -5,6 +5,7 @@ use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
 use super::context::RunContext;
 use super::emit::Port;
+use super::eval::BestBy;
 use super::experience::Experience;
 use super::extra::Extras;
 use super::mix::Mix;
@@ -78,6 +79,7 @@ pub(super) fn prepare<'a, 'p>(
         data,
         extras,
         state,
+        best_by: BestBy::of_method(&*spec.method),
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))

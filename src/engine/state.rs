@@ -42,6 +42,12 @@ pub struct Progress {
     /// Micro-steps done: the data cursor. Batch number n is a function of (seed, n).
     pub micro_step: u64,
     pub best: Option<Best>,
+    /// The newest evaluation that has the reading by which the best is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Best>,
+    /// The best of the steps that were saved: its checkpoint is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_saved: Option<Best>,
     /// Evaluations since the best one.
     #[serde(skip_serializing_if = "is_zero")]
     pub stale: u64,

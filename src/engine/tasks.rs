@@ -30,6 +30,11 @@ fn metric_id(task: &str) -> String {
     format!("eval/{task}")
 }
 
+/// Id of its standard error.
+fn stderr_id(task: &str) -> String {
+    format!("eval_stderr/{task}")
+}
+
 /// Steps that are evaluated by tasks: every so many, or at the quarters; before the first step in any case, because a rise or a
 /// drop is measured against it.
 pub(super) fn are_due(
@@ -90,30 +95,7 @@ impl Tasks {
     }
 
     pub(super) fn declarations(&self) -> Vec<MetricInfo> {
-        let one = |task: &Prepared| {
-            let config = task.task.config();
-            MetricInfo {
-                id: metric_id(&config.name),
-                title: format!("Task {}", one_line(&config.name)),
-                unit: match config.kind {
-                    Kind::Text => String::new(),
-                    _ => "share".into(),
-                },
-                direction: match config.kind {
-                    Kind::Text => Direction::Lower,
-                    _ => Direction::Higher,
-                },
-                source: format!(
-                    "the first {} rows; {}",
-                    task.items.len(),
-                    one_line(&config.summary)
-                ),
-                label: one_line(&config.name),
-                place: ChartPlace::default(),
-                ..MetricInfo::default()
-            }
-        };
-        self.prepared.iter().map(one).collect()
+        self.prepared.iter().flat_map(declared).collect()
     }
 
     /// Whether they are asked now.
@@ -172,9 +154,13 @@ impl Tasks {
             items += summary.items;
             if let Some(reading) = summary.headline() {
                 values.insert(metric_id(&summary.task), Num(reading.value));
+                if let Some(stderr) = reading.stderr {
+                    values.insert(stderr_id(&summary.task), Num(stderr));
+                }
             }
         }
         cx.state.progress.asked_at = Some(step);
+        cx.note_best(&values);
         cx.port.emit(Event::Evaluated {
             step,
             tokens: cx.state.progress.tokens,
@@ -185,6 +171,36 @@ impl Tasks {
         });
         Ok(())
     }
+}
+
+/// The score of a task, and its standard error without a chart.
+fn declared(task: &Prepared) -> [MetricInfo; 2] {
+    let config = task.task.config();
+    let name = one_line(&config.name);
+    let (unit, direction) = match config.kind {
+        Kind::Text => (String::new(), Direction::Lower),
+        _ => ("share".into(), Direction::Higher),
+    };
+    let rows = format!("the first {} rows", task.items.len());
+    let score = MetricInfo {
+        id: metric_id(&config.name),
+        title: format!("Task {name}"),
+        unit: unit.clone(),
+        direction,
+        source: format!("{rows}; {}", one_line(&config.summary)),
+        label: name.clone(),
+        ..MetricInfo::default()
+    };
+    let stderr = MetricInfo {
+        id: stderr_id(&config.name),
+        title: format!("Task {name}, standard error"),
+        unit,
+        source: rows,
+        label: format!("{name} ±"),
+        place: ChartPlace::Nowhere,
+        ..MetricInfo::default()
+    };
+    [score, stderr]
 }
 
 fn failed(error: TaskError) -> EngineError {

@@ -9,6 +9,7 @@ use super::checkpoint::Checkpoints;
 use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
+use super::eval::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::rescue::Taken;
@@ -85,6 +86,9 @@ pub(super) fn begin(
     metrics.extend(cx.extras.declarations());
     metrics.extend(trainer.tasks.declarations());
     metrics.extend(trainer.stepper.declarations());
+    if let Some(id) = &job.spec.eval.best_by {
+        cx.best_by = BestBy::named(id, &metrics)?;
+    }
     cx.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {
         let step = cx.step();
@@ -180,12 +184,10 @@ impl Trainer<'_, '_> {
             ) {
                 self.cx.sample_on_schedule();
             }
-            if is_due(
-                step,
-                self.cx.spec.checkpoint.every,
-                max_steps,
-                self.checkpoints.saved_at(),
-            ) {
+            let saved_at = self.checkpoints.saved_at();
+            if is_due(step, self.cx.spec.checkpoint.every, max_steps, saved_at)
+                || self.is_chosen() && saved_at != Some(step)
+            {
                 if let Some(broken) = self.cx.broken_weights()? {
                     self.rescue_or_fail(&broken)?;
                     continue;
@@ -221,6 +223,13 @@ impl Trainer<'_, '_> {
             self.spectra.emit(&mut self.cx);
             self.summarize();
         }
+    }
+
+    /// Whether this step is the best by `eval.best_by`, which only a checkpoint of this step can keep.
+    fn is_chosen(&self) -> bool {
+        let (progress, by) = (&self.cx.state.progress, &self.cx.spec.eval.best_by);
+        let best = progress.best.as_ref();
+        by.is_some() && progress.step > 0 && best.is_some_and(|best| best.step == progress.step)
     }
 
     /// Keeps what `Finished` reports up to date, so that it holds after a panic, too.

@@ -25,7 +25,7 @@ impl RunDir {
         found
     }
 
-    /// The kept checkpoint with the lowest validation loss in the log; the newest one if the log has none.
+    /// The kept checkpoint that the log calls the best; the newest one if it calls none so.
     pub fn best_checkpoint(&self) -> Option<CheckpointEntry> {
         let mut best: Vec<u64> = Vec::new();
         let _ = super::index::scan_events(

@@ -128,6 +128,9 @@ pub struct EvalConfig {
     pub task_limit: usize,
     /// Ask tasks every this many steps, besides before the first one and after the last; 0: at each quarter of the run.
     pub task_every: u64,
+    /// The reading by which the best checkpoint is chosen: `eval/NAME` of eval.tasks, or another one that evaluations measure,
+    /// e.g. `val/rewards/margins`. A new best is saved at once. Default: that of the method.
+    pub best_by: Option<String>,
     /// Save and stop after so many evaluations in a row without a new best. Default: train to the last step.
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
@@ -161,7 +164,7 @@ pub struct SampleConfig {
 pub struct CheckpointConfig {
     /// Save every this many steps, and after the last one; 0 only after the last.
     pub every: u64,
-    /// Checkpoints kept, newest first; at least 2. The best one by validation loss is kept as well.
+    /// Checkpoints kept, newest first; at least 2. The best of those that were evaluated is kept as well.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
 }
@@ -309,6 +312,7 @@ impl Default for EvalConfig {
             tasks: Vec::new(),
             task_limit: 100,
             task_every: 0,
+            best_by: None,
             patience: None,
         }
     }

@@ -125,10 +125,12 @@ pub struct Best {
 
 impl Best {
     /// Whether this evaluation takes the place of the best one before it. Of equal ones the later is kept: it trained longer.
+    /// One by another reading has nothing to be held against.
     pub fn replaces(&self, before: Option<&Best>) -> bool {
         let value = self.value.0;
         value.is_finite()
             && before.is_none_or(|before| match self.direction {
+                _ if self.metric != before.metric => true,
                 Direction::Higher => value >= before.value.0,
                 _ => value <= before.value.0,
             })

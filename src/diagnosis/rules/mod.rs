@@ -33,6 +33,7 @@ mod slower;
 mod sorted_data;
 mod sudden_drop;
 mod swapped_pairs;
+mod task_drop;
 mod train_above_val;
 mod train_loss;
 mod warnings;
@@ -47,6 +48,9 @@ pub(super) mod metric {
     pub const VAL_LOSS: &str = "val/loss";
     /// Begins the ids of the losses on sets of eval.extra.
     pub const EXTRA: &str = "extra/";
+    /// Begin the ids of the scores of eval.tasks, and of their standard errors.
+    pub const TASK: &str = "eval/";
+    pub const TASK_STDERR: &str = "eval_stderr/";
     pub const GRAD_NORM: &str = "grad_norm";
     pub const UPDATE_RATIO: &str = "update_ratio";
     pub const CLIPPED: &str = "clipped";
@@ -117,7 +121,7 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss initial_loss sudden_drop overfitting forgetting train_above_val lr_too_high
+    preflight diverged not_learning train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak same_data sorted_data dead_layer idle_layer
     attention_collapse noise_limited preference_start displacement swapped_pairs constant_reward reward_hacking
     same_rewards entropy_collapse answer_length rescued data_wait slower memory_growth warnings events

@@ -285,13 +285,27 @@ impl Checkpoints {
         cx.port.enter(Phase::Checkpointing, step);
         let begun = cx.port.clock.elapsed();
         cx.state.take_from_ranks()?;
+        let progress = &mut cx.state.progress;
+        // Checkpoints of programs before this one name the best evaluation alone.
+        let stands = |best: &crate::wire::Best| self.store.stands(best.step);
+        let before = progress.best_saved.clone();
+        let before = before.or_else(|| progress.best.clone().filter(stands));
+        if let Some(here) = progress.measured.clone().filter(|m| m.step == step)
+            && here.replaces(before.as_ref())
+        {
+            progress.best_saved = Some(here);
+        }
         let fingerprint = Fingerprint::of(cx.spec, &cx.data);
-        let (path, manifest) = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)?;
-        self.store.verify(step)?;
+        let written = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)
+            .and_then(|written| Ok((written, self.store.verify(step)?)));
+        if written.is_err() {
+            cx.state.progress.best_saved = before;
+        }
+        let ((path, _), manifest) = written?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());
         let progress = &cx.state.progress;
-        let best = progress.best.clone();
+        let best = progress.best_saved.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
         let event = Event::Checkpointed {
             step,

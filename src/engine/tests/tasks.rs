@@ -90,3 +90,73 @@ fn what_cannot_be_asked_is_said_before_the_first_step() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+/// Steps of checkpoints, and whether each was the best so far.
+fn saved(events: &[Event]) -> Vec<(u64, bool)> {
+    let of = |event: &Event| match event {
+        Event::Checkpointed { step, best, .. } => Some((*step, *best)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn the_best_by_a_task_is_saved_when_it_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = Run::new(&[
+        &task(dir.path()),
+        "eval.task_every=4",
+        "max_steps=10",
+        "checkpoint.every=0",
+        "eval.best_by=eval/mine",
+    ]);
+    let events = run.go();
+    // Of equal scores the later one is better.
+    let mut best = f64::NEG_INFINITY;
+    let mut wanted = Vec::new();
+    for (step, score) in asked(&events) {
+        let better = score >= best;
+        best = best.max(score);
+        if step > 0 && (better || step == 10) {
+            wanted.push((step, better));
+        }
+    }
+    assert_eq!(saved(&events), wanted, "{:?}", asked(&events));
+    let Some(Event::Finished { best: Some(by), .. }) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert_eq!((by.metric.as_str(), by.value.0), ("eval/mine", best));
+}
+
+#[test]
+fn a_reading_that_is_not_evaluated_decides_nothing() {
+    for word in ["eval/mine", "train/loss", "lr"] {
+        let set = format!("eval.best_by={word}");
+        let events = Run::new(&[&set, "max_steps=2"]).go();
+        let Some(Event::Finished { message, .. }) = events.last() else {
+            panic!("{events:?}");
+        };
+        assert!(
+            message.contains(word) && message.contains("val/loss"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_kept_best_is_the_best_of_those_that_were_saved() {
+    let events = Run::new(&["max_steps=12", "eval.every=2", "checkpoint.every=4"]).go();
+    let losses: std::collections::BTreeMap<u64, f64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Evaluated { step, values, .. } => Some((*step, values.get("val/loss")?.0)),
+            _ => None,
+        })
+        .collect();
+    let mut least = f64::INFINITY;
+    for (step, best) in saved(&events) {
+        assert_eq!(best, losses[&step] <= least, "step {step} of {losses:?}");
+        least = least.min(losses[&step]);
+    }
+    assert_eq!(saved(&events).len(), 3);
+}

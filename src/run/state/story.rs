@@ -98,9 +98,19 @@ impl RunState {
                 ..
             } => {
                 let Some(loss) = values.get("val/loss") else {
-                    let told = values.iter().map(|(id, value)| {
+                    let scores = values
+                        .iter()
+                        .filter(|(id, _)| !id.starts_with("eval_stderr/"));
+                    let told = scores.map(|(id, value)| {
                         let name = id.strip_prefix("eval/").unwrap_or(id);
-                        format!("{} {}", text::one_line(name), human::number(value.0))
+                        let value = human::number(value.0);
+                        match values.get(&format!("eval_stderr/{name}")) {
+                            Some(error) => {
+                                let error = human::number(error.0);
+                                format!("{} {value} ± {error}", text::one_line(name))
+                            }
+                            None => format!("{} {value}", text::one_line(name)),
+                        }
                     });
                     let told: Vec<String> = told.collect();
                     return Some(Line::info(format!(
