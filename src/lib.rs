@@ -24,7 +24,7 @@
 //! | 3 | [`workers`] | ranks of PyTorch: started, asked, watched over, ended |
 //! | 3 | [`watch`] | logs of runs that other programs started, as events |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
-//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
+//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] [`sandbox`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files; programs that nobody has read |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
 /// Clocks, files, random numbers, text: what every room may use.
@@ -56,6 +56,7 @@ pub mod probes;
 pub mod report;
 pub mod rewards;
 pub mod run;
+pub mod sandbox;
 pub mod spec;
 pub mod tasks;
 pub mod ui;

@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
+#[path = "child/programs.rs"]
+mod programs;
+#[path = "child/sandbox.rs"]
+mod sandbox;
+
 use llmtui::base::child::{Child, ChildError, Limits, Parser, Request};
 use serde_json::json;
 use std::path::Path;

@@ -16,6 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("embed", &[]),
     ("wire", &[]),
     ("gguf", &[]),
+    ("sandbox", &[]),
     ("kernels", &[]),
     ("run", &["wire"]),
     ("diagnosis", &["run", "wire"]),
@@ -30,7 +31,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub", "kernels"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
-    ("rewards", &["models"]),
+    ("rewards", &["models", "sandbox"]),
     ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
         "probes",
@@ -42,7 +43,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "workers",
         ],
     ),
-    ("tasks", &["spec", "data", "models", "nn", "embed"]),
+    (
+        "tasks",
+        &["spec", "data", "models", "nn", "embed", "sandbox"],
+    ),
     (
         "engine",
         &[
@@ -117,6 +121,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "models",
             "methods",
             "rewards",
+            "sandbox",
             "probes",
             "nn",
             "optim",

@@ -7,6 +7,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::clock::Clock;
+use crate::base::files::read_small_text;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::chat::{AUTO, Template};
@@ -32,7 +33,7 @@ where it ended, and what was asked before is not asked again. docs/evaluation.md
 pub struct Args {
     /// Checkpoint folders, runs (their best checkpoint), Hugging Face model folders, GGUF files or hub ids; the first is
     /// what others are compared with
-    #[arg(value_name = "MODEL", required_unless_present = "list")]
+    #[arg(value_name = "MODEL", required_unless_present_any = ["list", "answers"])]
     pub models: Vec<String>,
     /// Tasks by name or by path of a .yaml file. Default: the made-up ones, which need no network
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -43,6 +44,10 @@ pub struct Args {
     /// Worked examples in front of each prompt, in place of the task's own number
     #[arg(long, value_name = "N")]
     pub shots: Option<usize>,
+    /// Judge answers that were written elsewhere, without a model: JSON lines {\"answer\": TEXT}, one for each item of the one
+    /// task, in its order
+    #[arg(long, value_name = "FILE", conflicts_with = "models")]
+    pub answers: Option<PathBuf>,
     /// Folder of the answers
     #[arg(long, value_name = "DIR", default_value = "evals")]
     pub out: PathBuf,
@@ -56,6 +61,9 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Largest file of answers.
+const MAX_ANSWERS: u64 = 1 << 30;
 
 /// Asked where nobody says what.
 const BY_DEFAULT: &[&str] = &[
@@ -87,10 +95,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let mut prepared = prepare(args, cx)?;
     let mut models = Vec::new();
+    if let Some(file) = &args.answers {
+        models.push(elsewhere(file, &prepared)?);
+    }
     for word in &args.models {
         models.push(find(word, cx)?);
     }
-    for at in 0..models.len() {
+    for at in 0..args.models.len() {
         let refused = ask(args, cx, &mut models[at], &prepared)?;
         leave_out(&mut prepared, &mut models[..at], refused)?;
     }
@@ -148,6 +159,51 @@ fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
             Err(failure.into())
         }
     }
+}
+
+/// Answers in a file take the place of a model.
+fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
+    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
+    let [task] = prepared else {
+        let hint = "name one with --tasks";
+        return Err(yours("--answers is for one task".into(), hint).into());
+    };
+    let text = read_small_text(file, MAX_ANSWERS).map_err(|e| {
+        yours(
+            format!("{}: {e}", file.display()),
+            "name a file of JSON lines",
+        )
+    })?;
+    #[derive(serde::Deserialize)]
+    struct Line {
+        answer: String,
+    }
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    let answers = lines.map(|(at, line)| {
+        let read: Result<Line, _> = serde_json::from_str(line);
+        read.map(|line| line.answer).map_err(|e| {
+            let what = format!("{}:{}: {e}", file.display(), at + 1);
+            yours(what, "a line is {\"answer\": \"…\"}")
+        })
+    });
+    let answers = answers.collect::<Result<Vec<String>, Failure>>()?;
+    let records = tasks::judge(task, answers).map_err(|e| failed(&e))?;
+    let name = one_line(&file.display().to_string());
+    Ok(Asked {
+        word: name.clone(),
+        name,
+        path: file.to_path_buf(),
+        fingerprint: tasks::fingerprint(file).map_err(|e| failed(&e))?,
+        begins_with: None,
+        outcomes: vec![Outcome {
+            kept: records.len(),
+            records,
+            file: file.to_path_buf(),
+        }],
+    })
 }
 
 fn find(word: &str, cx: &Context) -> anyhow::Result<Asked> {

@@ -26,6 +26,8 @@ pub enum Exit {
     Training,
     /// A bug.
     Ours,
+    /// That of a program in a sandbox.
+    Program(u8),
 }
 
 impl Exit {
@@ -36,6 +38,7 @@ impl Exit {
             Exit::Machine => 3,
             Exit::Training => 4,
             Exit::Ours => 101,
+            Exit::Program(status) => status,
         }
     }
 }

@@ -53,6 +53,7 @@ mod reward;
 mod rm;
 mod run_ref;
 mod runs;
+mod sandbox_child;
 mod score;
 mod stop;
 mod tokenizer;
@@ -178,6 +179,8 @@ enum Verb {
     Engine(engine_cmd::Args),
     #[command(hide = true)]
     ParseChild(parse_child::Args),
+    #[command(hide = true)]
+    SandboxChild(sandbox_child::Args),
 }
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
@@ -216,8 +219,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         last_words::arm();
         return home::run(&cx);
     };
-    // The child's parent knows the words of a plain abort.
-    if !matches!(verb, Verb::ParseChild(_)) {
+    // The parent of a child knows the words of a plain abort; the guard of a sandbox must not have a second thread.
+    if !matches!(verb, Verb::ParseChild(_) | Verb::SandboxChild(_)) {
         last_words::arm();
     }
     match verb {
@@ -259,5 +262,6 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Completions(args) => completions::run(args),
         Verb::Engine(args) => engine_cmd::run(args, &cx),
         Verb::ParseChild(args) => parse_child::run(&args, &cx),
+        Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),
     }
 }

@@ -9,6 +9,7 @@ mod list;
 mod model;
 mod number;
 mod program;
+mod python;
 mod regex;
 mod repetition;
 mod tags;
@@ -79,6 +80,11 @@ pub trait Reward: Send + Sync {
         None
     }
 
+    /// What this machine lacks for it, and what to do; `None` when nothing.
+    fn missing(&self) -> Option<(String, String)> {
+        None
+    }
+
     /// What is wrong with the settings and what to do; `None` when nothing is.
     fn fault(&self) -> Option<(String, String)> {
         None
@@ -105,7 +111,7 @@ pub trait Worker: std::fmt::Debug + Send {
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, length: Length, repetition: Repetition, command: Command, model: Model
+        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, length: Length, repetition: Repetition, command: Command, model: Model, python: Python
     }
 }
 

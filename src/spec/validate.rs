@@ -380,6 +380,11 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
     }
+    for reward in &config.rewards {
+        if let Some((what, fix)) = reward.reward.missing() {
+            judge.want(false, &["rewards"], format!("{}: {what}", reward.name), fix);
+        }
+    }
     let critic = config.method.on_policy().and_then(|m| m.critic());
     if let Some(path) = critic.and_then(|m| m.critic_from.as_ref()) {
         let full = base.join(path);

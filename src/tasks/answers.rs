@@ -1,11 +1,12 @@
 //! Answers that the model writes, greedily and side by side, and what is found in them.
 
+use super::config::Kind;
 use super::error::TaskError;
 use super::ifeval::{self, Instruction};
 use super::items::{Asked, Item};
 use super::record::Record;
 use super::subject::Subject;
-use super::task::{Finder, Task};
+use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
 use crate::nn::generate::{Continuing, Prompt, WhenFull, generate_batch};
 use regex::Regex;
@@ -106,6 +107,42 @@ pub(super) fn write(
     Ok(records.collect())
 }
 
+/// Judges answers that were written elsewhere, one for each item, in their order.
+///
+/// # Errors
+/// A task that asks for no answers, another number of them, a sandbox that broke.
+pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, TaskError> {
+    let (task, items) = (&prepared.task, &prepared.items);
+    let wrong = |what: String| TaskError::File {
+        place: task.config.name.clone(),
+        what,
+    };
+    if task.config.kind != Kind::Answer {
+        return Err(wrong("it scores texts, and asks for no answers".into()));
+    }
+    if answers.len() != items.len() {
+        let (there, wanted) = (answers.len(), items.len());
+        return Err(wrong(format!(
+            "it has {wanted} items, and there are {there} answers"
+        )));
+    }
+    let until = |mut answer: String| {
+        if let Some(at) = until(&answer, &task.config.answer.until) {
+            answer.truncate(at);
+        }
+        answer
+    };
+    let pairs = items.iter().zip(answers);
+    let mut records: Vec<Record> = pairs
+        .map(|(item, answer)| judged(task, item, until(answer), 0))
+        .collect();
+    if let Some(tester) = &prepared.tester {
+        let items: Vec<&Item> = items.iter().collect();
+        tester.judge(&items, &mut records)?;
+    }
+    Ok(records)
+}
+
 /// Where the earliest of some texts begins.
 fn until(text: &str, stops: &[String]) -> Option<usize> {
     let places = stops.iter().filter(|stop| !stop.is_empty());
@@ -120,6 +157,7 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
             target,
             patterns,
             instructions,
+            ..
         } => {
             count(task, patterns, &answer, &mut scores);
             if !instructions.is_empty() {

@@ -1,6 +1,7 @@
 //! A task as its YAML file says it.
 
 use crate::data::source::SourceConfig;
+use crate::sandbox::python::Python;
 use serde::{Deserialize, Serialize};
 
 /// What is asked of the model for each row.
@@ -71,6 +72,17 @@ pub enum Check {
     Ifeval,
 }
 
+/// A program in Python that passes or fails.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PythonConfig {
+    /// A template over the row's columns and `completion`, the answer's last fenced block or all of it.
+    pub run: String,
+    /// Interpreter, time, memory, isolation.
+    #[serde(default)]
+    pub limits: Python,
+}
+
 /// How answers are written and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -83,6 +95,8 @@ pub struct AnswerConfig {
     /// One metric each.
     pub counts: Vec<Count>,
     pub check: Option<Check>,
+    /// Answers are run, in a sandbox, against the tests of their rows.
+    pub python: Option<PythonConfig>,
     /// Regular expressions taken out of answer and target before they are compared.
     pub ignore: Vec<String>,
     pub ignore_case: bool,
@@ -100,6 +114,7 @@ impl Default for AnswerConfig {
             }],
             counts: Vec::new(),
             check: None,
+            python: None,
             ignore: Vec::new(),
             ignore_case: false,
         }

@@ -26,6 +26,12 @@ pub enum TaskError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("{task}: {what}")]
+    Programs {
+        task: String,
+        what: String,
+        hint: String,
+    },
     #[error("the model cannot compute: {0}")]
     Model(String),
 }
@@ -50,6 +56,7 @@ impl TaskError {
             TaskError::Row { why, .. } => why.hint(),
             TaskError::Item { .. } => "correct the task's file, or its rows".into(),
             TaskError::Io { .. } => "check the room and the permissions there".into(),
+            TaskError::Programs { hint, .. } => hint.clone().into(),
             TaskError::Model(_) => "check the model's files: llmtui inspect MODEL".into(),
         }
     }
@@ -66,7 +73,7 @@ impl TaskError {
                 why: DataError::Hub(error),
                 ..
             } => error.is_outage(),
-            TaskError::Io { .. } | TaskError::Model(_) => true,
+            TaskError::Io { .. } | TaskError::Programs { .. } | TaskError::Model(_) => true,
             _ => false,
         }
     }

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// Stands between worked examples, and between the last one and the prompt.
 const BETWEEN: &str = "\n\n";
 
+/// Stands in a program for the answer, in a sign for private use that no row holds.
+pub(super) const COMPLETION: &str = "\u{e000}completion\u{e000}";
+
 /// What is asked for one row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
@@ -44,6 +47,9 @@ pub enum Asked {
         /// What `answer.check` checks.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         instructions: Vec<Instruction>,
+        /// What `answer.python` runs, with [`COMPLETION`] where the answer belongs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
     },
 }
 
@@ -134,6 +140,7 @@ impl Maker<'_> {
                     Some(Check::Ifeval) => ifeval::read(row).map_err(Fault::Said)?,
                     None => Vec::new(),
                 },
+                program: self.program(row)?,
             },
             _ => {
                 let (context, continuation) = pair(&prompt, &target);
@@ -143,6 +150,15 @@ impl Maker<'_> {
                 }
             }
         })
+    }
+
+    fn program(&self, row: &Row) -> Result<Option<String>, Fault> {
+        let Some(template) = &self.task.program else {
+            return Ok(None);
+        };
+        let mut row = row.clone();
+        row.insert("completion".into(), COMPLETION.into());
+        Ok(Some(template.render(&row)?))
     }
 
     fn patterns(&self, row: &Row) -> Result<Vec<String>, Fault> {

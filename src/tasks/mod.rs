@@ -11,6 +11,7 @@ mod ifeval;
 mod items;
 mod kept;
 mod list;
+mod programs;
 mod record;
 mod run;
 mod score;
@@ -18,6 +19,7 @@ mod subject;
 mod summary;
 mod task;
 
+pub use answers::judge;
 pub use compare::{Comparison, Flip, compare};
 pub use config::{Kind, TaskConfig};
 pub use error::TaskError;

@@ -159,10 +159,14 @@ impl<'a> Run<'a> {
         left: &[&Item],
         tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
-        let task = &self.request.prepared.task;
+        let prepared = self.request.prepared;
         let mut work = 0;
         for part in left.chunks(SIDE_BY_SIDE) {
-            self.keep(answers::write(subject, task, part)?)?;
+            let mut records = answers::write(subject, &prepared.task, part)?;
+            if let Some(tester) = &prepared.tester {
+                tester.judge(part, &mut records)?;
+            }
+            self.keep(records)?;
             work += part.len();
             if tell(self.progress(work, left.len())).is_break() {
                 break;

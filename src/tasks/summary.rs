@@ -2,6 +2,7 @@
 
 use super::answers::{IFEVAL, INSTRUCTIONS};
 use super::config::{Check, Kind, TaskConfig};
+use super::programs::PASS;
 use super::record::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -136,6 +137,9 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
             let compared = compared.filter(|_| config.target.is_some());
             let counted = config.answer.counts.iter().map(|count| &count.name);
             let mut readings: Vec<Reading> = compared.chain(counted).map(|name| by(name)).collect();
+            if config.answer.python.is_some() {
+                readings.push(by(PASS));
+            }
             if config.answer.check == Some(Check::Ifeval) {
                 let of = values(INSTRUCTIONS);
                 for [prompt, each] in IFEVAL {

@@ -3,6 +3,7 @@
 use super::config::{Kind, TaskConfig};
 use super::error::TaskError;
 use super::items::{self, Item};
+use super::programs::Tester;
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{ReadContext, SourceConfig, rows};
 use crate::data::{DataError, Record};
@@ -44,6 +45,8 @@ pub struct Task {
     pub(super) finders: Vec<Finder>,
     pub(super) counters: Vec<Counter>,
     pub(super) ignore: Vec<Regex>,
+    /// What `answer.python` runs.
+    pub(super) program: Option<RowTemplate>,
     digest: String,
 }
 
@@ -52,6 +55,8 @@ pub struct Task {
 pub struct Prepared {
     pub task: Task,
     pub items: Vec<Item>,
+    /// Runs the programs of answers, where the task has tests for them.
+    pub(super) tester: Option<Tester>,
     /// Of everything that is asked: prompts, continuations, targets.
     pub digest: String,
 }
@@ -96,9 +101,19 @@ impl Task {
             Kind::Continuation => need(config.target.is_some(), "`target`")?,
             Kind::Answer => {
                 let how = &config.answer;
-                let judged =
-                    config.target.is_some() || !how.counts.is_empty() || how.check.is_some();
-                need(judged, "`target`, `answer.counts` or `answer.check`")?;
+                let judged = config.target.is_some()
+                    || !how.counts.is_empty()
+                    || how.check.is_some()
+                    || how.python.is_some();
+                need(
+                    judged,
+                    "`target`, `answer.counts`, `answer.check` or `answer.python`",
+                )?;
+                let python = how.python.as_ref();
+                need(
+                    python.is_none_or(|python| python.run.contains("completion")),
+                    "`{{ completion }}` in `answer.python.run`",
+                )?;
             }
             Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
         }
@@ -147,6 +162,12 @@ impl Task {
             same: formula("shots.same", &same)?,
             finders: finders.collect::<Result<_, _>>()?,
             counters,
+            program: config
+                .answer
+                .python
+                .as_ref()
+                .map(|python| template("answer.python.run", &python.run))
+                .transpose()?,
             ignore: config
                 .answer
                 .ignore
@@ -194,6 +215,9 @@ impl Task {
     /// # Errors
     /// Rows that cannot be had, or do not fit the task.
     pub fn prepare(self, limit: Option<usize>, read: &ReadContext) -> Result<Prepared, TaskError> {
+        let python = self.config.answer.python.as_ref();
+        let tester = python.map(|python| Tester::new(&self.config.name, python));
+        let tester = tester.transpose()?;
         let asked = self.read(&self.config.source, limit, read)?;
         let shots = match &self.config.shots {
             Some(shots) if shots.count > 0 => {
@@ -219,6 +243,7 @@ impl Task {
             digest: hex(hash),
             task: self,
             items,
+            tester,
         })
     }
 

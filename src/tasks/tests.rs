@@ -136,6 +136,7 @@ fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
                 target: said("target"),
                 patterns: Vec::new(),
                 instructions: Vec::new(),
+                program: None,
             },
         };
         let record = answers::judged(&task, &item, said("answer"), 0);

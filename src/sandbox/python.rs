@@ -1,0 +1,115 @@
+//! Python that a model wrote, on its way into a sandbox.
+
+use super::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What is told of a program that failed: the end of what it wrote.
+const TOLD: usize = 200;
+
+/// The interpreter, and what a program may use of the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Python {
+    /// A path or a name.
+    pub program: String,
+    /// Seconds.
+    pub timeout: f64,
+    /// MiB.
+    pub memory: u64,
+    pub isolation: Isolation,
+}
+
+impl Default for Python {
+    fn default() -> Python {
+        Python {
+            program: "python3".into(),
+            timeout: 10.0,
+            memory: 1024,
+            isolation: Isolation::Walls,
+        }
+    }
+}
+
+impl Python {
+    /// A sandbox by these limits; `guard` is the llmtui executable.
+    pub fn sandbox(&self, guard: PathBuf) -> Sandbox {
+        Sandbox {
+            program: guard,
+            isolation: self.isolation,
+            limits: Limits {
+                seconds: self.timeout,
+                memory: self.memory << 20,
+                ..Limits::default()
+            },
+        }
+    }
+
+    /// Runs a program alone, without site packages and without the environment.
+    ///
+    /// # Errors
+    /// As [`Sandbox::run`].
+    pub fn run(&self, sandbox: &Sandbox, text: String) -> Result<Outcome, SandboxError> {
+        sandbox.run(&Job {
+            command: vec![self.program.clone(), "-I".into(), "main.py".into()],
+            files: vec![("main.py".into(), text)],
+        })
+    }
+
+    /// Why a program fails; `None` where it runs to its last line without an exception. A program that leaves early fails.
+    ///
+    /// # Errors
+    /// As [`Sandbox::run`].
+    pub fn fault(&self, sandbox: &Sandbox, text: &str) -> Result<Option<String>, SandboxError> {
+        let mark = format!("done {:016x}", mark(text));
+        let outcome = self.run(sandbox, format!("{text}\n\nprint()\nprint({mark:?})\n"))?;
+        let last = outcome.stdout.lines().last();
+        Ok(match outcome.end {
+            End::Exited(0) if last == Some(mark.as_str()) => None,
+            End::Exited(0) => Some("it left before its end".into()),
+            End::Exited(status) => {
+                let said = outcome.stderr.trim_end().lines().last();
+                let said = said.map(|line| line.chars().take(TOLD).collect());
+                Some(said.unwrap_or_else(|| format!("status {status}")))
+            }
+            End::Signalled(signal) => Some(format!("killed by signal {signal}")),
+            End::Late => Some(format!("not done after {} s", self.timeout)),
+            End::Flooded => Some("it wrote too much".into()),
+        })
+    }
+}
+
+/// The code of an answer: its last fenced block, or all of it.
+pub fn code(text: &str) -> &str {
+    let fence = "```";
+    let Some(end) = text.rfind(fence) else {
+        return text;
+    };
+    let before = &text[..end];
+    let block = match before.rfind(fence) {
+        Some(begin) => &before[begin + fence.len()..],
+        // A fence that was never closed.
+        None => &text[end + fence.len()..],
+    };
+    // The rest of the fence's line names the language.
+    block.split_once('\n').map_or(block, |(_, code)| code)
+}
+
+/// A number that a text alone decides (FNV-1a): another one for every program, so that none can know its own beforehand.
+pub fn mark(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_an_answer_is_its_last_block_or_all_of_it() {
+        assert_eq!(code("x = 1"), "x = 1");
+        assert_eq!(code("so:\n```python\nx = 1\n```\n"), "x = 1\n");
+        assert_eq!(code("```\na\n```\nthen\n```py\nb\n```"), "b\n");
+        assert_eq!(code("cut:\n```python\nx ="), "x =");
+    }
+}

@@ -1,0 +1,204 @@
+//! The guard takes itself out of the machine: namespaces first, then a file system on which nothing can be written.
+
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    mount_remount,
+};
+use rustix::thread::{
+    CapabilitySet, UnshareFlags, remove_capability_from_bounding_set, set_no_new_privs,
+};
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// User and group inside, until their privileges are given up. Outside they are those of this process.
+const ROOT: u32 = 0;
+/// Devices that programs need.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Where services listen: hidden.
+const HIDDEN: [&str; 2] = ["/run", "/var/run"];
+
+/// Leaves the namespaces of the machine. What is started from now on is the first process of its own.
+///
+/// # Errors
+/// The kernel does not give them.
+pub fn leave() -> io::Result<()> {
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let apart = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS;
+    // The safe form is deprecated for UnshareFlags::FILES alone, which parts threads from their files; it is not among these.
+    #[allow(deprecated)]
+    rustix::thread::unshare(apart)?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{ROOT} {} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("{ROOT} {} 1", group.as_raw()))
+}
+
+/// Makes `room` a folder in memory of so many bytes, and everything else unwritable; hides services, devices and processes.
+///
+/// # Errors
+/// A mount that the kernel refuses: then not all of it stands.
+pub fn build(room: &Path, bytes: u64) -> io::Result<()> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(said("/", "to keep changes here"))?;
+    // Read now: afterwards /proc knows of the processes inside alone, and this one is not among them.
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let ram = |place: &Path, flags: MountFlags, options: &str| {
+        let options = CString::new(options).map_err(io::Error::other)?;
+        let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", place, "tmpfs", flags, Some(options.as_c_str()))
+            .map_err(said(&place.display().to_string(), "as memory"))
+    };
+    ram(
+        room,
+        MountFlags::empty(),
+        &format!("size={bytes},nr_inodes=4096,mode=700"),
+    )?;
+    devices(room)?;
+    for place in HIDDEN.map(Path::new) {
+        // One may be a link to the other.
+        if place.is_dir() && !place.is_symlink() {
+            ram(place, MountFlags::RDONLY, "size=4k,mode=755")?;
+        }
+    }
+    let kept = [room.to_path_buf(), PathBuf::from("/proc")];
+    for (place, flags) in mounts(&table) {
+        if kept.contains(&place) || place.starts_with("/dev") || !place.exists() {
+            continue;
+        }
+        let flags =
+            flags | MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+        mount_remount(&place, flags, c"")
+            .map_err(said(&place.display().to_string(), "read-only"))?;
+    }
+    Ok(())
+}
+
+/// A /dev of harmless devices alone.
+fn devices(room: &Path) -> io::Result<()> {
+    let draft = room.join(".dev");
+    fs::create_dir(&draft)?;
+    let flags = MountFlags::NOSUID;
+    mount("tmpfs", &draft, "tmpfs", flags, Some(c"size=64k,mode=755"))
+        .map_err(said("/dev", "as memory"))?;
+    for name in DEVICES {
+        let (from, to) = (Path::new("/dev").join(name), draft.join(name));
+        if from.exists() {
+            fs::write(&to, "")?;
+            mount_bind(&from, &to).map_err(said(name, "as a device"))?;
+        }
+    }
+    mount_bind_recursive(&draft, "/dev").map_err(said("/dev", "in its place"))?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+    mount_remount("/dev", flags, c"").map_err(said("/dev", "read-only"))
+}
+
+/// A /proc that knows the processes inside alone; nothing where the kernel refuses that, as in some containers. For the first
+/// process inside: the kernel gives it to nobody else.
+///
+/// # Errors
+/// Neither is possible.
+pub fn hide_processes() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let own = mount("proc", "/proc", "proc", flags | MountFlags::RDONLY, None);
+    match own {
+        Ok(()) => Ok(()),
+        Err(_) => mount(
+            "tmpfs",
+            "/proc",
+            "tmpfs",
+            flags | MountFlags::RDONLY,
+            Some(c"size=4k"),
+        )
+        .map_err(said("/proc", "hidden")),
+    }
+}
+
+/// The program that this process becomes has no privilege inside either, and can get none: what stands cannot be taken down.
+///
+/// # Errors
+/// The kernel keeps one.
+pub fn give_up_privileges() -> io::Result<()> {
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // Behind the last one that this kernel knows.
+            Err(Errno::INVAL) if bit > 30 => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(set_no_new_privs(true)?)
+}
+
+/// Names the place of a refused mount.
+fn said(place: &str, what: &str) -> impl FnOnce(Errno) -> io::Error {
+    let about = format!("mounting {place} {what}");
+    move |errno| io::Error::other(format!("{about}: {errno}"))
+}
+
+/// Places of a mount table with the flags that a remount must keep: those of an outer namespace are locked.
+fn mounts(table: &str) -> Vec<(PathBuf, MountFlags)> {
+    let line = |line: &str| {
+        let mut words = line.split(' ');
+        let (place, options) = (words.nth(4)?, words.next()?);
+        let flag = |option: &str| match option {
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            "noatime" => MountFlags::NOATIME,
+            "nodiratime" => MountFlags::NODIRATIME,
+            "relatime" => MountFlags::RELATIME,
+            _ => MountFlags::empty(),
+        };
+        let flags = options
+            .split(',')
+            .map(flag)
+            .fold(MountFlags::empty(), |a, b| a | b);
+        Some((PathBuf::from(unescaped(place)), flags))
+    };
+    table.lines().filter_map(line).collect()
+}
+
+/// `\040` is a space, and so on.
+fn unescaped(place: &str) -> String {
+    let mut parts = place.split('\\');
+    let mut whole = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let code = part
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                whole.push(char::from(code));
+                whole.push_str(&part[3..]);
+            }
+            None => {
+                whole.push('\\');
+                whole.push_str(part);
+            }
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_table_gives_places_and_what_must_stay() {
+        let table = "43 42 254:0 / / rw,relatime - ext4 /dev/vda rw\n45 43 0:21 / /a\\040b rw,nosuid,noexec shared:1 - tmpfs x rw\nrubbish\n";
+        let found = mounts(table);
+        assert_eq!(found[0], (PathBuf::from("/"), MountFlags::RELATIME));
+        assert_eq!(found[1].0, PathBuf::from("/a b"));
+        assert_eq!(found[1].1, MountFlags::NOSUID | MountFlags::NOEXEC);
+        assert_eq!(found.len(), 2);
+    }
+}

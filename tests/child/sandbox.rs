@@ -1,0 +1,241 @@
+//! Programs that mean harm, in the sandbox: each is tried as a script of /bin/sh, so that no machine skips it. Where the
+//! kernel gives no namespaces the tests of walls say so and skip; the limits are tested everywhere.
+
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use llmtui::sandbox::{End, Isolation, Job, Limits, Outcome, Sandbox, SandboxError};
+use std::path::PathBuf;
+
+fn sandbox(isolation: Isolation) -> Sandbox {
+    Sandbox {
+        program: PathBuf::from(env!("CARGO_BIN_EXE_llmtui")),
+        isolation,
+        limits: Limits {
+            seconds: 30.0,
+            ..Limits::default()
+        },
+    }
+}
+
+/// Walls, where this machine gives them.
+fn walls() -> Option<Sandbox> {
+    let walls = sandbox(Isolation::Walls);
+    match walls.check() {
+        Ok(()) => Some(walls),
+        Err(SandboxError::Unavailable(why)) => {
+            eprintln!("skipped: no walls on this machine: {why}");
+            None
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn script(sandbox: &Sandbox, text: &str) -> Outcome {
+    let job = Job {
+        command: vec!["/bin/sh".into(), "main.sh".into()],
+        files: vec![("main.sh".into(), text.into())],
+    };
+    sandbox.run(&job).unwrap()
+}
+
+fn exited(outcome: &Outcome, words: &str) {
+    assert_eq!(outcome.end, End::Exited(0), "{outcome:?}");
+    assert_eq!(outcome.stdout, words, "{outcome:?}");
+}
+
+#[test]
+fn a_program_runs_to_its_end_with_its_words_and_status() {
+    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+        .into_iter()
+        .flatten()
+    {
+        exited(&script(&isolation, "echo one; echo two >&2"), "one\n");
+        assert_eq!(script(&isolation, "echo two >&2; exit 3").stderr, "two\n");
+        assert_eq!(script(&isolation, "exit 3").end, End::Exited(3));
+        // It begins in a folder of its own, with nothing of this process' environment.
+        let own = script(
+            &isolation,
+            "echo x > new; cat new; echo $CARGO_MANIFEST_DIR; echo $HOME | grep -c sandbox",
+        );
+        exited(&own, "x\n\n1\n");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error_with_its_name() {
+    let job = Job {
+        command: vec!["no-such-program".into()],
+        ..Job::default()
+    };
+    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+        .into_iter()
+        .flatten()
+    {
+        let error = isolation.run(&job).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("no-such-program cannot be started"),
+            "{error}"
+        );
+        let outside = Job {
+            files: vec![("../x".into(), String::new())],
+            ..job.clone()
+        };
+        assert!(isolation.run(&outside).is_err());
+    }
+    let mut gone = sandbox(Isolation::Limits);
+    gone.program = PathBuf::from("/no/such/llmtui");
+    assert!(matches!(gone.run(&job), Err(SandboxError::Broken(_))));
+}
+
+#[test]
+fn an_endless_loop_ends_with_its_time() {
+    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+        .into_iter()
+        .flatten()
+    {
+        let mut short = isolation;
+        short.limits.seconds = 0.5;
+        assert_eq!(script(&short, "while :; do :; done").end, End::Late);
+        assert_eq!(script(&short, "sleep 1000").end, End::Late);
+    }
+}
+
+#[test]
+fn a_flood_of_words_ends_the_program_and_is_cut() {
+    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+        .into_iter()
+        .flatten()
+    {
+        let flood = script(&isolation, "while :; do echo flood; done");
+        assert_eq!(flood.end, End::Flooded);
+        assert_eq!(flood.stdout.len() as u64, isolation.limits.output);
+    }
+}
+
+#[test]
+fn memory_and_files_have_an_end() {
+    for isolation in [Some(sandbox(Isolation::Limits)), walls()]
+        .into_iter()
+        .flatten()
+    {
+        let mut small = isolation;
+        small.limits.memory = 64 << 20;
+        small.limits.files = 1 << 20;
+        // A variable that doubles: 2^40 bytes if nobody stops it.
+        let hoard = script(
+            &small,
+            "x=x; i=0; while [ $i -lt 40 ]; do x=$x$x; i=$((i+1)); done; echo all",
+        );
+        assert_ne!(hoard.stdout, "all\n", "{:?}", hoard.end);
+        assert!(
+            matches!(hoard.end, End::Exited(1..) | End::Signalled(_)),
+            "{hoard:?}"
+        );
+        let fill = script(&small, "head -c 4194304 /dev/zero > big; wc -c < big");
+        let size: u64 = fill.stdout.trim().parse().unwrap_or(0);
+        assert!(size <= 1 << 20, "{fill:?}");
+    }
+}
+
+/// What a program started must be gone when it is: also what left its group and its session.
+#[test]
+fn nothing_that_it_started_outlives_it() {
+    let Some(walls) = walls() else { return };
+    // A number that no other process sleeps for.
+    let odd = 70_000 + std::process::id() % 10_000;
+    let outcome = script(
+        &walls,
+        &format!(
+            "i=0; while [ $i -lt 12 ]; do (setsid sleep {odd} >/dev/null 2>&1 &) ; i=$((i+1)); done; echo started"
+        ),
+    );
+    exited(&outcome, "started\n");
+    let sleeps = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        lines.any(|line| String::from_utf8_lossy(&line).contains(&format!("sleep\0{odd}")))
+    };
+    while sleeps() {
+        std::thread::yield_now();
+    }
+}
+
+/// It sees no processes, no network and no services; it can write nothing but its folder.
+#[test]
+fn walls_keep_it_from_the_machine() {
+    let Some(walls) = walls() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let place = outside.path().display();
+    std::fs::write(outside.path().join("kept"), "kept").unwrap();
+    let outcome = script(
+        &walls,
+        &format!(
+            "echo x > {place}/new && echo wrote
+             echo x > {place}/kept && echo changed
+             rm -f {place}/kept && echo deleted
+             mkdir {place}/folder && echo made
+             echo x > /etc/llmtui-was-here && echo wrote
+             echo x > /dev/shm/llmtui-was-here && echo wrote
+             chmod 777 {place} && echo opened
+             exit 0"
+        ),
+    );
+    exited(&outcome, "");
+    let names = std::fs::read_dir(outside.path()).unwrap().count();
+    let kept = std::fs::read_to_string(outside.path().join("kept")).unwrap();
+    assert_eq!((names, kept.as_str()), (1, "kept"));
+
+    let interfaces = script(
+        &walls,
+        "tail -n +3 /proc/net/dev 2>/dev/null | grep -vc ' lo:'; exit 0",
+    );
+    exited(&interfaces, "0\n");
+    let others = script(
+        &walls,
+        &format!("kill -0 {} && echo seen; exit 0", std::process::id()),
+    );
+    exited(&others, "");
+    let devices = script(
+        &walls,
+        "for d in /dev/*; do [ -b $d ] && echo $d; done; echo fine > /dev/null; exit 0",
+    );
+    exited(&devices, "");
+    let privileges = script(
+        &walls,
+        "mount -t tmpfs none /mnt 2>/dev/null && echo mounted
+         mount -o remount,rw / 2>/dev/null && echo writable
+         echo 1 > /proc/sys/kernel/panic 2>/dev/null && echo set
+         exit 0",
+    );
+    exited(&privileges, "");
+}
+
+/// Python, where there is one: what the tests of an answer are run by.
+#[test]
+fn python_computes_and_reaches_nothing() {
+    let Some(walls) = walls() else { return };
+    let Some(python) = llmtui::sandbox::find("python3") else {
+        eprintln!("skipped: there is no python3 in PATH");
+        return;
+    };
+    let python = |text: &str| {
+        let job = Job {
+            command: vec![python.display().to_string(), "-I".into(), "main.py".into()],
+            files: vec![("main.py".into(), text.into())],
+        };
+        walls.run(&job).unwrap()
+    };
+    exited(&python("print(sum(range(10)))"), "45\n");
+    let network = python(
+        "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    print('reached')\nexcept OSError:\n    print('alone')",
+    );
+    exited(&network, "alone\n");
+    let memory = python("x = bytearray(4 << 30)\nprint('all')");
+    assert!(memory.stderr.contains("MemoryError"), "{memory:?}");
+    let bomb = python(
+        "import os\nfor i in range(200):\n    try:\n        if os.fork() == 0:\n            os.setsid()\n            import time\n            time.sleep(1000)\n    except OSError:\n        break\nprint('done', flush=True)",
+    );
+    assert!(bomb.stdout.contains("done"), "{bomb:?}");
+}
