@@ -190,6 +190,7 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         })
     });
     let answers = answers.collect::<Result<Vec<String>, Failure>>()?;
+    let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let records = tasks::judge(task, answers).map_err(|e| failed(&e))?;
     let name = one_line(&file.display().to_string());
     Ok(Asked {
@@ -201,7 +202,7 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         outcomes: vec![Outcome {
             kept: records.len(),
             records,
-            file: file.to_path_buf(),
+            file: whole,
         }],
     })
 }

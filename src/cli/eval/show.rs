@@ -62,6 +62,7 @@ fn meaning(metric: &str) -> &'static str {
             "exp of the mean loss: of a continuation (as lm-eval has it), of a token of a text"
         }
         "bits_per_byte" => "bits of loss per byte of text",
+        "pass@1" => "share of programs that pass their tests, one greedy answer each",
         _ => "share of answers that equal the target",
     }
 }
@@ -80,6 +81,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
         let _ = write!(out, "{mark}{}  {}", model.name, &model.fingerprint[..8]);
         let _ = match &model.begins_with {
             Some(words) => writeln!(out, "  ({})", one_line(words)),
+            None if args.answers.is_some() => writeln!(out, "  (answers of a file)"),
             None => writeln!(out, "  (all of it asked before)"),
         };
     }
