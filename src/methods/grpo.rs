@@ -36,8 +36,23 @@ pub enum Scale {
     Group,
     /// The standard deviation of all rewards of the step.
     Batch,
+    /// The standard deviation of all advantages of the step (REINFORCE++-baseline, arXiv 2501.03262).
+    Advantages,
     /// Nothing (Dr. GRPO).
     None,
+}
+
+/// What a reward is compared with.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Baseline {
+    /// The mean reward of the group.
+    #[default]
+    Group,
+    /// The mean reward of the step (REINFORCE++ with `scale: batch`, arXiv 2501.03262).
+    Batch,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -45,7 +60,10 @@ pub enum Scale {
 pub struct Config {
     /// How the losses of tokens become one number.
     pub aggregation: Aggregation,
-    /// What advantages are divided by: the rewards' standard deviation in the group, in the step, or nothing.
+    /// What rewards are compared with: the mean of their group or, as REINFORCE++ does, that of the step.
+    pub baseline: Baseline,
+    /// What advantages are divided by: the rewards' standard deviation in the group or in the step, that of the step's
+    /// advantages, or nothing.
     pub scale: Scale,
     /// Whether the ratio to the policy that answered is taken token by token or over whole answers.
     pub ratio: RatioLevel,
@@ -55,6 +73,10 @@ pub struct Config {
     /// How far above 1 the ratio may rise and still teach; 0.28 keeps more exploration (DAPO).
     #[schemars(range(min = 0.0, max = 100.0))]
     pub clip_high: f64,
+    /// Caps the ratio of answers with a negative advantage, too, which otherwise grows without bound; above 1 + clip_high.
+    /// 0: no cap (two-sided clipping, INTELLECT-2, arXiv 2505.07291).
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub delta: f64,
     /// Strength of the pull towards the reference model; 0 needs none.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub beta: f64,
@@ -70,10 +92,12 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             aggregation: Aggregation::Dapo,
+            baseline: Baseline::Group,
             scale: Scale::Group,
             ratio: RatioLevel::Token,
             clip_low: 0.2,
             clip_high: 0.2,
+            delta: 0.0,
             beta: 0.0,
             kl: Kl::K3,
             kl_correction: true,
@@ -83,13 +107,31 @@ impl Default for Config {
 }
 
 impl OnPolicy for Config {
+    /// Compared with the whole step, an answer needs no others to its prompt.
+    fn least_group(&self) -> usize {
+        match self.baseline {
+            Baseline::Group => 2,
+            Baseline::Batch => 1,
+        }
+    }
+
     fn advantages(&self, rewards: &[f64], group_size: usize) -> Vec<f64> {
+        // With the step as baseline the step is the one group.
+        let size = match self.baseline {
+            Baseline::Group => group_size,
+            Baseline::Batch => rewards.len(),
+        };
         let all = sample_std(rewards);
-        centred(rewards, group_size, |group| match self.scale {
+        let mut advantages = centred(rewards, size, |group| match self.scale {
             Scale::Group => sample_std(group) + STD_FLOOR,
             Scale::Batch => all + STD_FLOOR,
-            Scale::None => 1.0,
-        })
+            Scale::Advantages | Scale::None => 1.0,
+        });
+        if self.scale == Scale::Advantages {
+            let spread = sample_std(&advantages) + STD_FLOOR;
+            advantages.iter_mut().for_each(|a| *a /= spread);
+        }
+        advantages
     }
 }
 
@@ -140,6 +182,10 @@ impl super::Method for Config {
                 (mean.exp()?, tokens.ones_like()?)
             }
         };
+        let ratio = match self.delta > 0.0 {
+            true => ratio.minimum(self.delta)?,
+            false => ratio,
+        };
         let clips = [self.clip_low, self.clip_high];
         let losses = policy::clipped((&ratio, &advantages, &counts), clips, readings)?;
         let mut losses = losses.broadcast_as(mask.shape())?;
@@ -157,6 +203,18 @@ impl super::Method for Config {
 
     fn readings(&self) -> &'static [Metric] {
         policy::READINGS
+    }
+
+    fn fault(&self) -> Option<(&'static str, String, String)> {
+        let least = 1.0 + self.clip_high;
+        (self.delta > 0.0 && self.delta <= least).then(|| {
+            let what = format!("a cap of {} lies below the clipping at {least}", self.delta);
+            (
+                "delta",
+                what,
+                format!("delta above {least}, such as 4; 0 for no cap"),
+            )
+        })
     }
 
     fn best(&self) -> Criterion {

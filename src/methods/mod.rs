@@ -148,6 +148,11 @@ pub trait Method: Send + Sync {
         0.0
     }
 
+    /// What is wrong with its settings: the key, what it is, and what to do.
+    fn fault(&self) -> Option<(&'static str, String, String)> {
+        None
+    }
+
     /// What its best checkpoint is.
     fn best(&self) -> Criterion {
         Criterion {

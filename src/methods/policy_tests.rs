@@ -89,7 +89,7 @@ impl Oracle {
 #[test]
 fn losses_gradients_and_readings_are_those_of_trl() {
     let oracle = oracle();
-    assert_eq!(oracle.cases.len(), 50);
+    assert_eq!(oracle.cases.len(), 52);
     for case in &oracle.cases {
         let (loss, readings, gradient) = oracle.measured(case, oracle.rows);
         let about = format!("{:?}, fresh: {}", case.method, case.fresh);
@@ -125,6 +125,7 @@ fn another_setting_is_not_what_trl_gives() {
         ("aggregation", serde_json::json!("grpo")),
         ("ratio", serde_json::json!("sequence")),
         ("beta", serde_json::json!(0.01)),
+        ("delta", serde_json::json!(1.3)),
     ] {
         let mut method = serde_json::to_value(&case.method).unwrap();
         method["grpo"][key] = value;
@@ -225,6 +226,20 @@ fn advantages_have_their_known_values() {
     let spread = sample_std(&rewards) + 1e-4;
     let batch = [0.5, -0.5, 0.0, 0.0, 0.5, -0.5].map(|a| a / spread);
     near(&advantages(grpo("batch"), &rewards, 2), &batch, 1e-12);
+
+    // REINFORCE++: standardized over the step; with the groups' baseline, centred in groups and standardized over the step.
+    let plus = |baseline: &str, scale: &str| serde_json::json!({"grpo": {"baseline": baseline, "scale": scale}});
+    let mean = rewards.iter().sum::<f64>() / 6.0;
+    let standard = rewards.map(|r| (r - mean) / spread);
+    near(
+        &advantages(plus("batch", "batch"), &rewards, 2),
+        &standard,
+        1e-12,
+    );
+    let centred = [0.5, -0.5, 0.0, 0.0, 0.5, -0.5];
+    let wide = sample_std(&centred) + 1e-4;
+    let whitened = advantages(plus("group", "advantages"), &rewards, 2);
+    near(&whitened, &centred.map(|a| a / wide), 1e-12);
 
     let rloo = || serde_json::json!({"rloo": {}});
     let a = 2.0 / 3.0;

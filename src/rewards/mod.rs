@@ -12,6 +12,7 @@ mod program;
 mod python;
 mod regex;
 mod repetition;
+mod schema;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -111,7 +112,7 @@ pub trait Worker: std::fmt::Debug + Send {
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, length: Length, repetition: Repetition, command: Command, model: Model, python: Python
+        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, schema: Schema, length: Length, repetition: Repetition, command: Command, model: Model, python: Python
     }
 }
 

@@ -52,7 +52,7 @@ def stand_in(leaf, **settings):
         off_policy_mask_threshold=None, use_vllm=False, _entropy_bonus_enabled=False, _metrics=metrics,
         model=SimpleNamespace(training=True), accelerator=Accelerator(num_processes=1),
         current_gradient_accumulation_steps=1, max_completion_length=LIMIT,
-        args=SimpleNamespace(use_bias_correction_kl=settings.get("correction", True), delta=None, steps_per_generation=1),
+        args=SimpleNamespace(use_bias_correction_kl=settings.get("correction", True), delta=settings.get("delta"), steps_per_generation=1),
         importance_sampling_level=settings.get("level", "token"), loss_type=settings.get("loss_type"),
         beta=settings.get("beta", 0.0), epsilon_low=settings.get("low", 0.2), epsilon_high=settings.get("high", 0.2),
     )
@@ -90,6 +90,11 @@ def main(folder):
                 theirs = dict(loss_type=aggregation, level=level, beta=beta, correction=correction, low=0.2, high=0.28)
                 for fresh in [False, True]:
                     cases.append(dict(method={"grpo": ours}, fresh=fresh, **run(GRPOTrainer, data, fresh, **theirs)))
+    for level in ["token", "sequence"]:
+        # The largest ratio of a token with a negative advantage is 1.8, so that this cap is in force.
+        ours = dict(ratio=level, delta=1.35, clip_low=0.2, clip_high=0.28)
+        theirs = dict(loss_type="dapo", level=level, delta=1.35, low=0.2, high=0.28)
+        cases.append(dict(method={"grpo": ours}, fresh=False, **run(GRPOTrainer, data, **theirs)))
     for fresh in [False, True]:
         cases.append(dict(method={"rloo": dict(clip=0.2, beta=0.0)}, fresh=fresh, **run(RLOOTrainer, data, fresh)))
     fixed = {name: values.flatten().tolist() for name, values in data.items()}

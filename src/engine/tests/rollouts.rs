@@ -412,4 +412,9 @@ fn pass_at_k_needs_as_many_answers_and_some_chance() {
     assert!(refused(&several[..1]).contains("the same one"));
     let odd = ["rollout.group_size=5", "rollout.steps=2"];
     assert!(refused(&odd).contains("32 answers of a rollout are no whole groups of 5"));
+    let low = refused(&["method.grpo.delta=1.1"]);
+    assert!(
+        low.contains("a cap of 1.1 lies below the clipping at 1.2"),
+        "{low}"
+    );
 }

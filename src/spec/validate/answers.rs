@@ -106,6 +106,9 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "an empty stop string stops immediately",
         "remove it",
     );
+    if let Some((key, what, hint)) = config.method.fault() {
+        judge.want(false, &[&format!("method.{word}.{key}")], what, hint);
+    }
     let reference = config.method.needs().reference;
     judge.want(
         reference != Some(ReferenceChoice::Precomputed),

@@ -114,7 +114,13 @@ impl Page<'_> {
         second.push(muted("  reward "));
         second.push(word(format!("{reward:.3}"), Meaning::Text));
         let meaning = if flat > 0 { Meaning::Warn } else { Meaning::Muted };
-        second.push(word(format!("  {flat} of one reward teach nothing"), meaning));
+        // With the step's mean as baseline they teach, too.
+        let idle = |group: &Group| group.answers.iter().all(|answer| answer.advantage.0 == 0.0);
+        let nothing = match now.groups.iter().filter(|g| g.is_flat()).all(idle) {
+            true => " teach nothing",
+            false => "",
+        };
+        second.push(word(format!("  {flat} of one reward{nothing}"), meaning));
         if now.left_out > 0 {
             second.push(muted(format!("  {} not kept", now.left_out)));
         }
@@ -388,7 +394,7 @@ mod tests {
             cut: at == 1 && rewards[0] == rewards[1],
             reward: Num(reward),
             rewards: vec![("exact".into(), Num(reward))],
-            advantage: Num(reward - 0.5),
+            advantage: Num(if rewards[0] == rewards[1] { 0.0 } else { reward - 0.5 }),
             tokens: vec![Token(text.into(), -0.05, Some(0.5)), Token("7\n".into(), -3.0, None)],
         };
         Group {

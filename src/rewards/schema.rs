@@ -1,0 +1,113 @@
+//! 1 where the answer is JSON that a JSON Schema allows.
+
+use super::{Answer, Reward};
+use crate::base::registry::Entry;
+use crate::base::text::one_line;
+use jsonschema::{PatternOptions, Validator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub const ENTRY: Entry = Entry {
+    id: "schema",
+    title: "JSON of a schema",
+    summary: "1 where the answer is one JSON value that a JSON Schema allows, else 0.",
+    source: "JSON Schema 2020-12, json-schema.org",
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The schema, of draft 4 to 2020-12. References lead to places inside it; nothing is fetched.
+    pub schema: Map<String, Value>,
+}
+
+impl Config {
+    fn validator(&self) -> Result<Validator, String> {
+        // Patterns in time linear in the answer, whatever they are.
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+        let schema = Value::Object(self.schema.clone());
+        options.build(&schema).map_err(|error| {
+            let place = error.instance_path().to_string();
+            one_line(&match place.is_empty() {
+                true => error.to_string(),
+                false => format!("{place}: {error}"),
+            })
+        })
+    }
+}
+
+impl Reward for Config {
+    fn score(&self, answer: &Answer) -> Result<f64, String> {
+        let Ok(value) = serde_json::from_str::<Value>(&answer.text) else {
+            return Ok(0.0);
+        };
+        let allowed = self.validator()?.is_valid(&value);
+        Ok(f64::from(u8::from(allowed)))
+    }
+
+    fn fault(&self) -> Option<(String, String)> {
+        if self.schema.is_empty() {
+            let fix = "write {schema: {schema: {type: object, required: [answer]}}}, or use the reward json";
+            return Some(("an empty schema allows everything".into(), fix.into()));
+        }
+        let what = self.validator().err()?;
+        Some((what, "correct the schema: json-schema.org".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Case {
+        schema: Map<String, Value>,
+        text: String,
+        allowed: bool,
+    }
+
+    #[test]
+    fn what_is_allowed_is_what_the_library_jsonschema_allows() {
+        let cases: Vec<Case> =
+            serde_json::from_str(include_str!("../../tests/oracle/json_schema.json")).unwrap();
+        assert!(cases.len() > 100 && cases.iter().any(|case| case.allowed));
+        for case in cases {
+            let answer = Answer {
+                prompt: String::new(),
+                text: case.text.clone(),
+                tokens: 1,
+                ended: true,
+                reference: super::super::Reference::default(),
+            };
+            let config = Config {
+                schema: case.schema,
+            };
+            assert_eq!(config.fault(), None, "{config:?}");
+            let score = config.score(&answer).unwrap();
+            assert_eq!(score == 1.0, case.allowed, "{config:?}: {}", case.text);
+        }
+    }
+
+    #[test]
+    fn a_schema_that_is_wrong_says_where() {
+        for (schema, word) in [
+            (serde_json::json!({}), "empty"),
+            (serde_json::json!({"$ref": "#/x"}), "x"),
+            (
+                serde_json::json!({"$ref": "https://example.org/s.json"}),
+                "example.org",
+            ),
+            (serde_json::json!({"type": "text"}), "text"),
+            (
+                serde_json::json!({"properties": {"a": {"minimum": "1"}}}),
+                "/properties/a/minimum",
+            ),
+            (serde_json::json!({"items": [1]}), "items"),
+            (serde_json::json!({"pattern": "("}), "("),
+        ] {
+            let schema = schema.as_object().cloned().unwrap();
+            let (what, _) = Config { schema }.fault().unwrap();
+            assert!(what.contains(word), "{what}");
+        }
+    }
+}
