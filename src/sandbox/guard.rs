@@ -219,10 +219,11 @@ fn end_by(signal: Signal) -> io::Result<u8> {
 
 fn prepare(order: &Order) -> io::Result<()> {
     if order.isolation == Isolation::Walls {
+        let sockets = walls::sockets()?;
         walls::leave().map_err(|e| {
             io::Error::other(format!("the kernel gives no namespaces of users ({e})"))
         })?;
-        walls::build(&order.room, order.limits.files)?;
+        walls::build(&order.room, order.limits.files, &sockets)?;
     }
     for (name, text) in &order.job.files {
         let plain = !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.');

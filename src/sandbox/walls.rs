@@ -8,9 +8,11 @@ use rustix::mount::{
 use rustix::thread::{
     CapabilitySet, UnshareFlags, remove_capability_from_bounding_set, set_no_new_privs,
 };
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// User and group inside, until their privileges are given up. Outside they are those of this process.
@@ -40,11 +42,27 @@ pub fn leave() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{ROOT} {} 1", group.as_raw()))
 }
 
+/// Places where services of this machine listen. A file system that cannot be written does not keep anybody from connecting,
+/// and the namespace of networks holds nameless addresses alone. To be read before [`leave`]: the list is that of a network.
+/// An address that was given as a relative path is not found, nor is a named pipe.
+///
+/// # Errors
+/// The list cannot be read.
+pub fn sockets() -> io::Result<BTreeSet<PathBuf>> {
+    let table = fs::read("/proc/net/unix")?;
+    Ok(addresses(&String::from_utf8_lossy(&table)))
+}
+
+fn addresses(table: &str) -> BTreeSet<PathBuf> {
+    let place = |line: &str| Some(PathBuf::from(format!("/{}", line.split_once(" /")?.1)));
+    table.lines().filter_map(place).collect()
+}
+
 /// Makes `room` a folder in memory of so many bytes, and everything else unwritable; hides services, devices and processes.
 ///
 /// # Errors
 /// A mount that the kernel refuses: then not all of it stands.
-pub fn build(room: &Path, bytes: u64) -> io::Result<()> {
+pub fn build(room: &Path, bytes: u64, sockets: &BTreeSet<PathBuf>) -> io::Result<()> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(said("/", "to keep changes here"))?;
     // Read now: afterwards /proc knows of the processes inside alone, and this one is not among them.
@@ -65,6 +83,12 @@ pub fn build(room: &Path, bytes: u64) -> io::Result<()> {
         // One may be a link to the other.
         if place.is_dir() && !place.is_symlink() {
             ram(place, MountFlags::RDONLY, "size=4k,mode=755")?;
+        }
+    }
+    for place in sockets {
+        // Many are gone by now, or under what hides them.
+        if fs::symlink_metadata(place).is_ok_and(|found| found.file_type().is_socket()) {
+            mount_bind("/dev/null", place).map_err(said(&place.display().to_string(), "hidden"))?;
         }
     }
     let kept = [room.to_path_buf(), PathBuf::from("/proc")];
@@ -200,5 +224,12 @@ mod tests {
         assert_eq!(found[1].0, PathBuf::from("/a b"));
         assert_eq!(found[1].1, MountFlags::NOSUID | MountFlags::NOEXEC);
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn services_listen_at_paths_that_are_listed() {
+        let table = "Num       RefCount Protocol Flags    Type St Inode Path\n0: 00000002 00000000 00010000 0001 01  1234 /tmp/a b/s\n0: 00000003 00000000 00000000 0001 03 5 @/abstract\n0: 00000003 00000000 00000000 0001 03 6\n0: 00000003 00000000 00000000 0001 03 7 /tmp/a b/s\n";
+        let found: Vec<PathBuf> = addresses(table).into_iter().collect();
+        assert_eq!(found, [PathBuf::from("/tmp/a b/s")]);
     }
 }

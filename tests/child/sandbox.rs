@@ -232,6 +232,16 @@ fn python_computes_and_reaches_nothing() {
         "import socket\ntry:\n    socket.create_connection(('1.1.1.1', 53), 2)\n    print('reached')\nexcept OSError:\n    print('alone')",
     );
     exited(&network, "alone\n");
+    // A service of this user that listens at a path, as tmux does: a file system that is only read would let it in.
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("service");
+    let service = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    service.set_nonblocking(true).unwrap();
+    let local = python(&format!(
+        "import socket\ntry:\n    socket.socket(socket.AF_UNIX).connect({place:?})\n    print('reached')\nexcept OSError:\n    print('alone')"
+    ));
+    exited(&local, "alone\n");
+    assert!(service.accept().is_err());
     let memory = python("x = bytearray(4 << 30)\nprint('all')");
     assert!(memory.stderr.contains("MemoryError"), "{memory:?}");
     let bomb = python(
