@@ -65,13 +65,15 @@ impl Reward for Config {
     }
 
     fn missing(&self) -> Option<(String, String)> {
-        find(&self.program).is_none().then(|| {
+        if find(&self.program).is_none() {
             let what = format!("there is no Python here: `{}` is not in PATH", self.program);
-            (
-                what,
-                "install Python, or name its path: {python: {program: /usr/bin/python3}}".into(),
-            )
-        })
+            let fix = "install Python, or name its path: {python: {program: /usr/bin/python3}}";
+            return Some((what, fix.into()));
+        }
+        let walls = self.isolation == Isolation::Walls;
+        let guard = Child::of_this_program().program.filter(|_| walls)?;
+        let error = Sandbox::walls_stand(guard).err()?;
+        Some((error.to_string(), error.hint().into()))
     }
 }
 

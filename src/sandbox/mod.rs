@@ -23,6 +23,7 @@ pub use limits::{Limits, exec};
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The hidden subcommand by which this program becomes guard ([`serve`], no arguments) or the program ([`exec`]).
 pub const VERB: &str = "sandbox-child";
@@ -107,6 +108,20 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// [`Sandbox::check`] of walls, done once in the life of this process; `guard` is the llmtui executable.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn walls_stand(guard: PathBuf) -> Result<(), SandboxError> {
+        static FOUND: OnceLock<Result<(), SandboxError>> = OnceLock::new();
+        let walls = Sandbox {
+            program: guard,
+            isolation: Isolation::Walls,
+            limits: Limits::default(),
+        };
+        FOUND.get_or_init(|| walls.check()).clone()
+    }
+
     /// Whether it keeps programs as it says, here and now: runs `true` in it.
     ///
     /// # Errors
