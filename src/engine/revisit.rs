@@ -188,7 +188,8 @@ impl<'a> Revisit<'a> {
     fn scored(&self, row: &Row, weights_of: u64, logp: &[f32]) -> ScoredRow {
         let counted = || {
             let all = logp.iter().zip(&row.mask);
-            all.filter(|(_, counts)| **counts).map(|(x, _)| -f64::from(*x))
+            all.filter(|(_, counts)| **counts)
+                .map(|(x, _)| -f64::from(*x))
         };
         let n = counted().count();
         let tokenizer = &self.data.tokenizer;
@@ -196,7 +197,11 @@ impl<'a> Revisit<'a> {
             weights_of,
             losses: logp.iter().map(|x| -x).collect(),
             loss: (n > 0).then(|| counted().sum::<f64>() / n as f64),
-            pieces: row.targets.iter().map(|id| tokenizer.decode(&[*id])).collect(),
+            pieces: row
+                .targets
+                .iter()
+                .map(|id| tokenizer.decode(&[*id]))
+                .collect(),
         }
     }
 

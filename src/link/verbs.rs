@@ -65,12 +65,7 @@ impl Launcher {
         }
     }
 
-    fn branch(
-        &self,
-        (run, step): (&Path, u64),
-        settings: &[String],
-        runs_dir: &Path,
-    ) -> Command {
+    fn branch(&self, (run, step): (&Path, u64), settings: &[String], runs_dir: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--runs-dir").arg(runs_dir).arg("train");
         let mut place = run.as_os_str().to_os_string();
@@ -133,7 +128,11 @@ fn text_of(bytes: Vec<u8>) -> String {
 fn said(words: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(words);
     let error = text.find("error: ").map_or(&*text, |at| &text[at + 7..]);
-    let lines: Vec<&str> = error.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let lines: Vec<&str> = error
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
     let joined = sanitize(&lines.join("; "));
     (!joined.is_empty()).then_some(joined)
 }
@@ -162,7 +161,10 @@ mod tests {
         let line = r#"{"step":3,"row":1,"ids":[1],"targets":[2],"mask":[true],"supervised":1,"text":"a","scored":{"weights_of":2,"losses":[0.5],"loss":0.5,"pieces":["b"]}}"#;
         let (_keep, launcher) = program(&format!("echo \"$@\" >&2\nprintf '%s\\n' '{line}'"));
         let rows = launcher.rows(Path::new("runs/x"), 3, 1).unwrap();
-        assert_eq!((rows.len(), rows[0].step, rows[0].loss()), (1, Some(3), Some(0.5)));
+        assert_eq!(
+            (rows.len(), rows[0].step, rows[0].loss()),
+            (1, Some(3), Some(0.5))
+        );
         let (_keep, launcher) = program("echo nonsense");
         let words = launcher.rows(Path::new("x"), 1, 1).unwrap_err().to_string();
         assert!(words.contains("cannot be read"), "{words}");
@@ -170,8 +172,9 @@ mod tests {
 
     #[test]
     fn a_verb_that_fails_is_told_in_its_own_words() {
-        let (_keep, launcher) =
-            program("echo 'error: x has no checkpoint of step 7' >&2; echo '  it keeps 5' >&2; exit 2");
+        let (_keep, launcher) = program(
+            "echo 'error: x has no checkpoint of step 7' >&2; echo '  it keeps 5' >&2; exit 2",
+        );
         let settings = ["lr=1e-4".to_string()];
         let planned = launcher.plan_branch((Path::new("x"), 7), &settings, Path::new("runs"));
         let words = planned.unwrap_err().to_string();
@@ -183,10 +186,14 @@ mod tests {
         let (_keep, launcher) = program("echo \"$@\"");
         let settings = ["lr=1e-4".to_string(), "clip_norm=0.5".to_string()];
         let place = (Path::new("runs/x"), 50);
-        let asked = launcher.plan_branch(place, &settings, Path::new("runs")).unwrap();
+        let asked = launcher
+            .plan_branch(place, &settings, Path::new("runs"))
+            .unwrap();
         let verb = "--runs-dir runs train --branch runs/x@50 -s lr=1e-4 -s clip_norm=0.5";
         assert_eq!(asked, [format!("{verb} --dry-run")]);
-        let made = launcher.make_branch(place, &settings, Path::new("runs")).unwrap();
+        let made = launcher
+            .make_branch(place, &settings, Path::new("runs"))
+            .unwrap();
         assert_eq!(made, PathBuf::from(format!("{verb} --no-start")));
     }
 }

@@ -129,8 +129,12 @@ fn write_rows(out: &mut impl Write, rows: &[Row], as_json: bool) -> anyhow::Resu
 
 fn write_row(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
     let places = [("step", row.step), ("micro-step", row.micro_step)];
-    let known = places.into_iter().filter_map(|(name, at)| Some(format!("{name} {}, ", at?)));
-    let loss = row.loss().map_or(String::new(), |loss| format!(", loss {loss:.4}"));
+    let known = places
+        .into_iter()
+        .filter_map(|(name, at)| Some(format!("{name} {}, ", at?)));
+    let loss = row
+        .loss()
+        .map_or(String::new(), |loss| format!(", loss {loss:.4}"));
     let sources = match row.sources.is_empty() {
         true => String::new(),
         false => format!(", {}", one_line(&row.sources.join(" and "))),

@@ -37,7 +37,9 @@ impl Workplace {
     /// What the verb says.
     pub fn plan_branch(&self, run_dir: &Path, plan: &Plan) -> Result<Vec<String>, String> {
         let place = (run_dir, plan.step);
-        let planned = self.launcher()?.plan_branch(place, &plan.settings, &self.runs_dir);
+        let planned = self
+            .launcher()?
+            .plan_branch(place, &plan.settings, &self.runs_dir);
         planned.map_err(|e| e.to_string())
     }
 
@@ -47,7 +49,9 @@ impl Workplace {
     /// What the verb says.
     pub fn make_branch(&self, run_dir: &Path, plan: &Plan) -> Result<PathBuf, String> {
         let place = (run_dir, plan.step);
-        let made = self.launcher()?.make_branch(place, &plan.settings, &self.runs_dir);
+        let made = self
+            .launcher()?
+            .make_branch(place, &plan.settings, &self.runs_dir);
         made.map_err(|e| e.to_string())
     }
 

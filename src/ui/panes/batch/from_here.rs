@@ -54,7 +54,7 @@ impl BatchPane {
             let detail = match later.is_empty() {
                 true => "this run goes on from there".to_string(),
                 false => format!(
-                    "this run goes on from there; its checkpoints after it are deleted: {}",
+                    "deletes checkpoints {}; the run goes on from there",
                     later.join(", ")
                 ),
             };
@@ -62,7 +62,7 @@ impl BatchPane {
             items.push(item(title, detail, format!("back {to}")));
         }
         items.extend(before().take(OFFERED).map(|from| {
-            let detail = "a new run with other settings; this one stays as it is";
+            let detail = "a new run with other settings; this one stays";
             let title = format!("branch from step {}", grouped(*from));
             item(title, detail.into(), format!("branch {from}"))
         }));
@@ -104,10 +104,11 @@ impl BatchPane {
                     return Vec::new();
                 };
                 plan.settings = settings;
-                vec![Request::Do(Effect::PlanBranch {
+                let effect = Effect::PlanBranch {
                     run_dir,
                     plan: plan.clone(),
-                })]
+                };
+                vec![toast("checking the branch"), Request::Do(effect)]
             }
             ("planned", _) if text == "start" => {
                 let (Some(plan), Some(run_dir)) = (self.branch.take(), self.run.clone()) else {
@@ -122,7 +123,7 @@ impl BatchPane {
 
     fn ask_settings(&self) -> Request {
         let before = self.branch.as_ref().map(|plan| plan.settings.join(" "));
-        let hint = "KEY=VALUE with blanks between them, as in lr=3e-4 clip_norm=0.5; empty repeats the run";
+        let hint = "as in lr=3e-4 clip_norm=0.5; empty repeats the run";
         let prompt = Prompt::new(topic("settings"), "a branch with other settings", hint);
         Request::Open(Box::new(prompt.with(&before.unwrap_or_default())))
     }

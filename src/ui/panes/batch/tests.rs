@@ -139,7 +139,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
     let mut at = pane(&mut around);
     let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
     assert!(opened.contains("roll back to step 30"), "{opened}");
-    assert!(opened.contains("deleted: 45") && opened.contains("branch from step 10"), "{opened}");
+    assert!(opened.contains("deletes checkpoints 45") && opened.contains("branch from step 10"), "{opened}");
     let sent = at.answered("from", Answer::Text("back 30".into()), &mut around.context());
     assert!(
         matches!(
@@ -162,7 +162,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
         settings: vec!["lr=1e-4".into()],
     };
     assert!(
-        matches!(&planned[..], [Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
+        matches!(&planned[..], [_, Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
         "{planned:?}"
     );
     let lines = ["branch of x at step 30", "  optimizer.adamw.lr  0.001 → 0.0001", "model …"];
