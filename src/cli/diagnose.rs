@@ -41,6 +41,7 @@ const TITLE: usize = 14;
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = find(&args.run, cx)?;
     let mut diagnosis = diagnose(&run_ref::fold(&run)?);
+    let rules = diagnosis.findings.len();
     if args.probe {
         diagnosis.findings.extend(probe(&run, args, cx)?);
     }
@@ -49,7 +50,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let text = super::out::json(&diagnosis.findings)?;
         writeln!(out, "{text}")?;
     } else {
+        let tested = diagnosis.findings.split_off(rules);
         out.write_all(table(&diagnosis).as_bytes())?;
+        if args.probe {
+            writeln!(out, "\ntested")?;
+        }
+        for found in &tested {
+            out.write_all(finding::rows(found, TITLE, "").as_bytes())?;
+        }
+        diagnosis.findings.extend(tested);
     }
     Ok(match diagnosis.failed() {
         true => Exit::Training,
@@ -65,8 +74,13 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let budget = Duration::from_secs(args.probe_seconds);
-    let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title.to_lowercase());
-    Ok(test_all((run, &spec, &data), &cx.clock, budget, &mut on_begin)?)
+    let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title);
+    Ok(test_all(
+        (run, &spec, &data),
+        &cx.clock,
+        budget,
+        &mut on_begin,
+    )?)
 }
 
 /// By path or id, else the newest run of that name.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 pub const CAUSE: Cause = Cause {
     id: "duplicates",
-    title: "Passages stand in the data once",
+    title: "duplicates",
     run,
 };
 
@@ -21,7 +21,7 @@ const PASSAGE: usize = 32;
 const ONE_IN: u64 = 16;
 /// Share of passages that stand there before. Natural text repeats itself a little.
 const WARN: f64 = 0.05;
-const FAIL: f64 = 0.25;
+const FAIL: f64 = 0.2;
 /// Characters that are shown of the most frequent one.
 const SHOWN: usize = 60;
 
@@ -42,7 +42,11 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let passage = tokens.get(at..at + PASSAGE).unwrap_or_default();
     let text = subject.data.tokenizer.decode(passage);
     let shown: String = one_line(&text).chars().take(SHOWN).collect();
-    Ok(judge(&found, tokens.len(), &format!("the most frequent stands there {times} times: {shown:?}")))
+    Ok(judge(
+        &found,
+        tokens.len(),
+        &format!("the most frequent stands there {times} times: {shown:?}"),
+    ))
 }
 
 fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
@@ -120,7 +124,11 @@ mod tests {
         let found = repeats(&fresh);
         assert_eq!((found.again, status(&fresh)), (0, Status::Pass));
         // One passage in sixteen, about.
-        assert!((1_500..3_500).contains(&found.passages), "{}", found.passages);
+        assert!(
+            (1_500..3_500).contains(&found.passages),
+            "{}",
+            found.passages
+        );
         let shard = text(1, 20_000);
         let twice = [&fresh[..], &shard, &[7, 7, 7], &shard].concat();
         assert_eq!(status(&twice), Status::Fail);

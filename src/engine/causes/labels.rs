@@ -10,7 +10,7 @@ use crate::methods::LossMask;
 
 pub const CAUSE: Cause = Cause {
     id: "labels",
-    title: "What counts in the loss",
+    title: "loss mask",
     run,
 };
 
@@ -37,7 +37,9 @@ struct Counted {
 
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     if subject.spec.method.needs().unit == Unit::Prompt {
-        return Ok(Finding::not_applicable("the model writes what it learns from"));
+        return Ok(Finding::not_applicable(
+            "the model writes what it learns from",
+        ));
     }
     let mut counted = Counted::default();
     for step in subject.spread(STEPS) {
@@ -58,7 +60,10 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
         }
     }
     let answers = subject.spec.method.needs().mask == LossMask::CompletionOnly;
-    Ok(judge(&counted, answers && subject.spec.data.train_on != TrainOn::All))
+    Ok(judge(
+        &counted,
+        answers && subject.spec.data.train_on != TrainOn::All,
+    ))
 }
 
 /// `answers_only` is what the spec asks for.
@@ -77,11 +82,19 @@ fn judge(counted: &Counted, answers_only: bool) -> Finding {
     let fix = "look at rows: llmtui data batches --run RUN --step N, llmtui data inspect";
     if share < FEW || empty > EMPTY_ROWS {
         let cause = "answers are masked or cut off: most of what is computed teaches nothing";
-        return Finding::fail(evidence, cause, format!("{fix}; data.train_on, data.too_long, model.seq_len"));
+        return Finding::fail(
+            evidence,
+            cause,
+            format!("{fix}; data.train_on, data.too_long, model.seq_len"),
+        );
     }
     if answers_only && share > ALL {
         let cause = "only answers should count, and prompts count as well: their end is not found";
-        return Finding::warn(evidence, cause, format!("{fix}; data.template, the roles of the turns"));
+        return Finding::warn(
+            evidence,
+            cause,
+            format!("{fix}; data.template, the roles of the turns"),
+        );
     }
     Finding::pass(evidence)
 }

@@ -81,7 +81,10 @@ pub fn test_all(
     let tested = CAUSES.iter().map(|cause| {
         on_begin(cause);
         let found = (cause.run)(&subject).unwrap_or_else(|error| {
-            Finding::unknown(format!("the test could not be made: {error}"), "see the message")
+            Finding::unknown(
+                format!("the test could not be made: {error}"),
+                "see the message",
+            )
         });
         found.named(cause.id, cause.title)
     });
@@ -93,7 +96,8 @@ impl Subject<'_> {
     fn newest(&self) -> Result<Option<&CheckpointEntry>, EngineError> {
         let newest = self.checkpoints.last();
         if let Some(newest) = newest {
-            checkpoint::Manifest::verify(&newest.path).map_err(checkpoint::CheckpointError::from)?;
+            checkpoint::Manifest::verify(&newest.path)
+                .map_err(checkpoint::CheckpointError::from)?;
         }
         Ok(newest)
     }

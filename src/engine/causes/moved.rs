@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub const CAUSE: Cause = Cause {
     id: "moved",
-    title: "Every block has moved",
+    title: "moved blocks",
     run,
 };
 
@@ -31,7 +31,10 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(Finding::not_applicable(why));
     }
     let Some(newest) = subject.newest()? else {
-        return Ok(Finding::unknown("no checkpoint is kept yet", "ask again after the first one"));
+        return Ok(Finding::unknown(
+            "no checkpoint is kept yet",
+            "ask again after the first one",
+        ));
     };
     let begun = subject.revisit.weights(None)?;
     let now = subject.revisit.weights(Some(newest))?;
@@ -52,7 +55,9 @@ fn sums(params: &Params, was: &[f32], is: &[f32]) -> Ways {
             continue;
         };
         let way = ways.entry(info.layer).or_default();
-        let pairs = was[begin..begin + info.len].iter().zip(&is[begin..begin + info.len]);
+        let pairs = was[begin..begin + info.len]
+            .iter()
+            .zip(&is[begin..begin + info.len]);
         for (a, b) in pairs {
             let (a, b) = (f64::from(*a), f64::from(*b));
             way.moved += (b - a).powi(2);
@@ -109,16 +114,26 @@ mod tests {
     fn blocks_that_stand_still_are_named() {
         let way = |moved: f64| Way { moved, size: 100.0 };
         let ways = |moved: [f64; 3]| -> Ways {
-            let blocks = (0..).zip(moved).map(|(block, moved)| (Some(block), way(moved)));
+            let blocks = (0..)
+                .zip(moved)
+                .map(|(block, moved)| (Some(block), way(moved)));
             blocks.chain([(None, way(4.0))]).collect()
         };
         let healthy = judge(&ways([1.0, 1.2, 0.8]), 100);
         assert_eq!(healthy.status, Status::Pass);
         // √(4/100)
-        assert!(healthy.evidence.to_string().contains("head by 2.00e-1"), "{}", healthy.evidence);
+        assert!(
+            healthy.evidence.to_string().contains("head by 2.00e-1"),
+            "{}",
+            healthy.evidence
+        );
         let one = judge(&ways([1.0, 0.0, 0.8]), 100);
         assert_eq!(one.status, Status::Warn);
-        assert!(one.evidence.to_string().ends_with("block 1"), "{}", one.evidence);
+        assert!(
+            one.evidence.to_string().ends_with("block 1"),
+            "{}",
+            one.evidence
+        );
         assert_eq!(judge(&ways([0.0; 3]), 100).status, Status::Fail);
     }
 }

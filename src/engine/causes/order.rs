@@ -7,7 +7,7 @@ use crate::engine::EngineError;
 
 pub const CAUSE: Cause = Cause {
     id: "order",
-    title: "Rows come in random order",
+    title: "row order",
     run,
 };
 
@@ -28,7 +28,9 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let n = steps.min(STEPS);
     for step in (0..n).map(|i| 1 + i * steps / n.max(1)) {
         let micro_step = (step - 1) * subject.spec.train.grad_accum_steps as u64;
-        let batch = subject.data.train_batch(subject.spec.seed, micro_step, size);
+        let batch = subject
+            .data
+            .train_batch(subject.spec.seed, micro_step, size);
         let of_windows = batch.starts.iter().map(|start| *start as f64);
         let of_documents = batch.origins.iter().map(|origin| origin.start as f64);
         let all: Vec<f64> = of_windows.chain(of_documents).collect();
@@ -42,7 +44,10 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
 fn judge(places: &[f64]) -> Finding {
     if places.len() < ENOUGH {
         return Finding::unknown(
-            format!("{} steps within the first pass over the data are too few to tell", places.len()),
+            format!(
+                "{} steps within the first pass over the data are too few to tell",
+                places.len()
+            ),
             "ask again later",
         );
     }
@@ -66,7 +71,10 @@ fn rank_correlation(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
-    let squares = order.iter().enumerate().map(|(rank, index)| (rank as f64 - *index as f64).powi(2));
+    let squares = order
+        .iter()
+        .enumerate()
+        .map(|(rank, index)| (rank as f64 - *index as f64).powi(2));
     1.0 - 6.0 * squares.sum::<f64>() / (n * (n * n - 1.0))
 }
 

@@ -11,7 +11,7 @@ use crate::models::ModelSource;
 
 pub const CAUSE: Cause = Cause {
     id: "template",
-    title: "The template is the start model's",
+    title: "template",
     run,
 };
 
@@ -22,15 +22,20 @@ const SHOWN: usize = 120;
 
 fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let Some(place) = &subject.spec.train.from else {
-        return Ok(Finding::not_applicable("no start model: nothing was learned before"));
+        return Ok(Finding::not_applicable(
+            "no start model: nothing was learned before",
+        ));
     };
     let gone = |e: String| EngineError::Setup(format!("train.from: {e}"));
     let source = ModelSource::open(place).map_err(|e| gone(e.to_string()))?;
     if !source.has_chat_template() {
-        return Ok(Finding::not_applicable("the start model brings no chat template"));
+        return Ok(Finding::not_applicable(
+            "the start model brings no chat template",
+        ));
     }
     let child = Child::of_this_program();
-    let theirs = tokenizer::load(source.tokenizer_path(), &child).map_err(|e| gone(e.to_string()))?;
+    let theirs =
+        tokenizer::load(source.tokenizer_path(), &child).map_err(|e| gone(e.to_string()))?;
     let theirs = Template::choose(OWN, &theirs, &child)?;
     let said = &subject.spec.data.template;
     let ours = Template::choose(said, &subject.data.tokenizer, &child)?;
@@ -54,9 +59,17 @@ fn judge(ours: &str, theirs: &str) -> Finding {
         return Finding::pass("the run and its start model write a conversation alike");
     }
     let shown = |text: &str| one_line(text).chars().take(SHOWN).collect::<String>();
-    let evidence = format!("the run writes {:?}, the start model {:?}", shown(ours), shown(theirs));
+    let evidence = format!(
+        "the run writes {:?}, the start model {:?}",
+        shown(ours),
+        shown(theirs)
+    );
     let cause = "the model was trained with other marks around its turns: it must learn them anew, and what answers it elsewhere uses its own";
-    Finding::warn(evidence, cause, "data.template: auto takes the start model's")
+    Finding::warn(
+        evidence,
+        cause,
+        "data.template: auto takes the start model's",
+    )
 }
 
 #[cfg(test)]
@@ -74,6 +87,9 @@ mod tests {
         let found = judge(&chatml, &llama);
         assert_eq!(found.status, Status::Warn);
         let evidence = found.evidence.to_string();
-        assert!(evidence.contains("<|im_start|>") && evidence.contains("start_header"), "{evidence}");
+        assert!(
+            evidence.contains("<|im_start|>") && evidence.contains("start_header"),
+            "{evidence}"
+        );
     }
 }
