@@ -7,6 +7,8 @@ mod pictures;
 mod tracks;
 
 pub use complete::complete;
+#[cfg(test)]
+pub use pictures::save_in;
 pub use pictures::{part, save_picture};
 pub use tracks::read_track;
 
