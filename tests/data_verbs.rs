@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
+use llmtui::wire::Event;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -375,4 +376,89 @@ fn quoted_evaluation_text_is_found_and_plain_text_goes_by_paragraph() {
         )
         .contains("--val")
     );
+}
+
+#[test]
+fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(dir.path())
+            .env_clear()
+            .env("HOME", dir.path())
+            .env("XDG_RUNTIME_DIR", dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = [
+        "data.val_fraction=0.01",
+        "save_every=5",
+        "keep_last=9",
+        "grad_accum_steps=2",
+    ];
+    let set = words.iter().flat_map(|word| ["-s", word]);
+    let events = program(
+        &["train", "smoke", "--json"]
+            .into_iter()
+            .chain(set)
+            .collect::<Vec<_>>(),
+    );
+    let logged = |wanted: u64| -> f64 {
+        let told = events
+            .lines()
+            .filter_map(|line| llmtui::wire::decode_envelope(line).ok());
+        let mut losses = told.filter_map(|envelope| match envelope.event {
+            Event::Stepped { step, values, .. } if step == wanted => Some(values["train/loss"].0),
+            _ => None,
+        });
+        losses.next().unwrap()
+    };
+    // Step 1 begins with the weights before the first step, step 6 with the checkpoint of step 5.
+    for (step, weights_of) in [(1, 0), (6, 5)] {
+        let number = step.to_string();
+        let args = ["--run", "smoke", "--step", &number, "--loss", "--json"];
+        let rows = ok(dir.path(), &[&["batches"][..], &args].concat());
+        let rows = rows
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let (mut sum, mut n) = (0.0, 0.0);
+        for row in rows {
+            assert_eq!(row["scored"]["weights_of"], weights_of);
+            let losses = row["scored"]["losses"].as_array().unwrap();
+            assert_eq!(losses.len(), row["targets"].as_array().unwrap().len());
+            sum += losses.iter().map(|x| x.as_f64().unwrap()).sum::<f64>();
+            n += losses.len() as f64;
+        }
+        let (found, told) = (sum / n, logged(step));
+        assert!(
+            (found - told).abs() < 1e-5,
+            "step {step}: {found}, {told} in the log"
+        );
+    }
+    let gone = refused(
+        dir.path(),
+        &["batches", "--run", "smoke", "--loss", "--checkpoint", "7"],
+    );
+    assert!(
+        gone.contains("no checkpoint of step 7") && gone.contains("it keeps"),
+        "{gone}"
+    );
+
+    let made = program(&[
+        "train",
+        "--branch",
+        "smoke@5",
+        "-s",
+        "lr=0.02",
+        "--no-start",
+    ]);
+    let folder = dir.path().join(made.trim());
+    assert!(folder.join("checkpoints/step-000005").is_dir(), "{made}");
+    let told = std::fs::read_to_string(folder.join("events.jsonl")).unwrap_or_default();
+    assert_eq!(told, "", "nothing was started");
 }

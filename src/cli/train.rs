@@ -54,6 +54,9 @@ pub struct Args {
     /// Validate the spec, show what would run, and stop
     #[arg(long)]
     pub dry_run: bool,
+    /// Make the run, print its directory and start nothing: train --resume starts it
+    #[arg(long, conflicts_with_all = ["resume", "dry_run", "json", "foreground", "stop_after"])]
+    pub no_start: bool,
     /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
@@ -86,6 +89,7 @@ impl Args {
             (self.branch.is_some(), "--branch"),
             (self.stop_after.is_some(), "--stop-after"),
             (self.foreground, "--foreground"),
+            (self.no_start, "--no-start"),
         ];
         let foreign = of_one_run.into_iter().find(|(said, _)| *said);
         pipeline::Request {
@@ -167,6 +171,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             branch.make(cx)?
         }
     };
+    if args.no_start {
+        say!("{}", run.path().display())?;
+        return Ok(Exit::Done);
+    }
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json && !args.foreground {
         let options = EngineOptions {

@@ -24,6 +24,7 @@ mod probing;
 mod reading;
 mod remote;
 mod rescue;
+pub mod revisit;
 pub mod roles;
 pub mod rollouts;
 mod sample;

@@ -128,35 +128,13 @@ impl TrainState {
     /// The state before the first step: initial weights by the spec's seed, or those of `train.from`.
     pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut state = TrainState::blank(spec, data)?;
-        match &spec.train.from {
-            Some(place) => {
-                if spec.model.is_reward_model() {
-                    // A base that writes brings no score: its vector is drawn.
-                    state.models.policy.init(spec.seed)?;
-                }
-                start_from(place, &mut state.models.policy, spec, data)?;
-                state.models.policy.init_adapters(spec.seed)?;
-            }
-            None => state.models.policy.init(spec.seed)?,
-        }
+        start_weights(&mut state.models.policy, spec, data)?;
         Ok(state)
     }
 
     /// A state of the right shape with zero weights, to be filled from a checkpoint.
     pub fn blank(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
-        let vocab_size = data.tokenizer.vocab_size();
-        if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
-            return Err(EngineError::Setup(format!(
-                "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
-            )));
-        }
-        let mut model = match packed(spec)? {
-            Some(model) => model,
-            None => Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?,
-        };
-        if let Some(adapter) = &spec.adapter {
-            model.adapt(adapter)?;
-        }
+        let mut model = blank_policy(spec, data)?;
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         model.set_regularizers(spec.regularizers());
@@ -246,6 +224,41 @@ pub(super) fn update_rule(
         Some(decay) => Box::new(Averaged::new(rule, decay, params)),
         None => rule,
     })
+}
+
+/// A policy of the right shape with zero weights; one that trains adapters on a packed base has the weights of its file.
+pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, EngineError> {
+    let vocab_size = data.tokenizer.vocab_size();
+    if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
+        return Err(EngineError::Setup(format!(
+            "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
+        )));
+    }
+    let mut model = match packed(spec)? {
+        Some(model) => model,
+        None => Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?,
+    };
+    if let Some(adapter) = &spec.adapter {
+        model.adapt(adapter)?;
+    }
+    Ok(model)
+}
+
+/// Fills a policy with the weights before the first step: drawn by the spec's seed, or those of `train.from`.
+pub(super) fn start_weights(
+    model: &mut Model,
+    spec: &RunSpec,
+    data: &Dataset,
+) -> Result<(), EngineError> {
+    let Some(place) = &spec.train.from else {
+        return Ok(model.init(spec.seed)?);
+    };
+    if spec.model.is_reward_model() {
+        // A base that writes brings no score: its vector is drawn.
+        model.init(spec.seed)?;
+    }
+    start_from(place, model, spec, data)?;
+    Ok(model.init_adapters(spec.seed)?)
 }
 
 /// The compute dtype of the run's matmuls on this machine.

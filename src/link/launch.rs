@@ -59,6 +59,9 @@ pub enum LaunchError {
     Died { status: ExitStatus, words: String },
     #[error("preflight exited before its first check ({status}): {words}")]
     Checks { status: ExitStatus, words: String },
+    /// A verb that was to answer, in its own words.
+    #[error("{0}")]
+    Verb(String),
     #[error("the engine of {run} does not respond; see {log}")]
     Silent { run: String, log: PathBuf },
     #[error(transparent)]

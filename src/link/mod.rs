@@ -20,6 +20,7 @@ pub mod signals;
 mod socket;
 pub mod stdio;
 mod thread;
+mod verbs;
 mod watchman;
 
 pub use address::{AddressError, secure_dir, socket_path};

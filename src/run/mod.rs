@@ -10,6 +10,7 @@ pub mod index;
 pub mod layers;
 pub mod lineage;
 pub mod log;
+pub mod revisit;
 pub mod rollouts;
 pub mod series;
 pub mod state;

@@ -133,6 +133,7 @@ actions! {
         ChartCursor "chart-cursor" "cursor" "Read values under a cursor."
         LogScale "log-scale" "log scale" "Switch between a linear and a logarithmic axis."
         Smooth "smooth" "smoothing" "Smooth the line more; after the strongest level, not at all."
+        ShowBatch "show-batch" "batch" "Show the rows that the step under the cursor learned from, or those of the newest step."
         FilterCharts "filter-charts" "filter" "Show only charts whose name contains a text."
         LogUp "log-up" "older log" "Scroll the log back."
         LogDown "log-down" "newer log" "Scroll the log on."
@@ -213,6 +214,14 @@ actions! {
         CompareAgain "compare-again" "read again" "Read the logs again; those of live runs are read every few seconds."
         CompareLog "compare-log" "log scale" "Switch between a linear and a logarithmic axis."
         CompareSmooth "compare-smooth" "smoothing" "Smooth the curves, more, not at all."
+    }
+    /// The rows of a past step.
+    Batch "batch" "Batch of a step" {
+        BatchEarlier "batch-earlier" "step before" "Show the rows of the step before."
+        BatchLater "batch-later" "step after" "Show the rows of the step after."
+        BatchStep "batch-step" "to a step" "Go to a step by its number."
+        BatchSort "batch-sort" "sort" "Show rows with the highest loss first, or in the order in which the step read them."
+        FromHere "from-here" "from here" "Roll the run back to the checkpoint before this step, or branch a new run from it."
     }
     /// The question what becomes of a live run.
     Leave "leave" "Leaving a live run" {

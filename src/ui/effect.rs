@@ -88,6 +88,21 @@ pub enum Effect {
         run_dir: PathBuf,
         wanted: crate::run::rollouts::Wanted,
     },
+    /// Compute the batch of a step again, with the loss of each token.
+    Revisit {
+        run_dir: PathBuf,
+        step: u64,
+    },
+    /// What a branch would differ in.
+    PlanBranch {
+        run_dir: PathBuf,
+        plan: crate::ui::panes::batch::Plan,
+    },
+    /// Make a branch; it is not started.
+    MakeBranch {
+        run_dir: PathBuf,
+        plan: crate::ui::panes::batch::Plan,
+    },
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Write the screen, or a part of it, as a picture under this name.

@@ -4,6 +4,7 @@ mod chats;
 mod complete;
 pub mod kept;
 mod pictures;
+mod revisit;
 mod tracks;
 
 pub use complete::complete;

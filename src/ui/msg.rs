@@ -105,6 +105,22 @@ pub enum Msg {
         wanted: crate::run::rollouts::Wanted,
         result: Result<Box<crate::run::rollouts::Found>, String>,
     },
+    /// The batch of a step was computed again, or why not.
+    Revisited {
+        run_dir: PathBuf,
+        step: u64,
+        result: Result<Box<Revisited>, String>,
+    },
+    /// What a branch would differ in, line by line, or why it cannot be.
+    BranchPlanned {
+        run_dir: PathBuf,
+        result: Result<Vec<String>, String>,
+    },
+    /// The directory of a new branch, or why there is none.
+    BranchMade {
+        run_dir: PathBuf,
+        result: Result<PathBuf, String>,
+    },
     /// Runs for a comparison, in the order of the paths, or why one cannot be read.
     Tracks {
         paths: Vec<PathBuf>,
@@ -116,6 +132,17 @@ pub enum Msg {
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
     Terminated,
+}
+
+/// The batch of a step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Revisited {
+    pub step: u64,
+    pub rows: Vec<crate::run::revisit::Row>,
+    /// Mean loss of the rows of the step before by the same weights, nats per token.
+    pub before: Option<f64>,
+    /// Steps of the run's checkpoints, in order.
+    pub kept: Vec<u64>,
 }
 
 /// A spec in a new file.
@@ -157,6 +184,7 @@ pub enum Asked {
     Sample,
     Adjust,
     Note,
+    Rollback,
     Stop,
     Generate,
     CancelAnswer,
@@ -174,6 +202,7 @@ impl Asked {
             Asked::Sample => "sample",
             Asked::Adjust => "change",
             Asked::Note => "note",
+            Asked::Rollback => "rollback",
             Asked::Stop => "stop",
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",

@@ -1,152 +1,159 @@
-//! `llmtui data batches`: the rows of a training step, or of the validation split, as the model reads them: what a step learned
-//! from can be checked against any other program.
+//! `llmtui data batches`: the rows of a training step, or of the validation split, as the model reads them, and the loss of
+//! each token: what a step learned from can be looked at, and checked against any other program.
 
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, run_ref};
-use crate::data::{Batch, Dataset, Surroundings};
-use crate::engine::{checkpoint, micro_step_of};
+use crate::data::Surroundings;
+use crate::engine::revisit::{Revisit, Weights, before};
 use crate::run::RunDir;
-use crate::spec::RunSpec;
-use serde_json::{Value, json};
+use crate::run::revisit::{Row, mean_loss};
 use std::io::Write;
 
-/// Show the rows of a training step: token ids, text, which targets count in the loss
+/// Show the rows of a training step: token ids, text, which targets count in the loss, the loss of each token
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui data batches quickstart --step 100
-  llmtui data batches --run shakespeare --step 1240
-  llmtui data batches my.yaml --held-out --json > val.jsonl")]
+  llmtui data batches --run shakespeare --step 1240 --loss
+  llmtui data batches my.yaml --held-out --json > val.jsonl
+
+--loss computes with the newest checkpoint before the step, without dropout and noise: the mean is the loss that the log names only
+where the step began with that checkpoint. Without a checkpoint before the step it takes the weights before the first step.")]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
     /// Of a run: its own spec, without the batches that rescues passed over
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["held_out", "spec"])]
+    #[arg(long, value_name = "RUN", conflicts_with = "spec")]
     pub run: Option<String>,
     /// The step, counted from 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub step: u64,
+    /// So many steps from that one on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub steps: u64,
     /// The rows of the whole validation split instead, in order
-    #[arg(long, conflicts_with = "step")]
+    #[arg(long, conflicts_with_all = ["step", "steps"])]
     pub held_out: bool,
-    /// Print one JSON object per row: ids, targets, mask, text
+    /// The loss of each token, by the newest checkpoint before the step
+    #[arg(long, requires = "run")]
+    pub loss: bool,
+    /// With --loss: by the checkpoint of this step instead; 0 are the weights before the first step
+    #[arg(long, value_name = "STEP", requires = "loss")]
+    pub checkpoint: Option<u64>,
+    /// Print one JSON object per row: ids, targets, mask, text, losses
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let (spec, skips) = match &args.run {
-        Some(word) => of_run(&run_ref::named(word, cx)?)?,
-        None => (args.spec.load(cx)?.spec, Vec::new()),
+    let run = args.run.as_ref().map(|word| run_ref::named(word, cx));
+    let run = run.transpose()?;
+    let spec = match &run {
+        Some(run) => run_ref::spec_of(run)?,
+        None => args.spec.load(cx)?.spec,
     };
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let revisit = match &run {
+        Some(run) => Revisit::of_run(run, &spec, &data)?,
+        None => Revisit::of_spec(&spec, &data),
+    };
+    let mut weights = match &run {
+        Some(run) if args.loss => weights(args, run, &revisit)?,
+        _ => None,
+    };
     let mut out = std::io::stdout().lock();
-    let size = spec.train.micro_batch_size;
     if args.held_out {
-        for first in (0..data.val_windows()).step_by(size) {
-            let batch = data.val_batch(first, size.min(data.val_windows() - first));
-            for row in 0..batch.batch_size {
-                let place = json!({"held_out": true, "row": first + row});
-                write_row(&mut out, (&batch, row), place, &data, args.json)?;
+        let mut first = 0;
+        loop {
+            let rows = revisit.held_out(first, weights.as_mut())?;
+            if rows.is_empty() {
+                return Ok(Exit::Done);
             }
+            first += rows.len();
+            write_rows(&mut out, &rows, args.json)?;
         }
-        return Ok(Exit::Done);
     }
-    let accum = spec.train.grad_accum_steps as u64;
-    let first = micro_step_of(args.step, accum, &skips);
-    for micro_step in first..first + accum {
-        let batch = data.train_batch(spec.seed, micro_step, size);
-        for row in 0..batch.batch_size {
-            let place = json!({"step": args.step, "micro_step": micro_step, "row": row});
-            write_row(&mut out, (&batch, row), place, &data, args.json)?;
+    for step in args.step..args.step.saturating_add(args.steps) {
+        let rows = revisit.rows(step, weights.as_mut())?;
+        write_rows(&mut out, &rows, args.json)?;
+        if let (Some(mean), Some(weights), false) = (mean_loss(&rows), &weights, args.json) {
+            writeln!(
+                out,
+                "step {}: loss {mean:.4} by the weights of step {}",
+                grouped(step),
+                grouped(weights.step)
+            )?;
         }
     }
     Ok(Exit::Done)
 }
 
-/// A run's spec, and what its newest checkpoint says of batches that were passed over. Without a checkpoint none were.
-fn of_run(run: &RunDir) -> anyhow::Result<(RunSpec, Vec<(u64, u64)>)> {
-    let spec = run_ref::spec_of(run)?;
-    let skips = match run.checkpoints().last() {
-        Some(newest) => {
-            checkpoint::read_state(&newest.path)
-                .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?
-                .progress
-                .skips
+/// The weights that rows are scored with; `None`, with a note, where tokens have no loss.
+fn weights(args: &Args, run: &RunDir, revisit: &Revisit) -> anyhow::Result<Option<Weights>> {
+    if let Some(why) = revisit.without_losses() {
+        tell!("note: no loss per token: {why}");
+        return Ok(None);
+    }
+    let kept = run.checkpoints();
+    let from = match args.checkpoint {
+        Some(0) => None,
+        Some(step) => {
+            let found = kept.iter().find(|entry| entry.step == step).cloned();
+            let found = found.ok_or_else(|| {
+                let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
+                let what = format!("{} has no checkpoint of step {step}", run.id());
+                Failure::yours(what, format!("it keeps {}", steps.join(", ")))
+            })?;
+            Some(found)
         }
-        None => Vec::new(),
+        // Of held-out rows those of now.
+        None if args.held_out => kept.last().cloned(),
+        None => before(run, args.step),
     };
-    Ok((spec, skips))
+    Ok(Some(revisit.weights(from.as_ref())?))
 }
 
-fn write_row(
-    out: &mut impl Write,
-    (batch, row): (&Batch, usize),
-    place: Value,
-    data: &Dataset,
-    as_json: bool,
-) -> std::io::Result<()> {
-    let object = described(batch, row, place, data);
-    if as_json {
-        return writeln!(out, "{object}");
+fn write_rows(out: &mut impl Write, rows: &[Row], as_json: bool) -> anyhow::Result<()> {
+    for row in rows {
+        match as_json {
+            true => writeln!(out, "{}", serde_json::to_string(row)?)?,
+            false => write_row(out, row)?,
+        }
     }
-    let words: Vec<String> = ["step", "micro_step", "row"]
+    Ok(())
+}
+
+fn write_row(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
+    let places = [("step", row.step), ("micro-step", row.micro_step)];
+    let known = places
         .into_iter()
-        .filter_map(|key| {
-            Some(format!(
-                "{} {}",
-                key.replace('_', "-"),
-                object[key].as_u64()?
-            ))
-        })
-        .collect();
-    let supervised = object["supervised"].as_u64().unwrap_or_default();
+        .filter_map(|(name, at)| Some(format!("{name} {}, ", at?)));
+    let loss = row
+        .loss()
+        .map_or(String::new(), |loss| format!(", loss {loss:.4}"));
+    let sources = match row.sources.is_empty() {
+        true => String::new(),
+        false => format!(", {}", one_line(&row.sources.join(" and "))),
+    };
     writeln!(
         out,
-        "{}: {} tokens, {} supervised",
-        words.join(", "),
-        grouped(batch.seq_len as u64),
-        grouped(supervised)
+        "{}row {}: {} tokens, {} supervised{loss}{sources}",
+        known.collect::<String>(),
+        row.row,
+        grouped(row.ids.len() as u64),
+        grouped(row.supervised as u64)
     )?;
-    let text = object["text"].as_str().unwrap_or_default();
-    writeln!(out, "  {}", one_line(text))
-}
-
-/// One row. `targets[t]` follows `ids[t]`; `first[t]` is where the document of a token begins.
-fn described(batch: &Batch, row: usize, place: Value, data: &Dataset) -> Value {
-    let at = row * batch.seq_len..(row + 1) * batch.seq_len;
-    let ids = &batch.inputs[at.clone()];
-    let mask: Vec<bool> = match batch.mask.get(at.clone()) {
-        Some(mask) => mask.to_vec(),
-        None => vec![true; ids.len()],
-    };
-    let mut object = place;
-    object["ids"] = json!(ids);
-    object["targets"] = json!(batch.targets[at.clone()]);
-    object["supervised"] = json!(mask.iter().filter(|counts| **counts).count());
-    object["mask"] = json!(mask);
-    object["text"] = json!(data.tokenizer.decode(ids));
-    if let Some(first) = batch.first.get(at) {
-        object["first"] = json!(first);
-    }
-    // Of one text: the window's first token in its split.
-    if let Some(start) = batch.starts.get(row) {
-        object["start"] = json!(start);
-    }
-    let sources = data.sources();
-    if let ([only], true) = (&sources[..], batch.starts.is_empty()) {
-        object["source"] = json!(only.name);
-    }
-    object
+    writeln!(out, "  {}", one_line(&row.text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::micro_step_of;
     use crate::spec::{SpecSources, load};
 
     #[test]
@@ -166,16 +173,15 @@ mod tests {
         let spec = spec.spec;
         let data = spec.open_data(&Default::default()).unwrap();
         let batch = data.train_batch(spec.seed, 41, 3);
-        let row = described(&batch, 2, json!({"row": 2}), &data);
-        let ids: Vec<u32> = serde_json::from_value(row["ids"].clone()).unwrap();
-        assert_eq!(ids, batch.inputs[2 * batch.seq_len..]);
-        assert_eq!(row["targets"][0], row["ids"][1]);
-        assert_eq!(row["supervised"], 64);
-        let text = row["text"].as_str().unwrap();
-        assert_eq!(data.tokenizer.encode(text).unwrap(), ids);
+        let rows = Revisit::of_spec(&spec, &data).rows(42, None).unwrap();
+        let row = &rows[2];
+        assert_eq!(row.ids, batch.inputs[2 * batch.seq_len..]);
+        assert_eq!(row.targets[0], row.ids[1]);
+        assert_eq!((row.supervised, row.row), (64, 2));
+        assert_eq!(data.tokenizer.encode(&row.text).unwrap(), row.ids);
         // The corpus from the window's start on.
-        let start = row["start"].as_u64().unwrap() as usize;
+        let start = row.start.unwrap();
         let corpus = crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
-        assert_eq!(&corpus[start..start + 64], text);
+        assert_eq!(&corpus[start..start + 64], row.text);
     }
 }

@@ -18,7 +18,7 @@ use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Holder, Msg, Slot};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
-use crate::ui::panes::{chat, home, samples};
+use crate::ui::panes::{batch, chat, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -290,6 +290,7 @@ impl Pane for RunPane {
             hints.extend(titles(&[
                 A::ChartNext,
                 A::ChartCursor,
+                A::ShowBatch,
                 A::Smooth,
                 A::LogScale,
                 A::ZoomIn,
@@ -313,6 +314,7 @@ impl Pane for RunPane {
                 A::Zoom,
                 A::FilterCharts,
                 A::ChartCursor,
+                A::ShowBatch,
                 A::Smooth,
                 A::LogScale,
                 A::Stop,
@@ -343,6 +345,7 @@ impl Pane for RunPane {
                     A::Zoom,
                     A::ChartNext,
                     A::ChartCursor,
+                    A::ShowBatch,
                     A::FilterCharts,
                     A::Smooth,
                     A::LogScale,
@@ -374,6 +377,14 @@ impl Pane for RunPane {
                     super::save_chart(format!("{run}-{id}"), area)
                 }
                 None => ask_sample(store),
+            },
+            Action::ShowBatch => match &store.held {
+                Some(held) if held.state.step > 0 => {
+                    let step = self.dashboard.cursor().unwrap_or(held.state.step).max(1);
+                    let step = Answer::Text(step.to_string());
+                    vec![Request::Show(&batch::ENTRY), Request::Tell(batch::STEP, step)]
+                }
+                _ => vec![Request::Toast(Level::Info, "no step was made yet".into())],
             },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),

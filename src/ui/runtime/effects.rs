@@ -102,6 +102,22 @@ impl Shell {
                         result,
                     })
                 }),
+                Effect::Revisit { run_dir, step } => self.job(move |place| {
+                    let result = place.revisit(&run_dir, step);
+                    Done::Msg(Msg::Revisited {
+                        run_dir,
+                        step,
+                        result,
+                    })
+                }),
+                Effect::PlanBranch { run_dir, plan } => self.job(move |place| {
+                    let result = place.plan_branch(&run_dir, &plan);
+                    Done::Msg(Msg::BranchPlanned { run_dir, result })
+                }),
+                Effect::MakeBranch { run_dir, plan } => self.job(move |place| {
+                    let result = place.make_branch(&run_dir, &plan);
+                    Done::Msg(Msg::BranchMade { run_dir, result })
+                }),
                 Effect::WatchHardware => self.watch_hardware(),
                 Effect::Preflight { round, yaml } => self.preflight(round, yaml),
                 Effect::Redraw => {

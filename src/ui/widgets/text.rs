@@ -112,6 +112,32 @@ pub fn fit(text: &str, max: usize, ascii: bool) -> String {
     out
 }
 
+/// Words as lines: broken where they have line breaks, and where the width ends.
+pub fn broken(words: impl IntoIterator<Item = Word>, width: usize) -> Vec<Vec<Word>> {
+    let (mut lines, mut line, mut taken) = (Vec::new(), Vec::new(), 0);
+    let room = width.max(1);
+    for Word { text, meaning } in words {
+        for (at, part) in text.split('\n').enumerate() {
+            if at > 0 {
+                lines.push(std::mem::take(&mut line));
+                taken = 0;
+            }
+            if taken > 0 && taken + part.width() > room {
+                lines.push(std::mem::take(&mut line));
+                taken = 0;
+            }
+            taken += part.width();
+            if !part.is_empty() {
+                line.push(word(part, meaning));
+            }
+        }
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
 /// Breaks a text into lines of at most `columns`, at spaces where there are some; at most `rows` lines, the last of them cut
 /// with an ellipsis when text is left over. Line breaks of the text hold.
 pub fn wrap(text: &str, columns: usize, rows: usize, ascii: bool) -> Vec<String> {

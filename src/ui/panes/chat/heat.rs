@@ -3,6 +3,7 @@
 
 use super::reply::Mark;
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{Word, word};
 use ratatui::text::{Line, Span};
 
 /// What tokens are coloured by.
@@ -44,10 +45,7 @@ impl Heat {
             Heat::Off => 0,
             Heat::Probability if mark.logprob.is_nan() => 0,
             Heat::Entropy if mark.entropy.is_nan() => 0,
-            Heat::Probability => {
-                let p = mark.logprob.exp();
-                PROBABILITIES.iter().take_while(|least| p < **least).count()
-            }
+            Heat::Probability => return of_probability(mark.logprob.exp()),
             Heat::Entropy => ENTROPIES
                 .iter()
                 .take_while(|most| mark.entropy > **most)
@@ -79,6 +77,18 @@ impl Heat {
         }
         Line::from(spans)
     }
+}
+
+/// The style's meaning for a token of this probability.
+pub fn of_probability(p: f32) -> Meaning {
+    LEVELS[PROBABILITIES.iter().take_while(|least| p < **least).count()]
+}
+
+/// `p 90 % 60 % 30 % 10 % less`, each in its level's style.
+pub fn legend_of_probability() -> Vec<Word> {
+    let levels = LEVELS.iter().zip(["90 %", "60 %", "30 %", "10 %", "less"]);
+    let levels = levels.map(|(meaning, name)| word(format!(" {name}"), *meaning));
+    std::iter::once(word("p", Meaning::Muted)).chain(levels).collect()
 }
 
 /// `mean p 0.62 · mean entropy 1.21 nats`: p is the geometric mean, so that it is 1 / perplexity. `None` without tokens.

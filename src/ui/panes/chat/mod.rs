@@ -4,7 +4,7 @@
 
 mod column;
 mod draw;
-mod heat;
+pub mod heat;
 mod models;
 mod pane;
 mod reply;

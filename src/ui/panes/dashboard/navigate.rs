@@ -63,6 +63,11 @@ impl Dashboard {
         }
     }
 
+    /// The step under the cursor.
+    pub fn cursor(&self) -> Option<u64> {
+        self.cursor
+    }
+
     pub fn filter(&self) -> &str {
         &self.filter
     }

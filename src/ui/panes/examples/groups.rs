@@ -5,26 +5,16 @@ use super::browser::{Browser, Colours};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::rollouts::{Answer, Group, Rollout, Token, mean};
+use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use unicode_width::UnicodeWidthStr;
 
 /// Share of the rows that the list of groups takes at most, and rows of an answer in the list of a prompt.
 const LIST_SHARE: usize = 2;
-/// A token of at least this probability is plain; each level is less sure.
-const PROBABILITIES: [f32; 4] = [0.9, 0.6, 0.3, 0.1];
 /// Nats from which on the distance from the reference is coloured.
 const APART: f32 = 0.1;
-const HEAT: [Meaning; 5] = [
-    Meaning::Text,
-    Meaning::Heat1,
-    Meaning::Heat2,
-    Meaning::Heat3,
-    Meaning::Heat4,
-];
-
 pub struct Page<'a> {
     pub browser: &'a Browser,
     pub now: &'a Rollout,
@@ -236,7 +226,7 @@ impl Page<'_> {
             return vec![first];
         }
         let mut lines = vec![first];
-        lines.extend(broken(words, width.saturating_sub(4)).into_iter().map(|mut line| {
+        lines.extend(text::broken(words, width.saturating_sub(4)).into_iter().map(|mut line| {
             line.insert(0, muted("    "));
             line
         }));
@@ -246,10 +236,7 @@ impl Page<'_> {
     fn coloured(&self, answer: &Answer) -> Vec<Word> {
         let meaning = |token: &Token| match (self.browser.colours, token.2) {
             (Colours::Off, _) | (Colours::Reference, None) => Meaning::Text,
-            (Colours::Probability, _) => {
-                let p = token.1.exp();
-                HEAT[PROBABILITIES.iter().take_while(|least| p < **least).count()]
-            }
+            (Colours::Probability, _) => heat::of_probability(token.1.exp()),
             (Colours::Reference, Some(ratio)) if ratio > APART => Meaning::Good,
             (Colours::Reference, Some(ratio)) if ratio < -APART => Meaning::Bad,
             (Colours::Reference, Some(_)) => Meaning::Text,
@@ -264,12 +251,7 @@ impl Page<'_> {
     fn legend(&self, group: &Group) -> Vec<Word> {
         match self.browser.colours {
             Colours::Off => Vec::new(),
-            Colours::Probability => {
-                let words = ["90 %", "60 %", "30 %", "10 %", "less"];
-                let levels = HEAT.iter().zip(words);
-                let levels = levels.map(|(meaning, name)| word(format!(" {name}"), *meaning));
-                std::iter::once(muted("p")).chain(levels).collect()
-            }
+            Colours::Probability => heat::legend_of_probability(),
             Colours::Reference => {
                 let known = group.answers.iter().flat_map(|a| &a.tokens).any(|t| t.2.is_some());
                 match known {
@@ -351,32 +333,6 @@ fn worth(reward: f64) -> String {
         true => format!("{reward:.0}"),
         false => format!("{reward:.2}"),
     }
-}
-
-/// Words as lines: broken where they have line breaks, and where the width ends.
-fn broken(words: Vec<Word>, width: usize) -> Lines {
-    let (mut lines, mut line, mut taken) = (Vec::new(), Vec::new(), 0);
-    let room = width.max(1);
-    for Word { text, meaning } in words {
-        for (at, part) in text.split('\n').enumerate() {
-            if at > 0 {
-                lines.push(std::mem::take(&mut line));
-                taken = 0;
-            }
-            if taken > 0 && taken + part.width() > room {
-                lines.push(std::mem::take(&mut line));
-                taken = 0;
-            }
-            taken += part.width();
-            if !part.is_empty() {
-                line.push(word(part, meaning));
-            }
-        }
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -509,7 +465,7 @@ mod tests {
     #[test]
     fn long_answers_are_broken_where_lines_end() {
         let words = ["ab", "c\nd", "ef"].map(|text| word(text, Meaning::Text));
-        let lines = broken(words.into(), 3);
+        let lines = text::broken(Vec::from(words), 3);
         let text = |line: &Vec<Word>| line.iter().map(|w| w.text.as_str()).collect::<String>();
         assert_eq!(lines.iter().map(text).collect::<Vec<_>>(), ["abc", "def"]);
     }

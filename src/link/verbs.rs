@@ -1,0 +1,199 @@
+//! Verbs of this program whose answer somebody here wants whole: they run in processes of their own, so that what they read,
+//! compute and get wrong stays there.
+
+use super::launch::{LaunchError, Launcher};
+use crate::base::text::{one_line, sanitize};
+use crate::run::revisit::Row;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Bytes read of an answer: some hundred rows of some thousand tokens.
+const ANSWER: u64 = 64 << 20;
+/// Bytes kept of a failing process's error output.
+const WORDS: u64 = 2048;
+
+impl Launcher {
+    /// The rows of `steps` steps of a run from `step` on, with the loss of each token where tokens have one.
+    ///
+    /// # Errors
+    /// What the verb says: no data any more, a damaged checkpoint, no memory.
+    pub fn rows(&self, run: &Path, step: u64, steps: u64) -> Result<Vec<Row>, LaunchError> {
+        let mut command = Command::new(&self.program);
+        command.args(["data", "batches", "--loss", "--json", "--run"]);
+        command.arg(run);
+        command.args(["--step", &step.to_string(), "--steps", &steps.to_string()]);
+        let answer = self.answer(command)?;
+        let lines = answer.lines().filter(|line| !line.is_empty());
+        let rows: Result<Vec<Row>, serde_json::Error> = lines.map(serde_json::from_str).collect();
+        rows.map_err(|e| LaunchError::Verb(format!("an answer that cannot be read: {e}")))
+    }
+
+    /// A branch of a run from its checkpoint of `step`, with settings as after `-s`: a line for each thing that would differ.
+    ///
+    /// # Errors
+    /// What the verb says: settings that cannot be, or that the checkpoint does not fit.
+    pub fn plan_branch(
+        &self,
+        (run, step): (&Path, u64),
+        settings: &[String],
+        runs_dir: &Path,
+    ) -> Result<Vec<String>, LaunchError> {
+        let mut command = self.branch((run, step), settings, runs_dir);
+        command.arg("--dry-run");
+        let answer = self.answer(command)?;
+        Ok(answer.lines().map(one_line).collect())
+    }
+
+    /// Makes that branch, and gives its directory; its engine is not started.
+    ///
+    /// # Errors
+    /// As [`Launcher::plan_branch`], and those of the disk.
+    pub fn make_branch(
+        &self,
+        (run, step): (&Path, u64),
+        settings: &[String],
+        runs_dir: &Path,
+    ) -> Result<PathBuf, LaunchError> {
+        let mut command = self.branch((run, step), settings, runs_dir);
+        command.arg("--no-start");
+        let answer = self.answer(command)?;
+        match answer.lines().last() {
+            Some(path) => Ok(path.into()),
+            None => Err(LaunchError::Verb("no directory was named".into())),
+        }
+    }
+
+    fn branch(&self, (run, step): (&Path, u64), settings: &[String], runs_dir: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--runs-dir").arg(runs_dir).arg("train");
+        let mut place = run.as_os_str().to_os_string();
+        place.push(format!("@{step}"));
+        command.arg("--branch").arg(place);
+        settings.iter().for_each(|set| {
+            command.args(["-s", set]);
+        });
+        command
+    }
+
+    /// Standard output of a verb that ends well; else its own words.
+    fn answer(&self, mut command: Command) -> Result<String, LaunchError> {
+        let spawned = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = spawned.map_err(|error| LaunchError::Spawn {
+            program: self.program.clone(),
+            error,
+        })?;
+        // Read beside the answer: a full pipe would stop the process.
+        let errors = child.stderr.take();
+        let errors = std::thread::spawn(move || {
+            let mut words = Vec::new();
+            if let Some(mut errors) = errors {
+                let _ = errors.by_ref().take(WORDS).read_to_end(&mut words);
+                let _ = std::io::copy(&mut errors, &mut std::io::sink());
+            }
+            words
+        });
+        let mut answer = Vec::new();
+        let read = match child.stdout.take() {
+            Some(output) => output.take(ANSWER).read_to_end(&mut answer),
+            None => Ok(0),
+        };
+        let whole = read.is_ok() && (answer.len() as u64) < ANSWER;
+        if !whole {
+            let _ = child.kill();
+        }
+        let ended = child.wait();
+        let words = errors.join().unwrap_or_default();
+        let fault = match ended {
+            Ok(status) if status.success() && whole => return Ok(text_of(answer)),
+            Ok(_) if !whole => format!("the answer is longer than {} MiB", ANSWER >> 20),
+            Ok(status) => said(&words).unwrap_or_else(|| status.to_string()),
+            Err(error) => error.to_string(),
+        };
+        Err(LaunchError::Verb(fault))
+    }
+}
+
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
+/// The words of an error without the shell's `error:`; in one line.
+fn said(words: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(words);
+    let error = text.find("error: ").map_or(&*text, |at| &text[at + 7..]);
+    let lines: Vec<&str> = error
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    let joined = sanitize(&lines.join("; "));
+    (!joined.is_empty()).then_some(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::paths::Env;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that answers every verb with this script.
+    fn program(script: &str) -> (tempfile::TempDir, Launcher) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("llmtui");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let launcher = Launcher {
+            program: path,
+            env: Env::default(),
+        };
+        (folder, launcher)
+    }
+
+    #[test]
+    fn rows_are_read_line_by_line() {
+        let line = r#"{"step":3,"row":1,"ids":[1],"targets":[2],"mask":[true],"supervised":1,"text":"a","scored":{"weights_of":2,"losses":[0.5],"loss":0.5,"pieces":["b"]}}"#;
+        let (_keep, launcher) = program(&format!("echo \"$@\" >&2\nprintf '%s\\n' '{line}'"));
+        let rows = launcher.rows(Path::new("runs/x"), 3, 1).unwrap();
+        assert_eq!(
+            (rows.len(), rows[0].step, rows[0].loss()),
+            (1, Some(3), Some(0.5))
+        );
+        let (_keep, launcher) = program("echo nonsense");
+        let words = launcher.rows(Path::new("x"), 1, 1).unwrap_err().to_string();
+        assert!(words.contains("cannot be read"), "{words}");
+    }
+
+    #[test]
+    fn a_verb_that_fails_is_told_in_its_own_words() {
+        let (_keep, launcher) = program(
+            "echo 'error: x has no checkpoint of step 7' >&2; echo '  it keeps 5' >&2; exit 2",
+        );
+        let settings = ["lr=1e-4".to_string()];
+        let planned = launcher.plan_branch((Path::new("x"), 7), &settings, Path::new("runs"));
+        let words = planned.unwrap_err().to_string();
+        assert_eq!(words, "x has no checkpoint of step 7; it keeps 5");
+    }
+
+    #[test]
+    fn a_branch_is_asked_for_as_in_the_shell() {
+        let (_keep, launcher) = program("echo \"$@\"");
+        let settings = ["lr=1e-4".to_string(), "clip_norm=0.5".to_string()];
+        let place = (Path::new("runs/x"), 50);
+        let asked = launcher
+            .plan_branch(place, &settings, Path::new("runs"))
+            .unwrap();
+        let verb = "--runs-dir runs train --branch runs/x@50 -s lr=1e-4 -s clip_norm=0.5";
+        assert_eq!(asked, [format!("{verb} --dry-run")]);
+        let made = launcher
+            .make_branch(place, &settings, Path::new("runs"))
+            .unwrap();
+        assert_eq!(made, PathBuf::from(format!("{verb} --no-start")));
+    }
+}

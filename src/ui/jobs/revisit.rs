@@ -1,0 +1,61 @@
+//! Batches of past steps and branches: verbs of this program in processes of their own.
+
+use super::Workplace;
+use crate::link::launch::Launcher;
+use crate::run::RunDir;
+use crate::run::revisit::{Row, mean_loss};
+use crate::ui::msg::Revisited;
+use crate::ui::panes::batch::Plan;
+use std::path::{Path, PathBuf};
+
+impl Workplace {
+    /// The rows of a step, and the loss of those of the step before.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn revisit(&self, run_dir: &Path, step: u64) -> Result<Box<Revisited>, String> {
+        let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
+        let kept = run.checkpoints().iter().map(|entry| entry.step).collect();
+        let first = step.saturating_sub(1).max(1);
+        let rows = self
+            .launcher()?
+            .rows(run_dir, first, step - first + 1)
+            .map_err(|e| e.to_string())?;
+        let (rows, before): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| row.step == Some(step));
+        Ok(Box::new(Revisited {
+            step,
+            before: mean_loss(&before),
+            rows,
+            kept,
+        }))
+    }
+
+    /// What a branch would differ in.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn plan_branch(&self, run_dir: &Path, plan: &Plan) -> Result<Vec<String>, String> {
+        let place = (run_dir, plan.step);
+        let planned = self
+            .launcher()?
+            .plan_branch(place, &plan.settings, &self.runs_dir);
+        planned.map_err(|e| e.to_string())
+    }
+
+    /// Makes a branch, and gives its directory.
+    ///
+    /// # Errors
+    /// What the verb says.
+    pub fn make_branch(&self, run_dir: &Path, plan: &Plan) -> Result<PathBuf, String> {
+        let place = (run_dir, plan.step);
+        let made = self
+            .launcher()?
+            .make_branch(place, &plan.settings, &self.runs_dir);
+        made.map_err(|e| e.to_string())
+    }
+
+    fn launcher(&self) -> Result<Launcher, String> {
+        Launcher::this_program(&self.env).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,220 @@
+//! What the batch of a step looks like: a line of readings, the rows with their losses, and the marked row with each token
+//! coloured by its loss.
+
+use super::BatchPane;
+use crate::base::human::{self, grouped};
+use crate::base::text::one_line;
+use crate::metrics::id;
+use crate::run::revisit::{Row, mean_loss};
+use crate::ui::msg::Holder;
+use crate::ui::panes::SPIN;
+use crate::ui::panes::chat::heat;
+use crate::ui::store::{HeldRun, Store};
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Readings of the step that are shown, with their words.
+const READINGS: [(&str, &str); 3] = [
+    (id::TRAIN_LOSS, "loss"),
+    (id::GRAD_NORM, "gradient norm"),
+    (id::LR, "lr"),
+];
+/// Share of the height that the list of rows takes at most.
+const LIST_SHARE: u16 = 3;
+/// Columns of the bar of a row's loss.
+const BAR: usize = 12;
+
+fn muted(text: impl Into<String>) -> Word {
+    word(text, Meaning::Muted)
+}
+
+impl BatchPane {
+    /// Draws everything; the places of the rows on the screen.
+    pub(super) fn draw_all(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        store: &Store,
+        theme: &Theme,
+    ) -> Vec<(usize, Rect)> {
+        let inner = Rect {
+            x: area.x + 2,
+            width: area.width.saturating_sub(4),
+            ..area
+        };
+        if let Some(words) = self.note(store, theme) {
+            text::paragraph(buffer, inner, &words, Meaning::Muted, theme);
+            return Vec::new();
+        }
+        let (Some(held), Some(found)) = (&store.held, &self.found) else {
+            return Vec::new();
+        };
+        let mut y = inner.y;
+        let mut line = |words: &[Word]| {
+            if y < inner.bottom() {
+                text::draw(buffer, inner.x, y, inner.width, words, theme);
+            }
+            y += 1;
+        };
+        line(&self.head(held, found.step));
+        line(&self.comparison());
+        line(&[]);
+        let rows = self.rows();
+        let room = (inner.height / LIST_SHARE).max(2).min(rows.len() as u16);
+        let first = (self.marked + 1).saturating_sub(usize::from(room));
+        let highest = rows.iter().filter_map(|row| row.loss()).fold(0.0, f64::max);
+        let mut places = Vec::new();
+        for (at, row) in rows.iter().enumerate().skip(first).take(usize::from(room)) {
+            let area = Rect {
+                y,
+                height: 1,
+                ..inner
+            };
+            if y < inner.bottom() {
+                let words = listed(row, at == self.marked, highest, theme);
+                text::draw(buffer, inner.x, y, inner.width, &words, theme);
+                places.push((at, area));
+            }
+            y += 1;
+        }
+        y += 1;
+        let lines = match rows.get(self.marked) {
+            Some(row) => tokens(row, usize::from(inner.width)),
+            None => Vec::new(),
+        };
+        let legend = found.rows.iter().any(|row| row.scored.is_some());
+        let rows_left = usize::from(inner.bottom().saturating_sub(y)).saturating_sub(2);
+        self.page = rows_left;
+        self.most = lines.len().saturating_sub(rows_left);
+        self.scroll = self.scroll.min(self.most);
+        for words in lines.iter().skip(self.scroll).take(rows_left) {
+            text::draw(buffer, inner.x, y, inner.width, words, theme);
+            y += 1;
+        }
+        if legend && inner.height > 4 {
+            let words = heat::legend_of_probability();
+            let bottom = inner.bottom() - 1;
+            text::draw(buffer, inner.x, bottom, inner.width, &words, theme);
+        }
+        places
+    }
+
+    /// What is said while there are no rows to show.
+    fn note(&self, store: &Store, theme: &Theme) -> Option<String> {
+        let Some(held) = &store.held else {
+            return Some("No run is open: choose one on Home.".into());
+        };
+        if held.holder == Holder::Foreign {
+            return Some("Another program trains this run: its batches are not known here.".into());
+        }
+        let Some(step) = self.step else {
+            return Some("The batch of a step can be seen after the first step.".into());
+        };
+        if let Some(why) = &self.fault {
+            return Some(format!("The batch of step {} is not there: {why}", grouped(step)));
+        }
+        let there = self.found.as_ref().is_some_and(|found| found.step == step);
+        if there {
+            return None;
+        }
+        let glyphs = theme.glyphs();
+        let frame = store.now.0 as usize / SPIN.as_millis() as usize;
+        let spinner = glyphs.spinner[frame % glyphs.spinner.len()];
+        Some(format!("{spinner} computing the batch of step {} again", grouped(step)))
+    }
+
+    /// `step 1,240 · loss 3.21 · gradient norm 8.7`, as the log has them.
+    fn head(&self, held: &HeldRun, step: u64) -> Vec<Word> {
+        let mut words = vec![word(format!("batch of step {}", grouped(step)), Meaning::Title)];
+        for (id, name) in READINGS {
+            let series = held.state.series.get(id);
+            let bucket = series.and_then(|series| series.nearest(step));
+            let Some(value) = bucket.and_then(|bucket| bucket.mean()) else {
+                continue;
+            };
+            words.push(muted(format!("   {name} ")));
+            words.push(word(human::number(value), Meaning::Text));
+        }
+        if self.worst_first {
+            words.push(muted("   highest loss first"));
+        }
+        words
+    }
+
+    /// Whose weights, and how these rows stand beside those of the step before.
+    fn comparison(&self) -> Vec<Word> {
+        let Some(found) = &self.found else {
+            return Vec::new();
+        };
+        let first = found.rows.iter().find_map(|row| row.scored.as_ref());
+        let (Some(scored), Some(mean)) = (first, mean_loss(&found.rows)) else {
+            return vec![muted("no loss per token: this method scores whole answers, or writes its own")];
+        };
+        let by = match scored.weights_of {
+            0 => "by the weights before the first step".to_string(),
+            step => format!("by checkpoint {}", grouped(step)),
+        };
+        let mut words = vec![
+            muted("its rows "),
+            word(format!("{mean:.3}"), Meaning::Text),
+            muted(" nats per token"),
+        ];
+        if let Some(before) = found.before {
+            let change = mean - before;
+            words.push(muted(format!(", those of step {} ", grouped(found.step - 1))));
+            words.push(word(format!("{before:.3}"), Meaning::Text));
+            let meaning = if change > 0.0 { Meaning::Warn } else { Meaning::Good };
+            words.push(word(format!(" ({change:+.3})"), meaning));
+        }
+        words.push(muted(format!(", {by}")));
+        words
+    }
+}
+
+/// A row in the list: its place, its loss as a number and a bar, how much of it counts, where it comes from, how it begins.
+fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
+    let glyphs = theme.glyphs();
+    let pointer = if marked { glyphs.pointer } else { " " };
+    let title = if marked { Meaning::Title } else { Meaning::Text };
+    let mut words = vec![
+        word(format!("{pointer} "), Meaning::Title),
+        word(format!("{:>3} ", row.row), title),
+    ];
+    if let Some(loss) = row.loss() {
+        let filled = (loss / highest.max(f64::MIN_POSITIVE) * BAR as f64).round() as usize;
+        let bar = if theme.ascii { "#" } else { "▪" };
+        words.push(word(format!(" {loss:>6.3} "), title));
+        words.push(word(format!("{:<BAR$}", bar.repeat(filled.min(BAR))), Meaning::Train));
+    }
+    let counts = match row.supervised == row.ids.len() {
+        true => format!("  {} tokens", grouped(row.ids.len() as u64)),
+        false => format!("  {} of {} tokens", grouped(row.supervised as u64), grouped(row.ids.len() as u64)),
+    };
+    words.push(muted(counts));
+    if !row.sources.is_empty() {
+        words.push(muted(format!("  {}", one_line(&row.sources.join(" + ")))));
+    }
+    words.push(word(format!("  {}", one_line(&row.text)), title));
+    words
+}
+
+/// The whole row, each target in the color of its probability; what does not count is muted.
+fn tokens(row: &Row, width: usize) -> Vec<Vec<Word>> {
+    let Some(scored) = &row.scored else {
+        return text::wrap(&row.text, width, usize::MAX, false)
+            .into_iter()
+            .map(|line| vec![word(line, Meaning::Text)])
+            .collect();
+    };
+    let tokens = scored.pieces.iter().zip(&scored.losses).zip(&row.mask);
+    let words = tokens.map(|((piece, loss), counts)| {
+        let meaning = match counts {
+            true => heat::of_probability((-loss).exp()),
+            false => Meaning::Muted,
+        };
+        word(crate::base::text::sanitize(piece), meaning)
+    });
+    text::broken(words, width)
+}

@@ -1,0 +1,163 @@
+//! What can be done from a step: roll the run back to a checkpoint before it, or branch a new run from one, with the
+//! settings that would differ shown before it starts.
+
+use super::{BatchPane, topic};
+use crate::base::human::grouped;
+use crate::run::state::Level;
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, Holder};
+use crate::ui::overlays::{Choice, Item, Picker, Prompt};
+use crate::ui::panes::run;
+use crate::ui::request::{Answer, Request};
+use crate::ui::store::Store;
+use crate::wire::Command;
+
+/// Checkpoints before the step that are offered for a branch.
+const OFFERED: usize = 3;
+
+/// A branch that is being thought of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Step of the checkpoint that it goes on from.
+    pub step: u64,
+    /// As after `-s`.
+    pub settings: Vec<String>,
+}
+
+impl BatchPane {
+    /// The list of what can be done.
+    pub(super) fn ways_on(&self, store: &Store) -> Vec<Request> {
+        let Some(held) = store.held.as_ref() else {
+            return vec![toast("no run is open: choose one on Home")];
+        };
+        let (Some(found), Some(step)) = (&self.found, self.step) else {
+            return vec![toast("wait until the rows of the step are there")];
+        };
+        if held.holder == Holder::Foreign {
+            return vec![toast("another program trains this run: it can only be watched")];
+        }
+        let before = || found.kept.iter().rev().filter(|kept| **kept < step);
+        let item = |title: String, detail: String, word: String| Item {
+            title,
+            detail,
+            right: String::new(),
+            choice: Choice::Answer(topic("from"), Answer::Text(word)),
+        };
+        let mut items = Vec::new();
+        if let (Some(to), true) = (before().next(), held.live()) {
+            let later: Vec<String> = found
+                .kept
+                .iter()
+                .filter(|kept| *kept > to)
+                .map(|kept| grouped(*kept))
+                .collect();
+            let detail = match later.is_empty() {
+                true => "this run goes on from there".to_string(),
+                false => format!(
+                    "deletes checkpoints {}; the run goes on from there",
+                    later.join(", ")
+                ),
+            };
+            let title = format!("roll back to step {}", grouped(*to));
+            items.push(item(title, detail, format!("back {to}")));
+        }
+        items.extend(before().take(OFFERED).map(|from| {
+            let detail = "a new run with other settings; this one stays";
+            let title = format!("branch from step {}", grouped(*from));
+            item(title, detail.into(), format!("branch {from}"))
+        }));
+        if items.is_empty() {
+            let words = format!("no checkpoint before step {} is kept", grouped(step));
+            return vec![toast(&words)];
+        }
+        let title = format!("from step {}", grouped(step));
+        let picker = Picker::new(&title, "", items).about(topic("from"));
+        vec![Request::Open(Box::new(picker))]
+    }
+
+    /// Answers on the way from the list to a run.
+    pub(super) fn went_on(&mut self, about: &str, answer: Answer, store: &Store) -> Vec<Request> {
+        let Answer::Text(text) = answer else {
+            return Vec::new();
+        };
+        match (about, text.split_once(' ')) {
+            ("from", Some(("back", step))) => match step.parse() {
+                Ok(step) => run::command(store, Asked::Rollback, Command::Rollback { step }),
+                Err(_) => Vec::new(),
+            },
+            ("from", Some(("branch", step))) => match step.parse() {
+                Ok(step) => {
+                    let settings = Vec::new();
+                    self.branch = Some(Plan { step, settings });
+                    vec![self.ask_settings()]
+                }
+                Err(_) => Vec::new(),
+            },
+            ("settings", _) => {
+                let words = text.split_whitespace();
+                let settings: Vec<String> = words.map(str::to_string).collect();
+                if let Some(odd) = settings.iter().find(|set| !set.contains('=')) {
+                    let words = format!("`{odd}` is no setting: write KEY=VALUE, as in lr=3e-4");
+                    return vec![Request::Toast(Level::Warn, words), self.ask_settings()];
+                }
+                let (Some(plan), Some(run_dir)) = (&mut self.branch, self.run.clone()) else {
+                    return Vec::new();
+                };
+                plan.settings = settings;
+                let effect = Effect::PlanBranch {
+                    run_dir,
+                    plan: plan.clone(),
+                };
+                vec![toast("checking the branch"), Request::Do(effect)]
+            }
+            ("planned", _) if text == "start" => {
+                let (Some(plan), Some(run_dir)) = (self.branch.take(), self.run.clone()) else {
+                    return Vec::new();
+                };
+                vec![Request::Do(Effect::MakeBranch { run_dir, plan })]
+            }
+            ("planned", _) => vec![self.ask_settings()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn ask_settings(&self) -> Request {
+        let before = self.branch.as_ref().map(|plan| plan.settings.join(" "));
+        let hint = "as in lr=3e-4 clip_norm=0.5; empty repeats the run";
+        let prompt = Prompt::new(topic("settings"), "a branch with other settings", hint);
+        Request::Open(Box::new(prompt.with(&before.unwrap_or_default())))
+    }
+
+    /// The branch can be made: what differs is shown before it starts. Or it cannot, and the settings are asked for again.
+    pub(super) fn planned(&self, result: &Result<Vec<String>, String>) -> Vec<Request> {
+        if self.branch.is_none() {
+            return Vec::new();
+        }
+        let lines = match result {
+            Ok(lines) => lines,
+            Err(why) => {
+                return vec![Request::Toast(Level::Warn, why.clone()), self.ask_settings()];
+            }
+        };
+        let item = |title: &str, detail: String, word: &str| Item {
+            title: title.into(),
+            detail,
+            right: String::new(),
+            choice: Choice::Answer(topic("planned"), Answer::Text(word.into())),
+        };
+        // `branch of X at step N`, then a line for each change, then what a dry run says besides.
+        let title = lines.first().map_or("branch", |line| line.as_str());
+        let changes = lines.iter().skip(1).take_while(|line| line.starts_with("  "));
+        let changes: Vec<&str> = changes.map(|line| line.trim()).collect();
+        let items = vec![
+            item("start it", changes.join("; "), "start"),
+            item("other settings", "change what differs".into(), "again"),
+        ];
+        let picker = Picker::new(title, "", items).about(topic("planned"));
+        vec![Request::Open(Box::new(picker))]
+    }
+}
+
+fn toast(words: &str) -> Request {
+    Request::Toast(Level::Info, words.into())
+}

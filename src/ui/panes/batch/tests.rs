@@ -1,0 +1,186 @@
+//! The pane with rows made by hand: what stands on the screen, what keys ask for, late answers.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::run::revisit::ScoredRow;
+use crate::ui::panes::bench::Around;
+use crate::ui::store::{HeldRun, LinkState};
+use crate::wire::{Command, Envelope, Event, Num};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+fn row(number: usize, text: &str, loss: f32) -> Row {
+    let n = text.len();
+    Row {
+        step: Some(40),
+        row: number,
+        ids: vec![1; n],
+        targets: vec![2; n],
+        mask: vec![true; n],
+        supervised: n,
+        text: text.into(),
+        scored: Some(ScoredRow {
+            weights_of: 30,
+            losses: vec![loss; n],
+            loss: Some(loss.into()),
+            pieces: text.chars().map(String::from).collect(),
+        }),
+        ..Row::default()
+    }
+}
+
+/// A run at step 50 on the screen.
+fn around(live: bool) -> Around {
+    let mut around = Around::new();
+    let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+    held.path = Some("runs/x".into());
+    held.link = if live { LinkState::Live } else { LinkState::Ended(None) };
+    for step in 1..=50 {
+        let loss = if step == 40 { 9.5 } else { 2.0 };
+        held.state.apply(&Envelope {
+            v: 1,
+            seq: step,
+            t: UnixMillis(step),
+            event: Event::Stepped {
+                step,
+                tokens: step,
+                values: [("train/loss".to_string(), Num(loss))].into(),
+            },
+        });
+    }
+    around.store.held = Some(held);
+    around
+}
+
+fn found() -> Revisited {
+    Revisited {
+        step: 40,
+        rows: vec![row(0, "all is well", 1.5), row(1, "qzxv", 8.25)],
+        before: Some(2.1),
+        kept: vec![10, 30, 45],
+    }
+}
+
+/// A pane that shows the batch of step 40.
+fn pane(around: &mut Around) -> BatchPane {
+    let mut pane = BatchPane::default();
+    let asked = pane.answered("step", Answer::Text("40".into()), &mut around.context());
+    assert!(
+        matches!(&asked[..], [Request::Do(Effect::Revisit { step: 40, .. })]),
+        "{asked:?}"
+    );
+    let msg = Msg::Revisited {
+        run_dir: "runs/x".into(),
+        step: 40,
+        result: Ok(Box::new(found())),
+    };
+    pane.incoming(&msg, &mut around.context());
+    pane
+}
+
+fn screen(pane: &mut BatchPane, around: &mut Around) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
+    terminal
+        .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
+        .unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn the_step_its_rows_and_the_step_before_stand_on_the_screen() {
+    let mut around = around(true);
+    let mut pane = pane(&mut around);
+    let shown = screen(&mut pane, &mut around);
+    for words in ["batch of step 40", "loss 9.5", "by checkpoint 30", "1.500", "8.250", "all is well"] {
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
+    // (11 · 1.5 + 4 · 8.25) / 15 = 3.3, 1.2 above the step before.
+    assert!(shown.contains("3.300") && shown.contains("(+1.200)"), "{shown}");
+    pane.act(Action::BatchSort, &mut around.context());
+    assert_eq!(pane.rows()[0].text, "qzxv");
+    let shown = screen(&mut pane, &mut around);
+    assert!(shown.contains("highest loss first"), "{shown}");
+}
+
+#[test]
+fn keys_walk_through_the_steps_and_late_answers_are_dropped() {
+    let mut around = around(true);
+    let mut pane = pane(&mut around);
+    let asked = pane.act(Action::BatchLater, &mut around.context());
+    assert!(matches!(&asked[..], [Request::Do(Effect::Revisit { step: 41, .. })]), "{asked:?}");
+    // On while that is computed: one at a time.
+    assert!(pane.act(Action::BatchLater, &mut around.context()).is_empty());
+    let late = Msg::Revisited {
+        run_dir: "runs/x".into(),
+        step: 41,
+        result: Err("no".into()),
+    };
+    let asked = pane.incoming(&late, &mut around.context());
+    assert!(
+        matches!(&asked[..], [_, Request::Do(Effect::Revisit { step: 42, .. })]),
+        "{asked:?}"
+    );
+    let failed = Msg::Revisited {
+        run_dir: "runs/x".into(),
+        step: 42,
+        result: Err("the training text changed".into()),
+    };
+    assert_eq!(pane.incoming(&failed, &mut around.context()).len(), 1);
+    let shown = screen(&mut pane, &mut around);
+    assert!(shown.contains("the training text changed"), "{shown}");
+    // No step behind the newest, none before the first.
+    pane.answered("step", Answer::Text("1,000".into()), &mut around.context());
+    assert_eq!(pane.step, Some(50));
+}
+
+#[test]
+fn a_live_run_goes_back_and_any_run_branches() {
+    let mut around = around(true);
+    let mut at = pane(&mut around);
+    let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
+    assert!(opened.contains("roll back to step 30"), "{opened}");
+    assert!(opened.contains("deletes checkpoints 45") && opened.contains("branch from step 10"), "{opened}");
+    let sent = at.answered("from", Answer::Text("back 30".into()), &mut around.context());
+    assert!(
+        matches!(
+            &sent[..],
+            [Request::Do(Effect::Send { command: Command::Rollback { step: 30 }, .. })]
+        ),
+        "{sent:?}"
+    );
+
+    around = super::tests::around(false);
+    at = pane(&mut around);
+    let opened = format!("{:?}", at.act(Action::FromHere, &mut around.context()));
+    assert!(!opened.contains("roll back") && opened.contains("branch from step 30"), "{opened}");
+    at.answered("from", Answer::Text("branch 30".into()), &mut around.context());
+    let wrong = at.answered("settings", Answer::Text("lr".into()), &mut around.context());
+    assert!(matches!(&wrong[..], [Request::Toast(..), Request::Open(_)]), "{wrong:?}");
+    let planned = at.answered("settings", Answer::Text("lr=1e-4".into()), &mut around.context());
+    let plan = Plan {
+        step: 30,
+        settings: vec!["lr=1e-4".into()],
+    };
+    assert!(
+        matches!(&planned[..], [_, Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
+        "{planned:?}"
+    );
+    let lines = ["branch of x at step 30", "  optimizer.adamw.lr  0.001 → 0.0001", "model …"];
+    let msg = Msg::BranchPlanned {
+        run_dir: "runs/x".into(),
+        result: Ok(lines.map(String::from).to_vec()),
+    };
+    let opened = format!("{:?}", at.incoming(&msg, &mut around.context()));
+    assert!(opened.contains("0.001 → 0.0001") && !opened.contains("model …"), "{opened}");
+    let made = at.answered("planned", Answer::Text("start".into()), &mut around.context());
+    assert!(
+        matches!(&made[..], [Request::Do(Effect::MakeBranch { plan: asked, .. })] if *asked == plan),
+        "{made:?}"
+    );
+    let msg = Msg::BranchMade {
+        run_dir: "runs/x".into(),
+        result: Ok("runs/y".into()),
+    };
+    let opened = at.incoming(&msg, &mut around.context());
+    assert!(matches!(&opened[..], [Request::ResumeRun(path)] if path.ends_with("y")), "{opened:?}");
+}
