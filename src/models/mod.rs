@@ -50,6 +50,40 @@ pub enum SourceError {
     File(#[from] ModelFileError),
 }
 
+/// What a model at a path is called: a folder or file by its own name, of which only `.gguf` is an ending (`Qwen2.5-0.5B` has
+/// none); a checkpoint by its run and step; a folder of the hub's cache, which is named after a commit, by its repository.
+pub fn name_of(path: &Path) -> String {
+    let part = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    // `.` and `..` have no name of their own.
+    let resolved = match path.file_name() {
+        None => std::fs::canonicalize(path).unwrap_or_default(),
+        Some(_) => path.to_path_buf(),
+    };
+    let (own, above) = (part(Some(&resolved)), resolved.parent());
+    let over = || part(above.and_then(Path::parent));
+    let name = match part(above).as_str() {
+        "checkpoints" if !over().is_empty() => format!("{}-{own}", over()),
+        "snapshots" => match over().strip_prefix("models--") {
+            Some(repo) => repo.rsplit("--").next().unwrap_or(repo).to_string(),
+            None => own,
+        },
+        _ if path.is_dir() => own,
+        _ => match own.len().checked_sub(".gguf".len()) {
+            Some(at) if own.is_char_boundary(at) && own[at..].eq_ignore_ascii_case(".gguf") => {
+                own[..at].to_string()
+            }
+            _ => own,
+        },
+    };
+    match name.is_empty() {
+        true => "model".into(),
+        false => name,
+    }
+}
+
 /// What may be named where a model is wanted.
 const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name)";
 
@@ -165,13 +199,9 @@ impl ModelSource {
         }
     }
 
-    /// Its name by its place: that of the folder, or of the file without its ending.
+    /// Its name by its place: see [`name_of`].
     pub fn name(&self) -> String {
-        let name = match self {
-            ModelSource::Folder(folder) => folder.path().file_name(),
-            ModelSource::Gguf(file) => file.path().file_stem(),
-        };
-        name.map_or("model".into(), |name| name.to_string_lossy().into_owned())
+        name_of(self.path())
     }
 
     /// `model_type` of its config.json, or the architecture in the file.

@@ -129,3 +129,33 @@ fn a_folder_that_cannot_be_run_is_outlined() {
     assert_eq!((found.family.as_str(), found.n_params), ("mamba", Some(7)));
     assert!(!found.has_chat_template);
 }
+
+#[test]
+fn a_name_keeps_its_dots_and_says_whose_checkpoint_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("Qwen2.5-0.5B");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::create_dir(dir.path().join("x.gguf")).unwrap();
+    let names = [
+        ("Qwen2.5-0.5B", "Qwen2.5-0.5B"),
+        ("Qwen2.5-0.5B/", "Qwen2.5-0.5B"),
+        ("Qwen2.5-0.5B/.", "Qwen2.5-0.5B"),
+        ("Qwen2.5-0.5B-Q8_0.gguf", "Qwen2.5-0.5B-Q8_0"),
+        ("Qwen2.5-0.5B.GGUF", "Qwen2.5-0.5B"),
+        // A file may lack the ending, a folder may have it.
+        ("Qwen2.5-0.5B-F16", "Qwen2.5-0.5B-F16"),
+        ("x.gguf", "x.gguf"),
+        ("runs/r-k3qf/checkpoints/step-001000", "r-k3qf-step-001000"),
+        ("checkpoints-v1.5/step-1", "step-1"),
+        (
+            "models--Qwen--Qwen2.5-0.5B/snapshots/0123abc",
+            "Qwen2.5-0.5B",
+        ),
+        ("models--gpt2/snapshots/0123abc", "gpt2"),
+        ("datasets--x/snapshots/0123abc", "0123abc"),
+    ];
+    for (path, name) in names {
+        assert_eq!(name_of(&dir.path().join(path)), name, "{path}");
+    }
+    assert!(!name_of(Path::new(".")).is_empty() && name_of(Path::new("/")) == "model");
+}

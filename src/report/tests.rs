@@ -60,30 +60,106 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
     }
 }
 
+/// No element and no attribute that makes a browser ask for anything, no style that does, and a policy that forbids the rest.
+fn fetches_nothing(page: &str) {
+    const ELEMENTS: &[&str] = &[
+        "script",
+        "link",
+        "img",
+        "image",
+        "iframe",
+        "frame",
+        "object",
+        "embed",
+        "audio",
+        "video",
+        "source",
+        "base",
+        "use",
+        "form",
+        "portal",
+        "feimage",
+        "foreignobject",
+    ];
+    const ATTRIBUTES: &[&str] = &[
+        "http:",
+        "https:",
+        "src",
+        "href",
+        "data=",
+        "action",
+        "poster",
+        "ping",
+        "background",
+        "onload",
+        "onerror",
+        "evil",
+    ];
+    // Names of elements and of attributes are ours; a hostile text stands in an attribute's quotes alone.
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let outside: String = tag.split('"').step_by(2).collect::<String>().to_lowercase();
+        let element = outside
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .unwrap();
+        assert!(!ELEMENTS.contains(&element), "<{tag}>");
+        for word in ATTRIBUTES {
+            assert!(!outside.contains(word), "<{tag}>");
+        }
+        // The one attribute with a place in it asks for no page: it refreshes nothing.
+        assert!(
+            !tag.contains("http-equiv") || tag.contains("Content-Security-Policy"),
+            "<{tag}>"
+        );
+    }
+    for style in page.split("<style>").skip(1) {
+        let style = style.split("</style>").next().unwrap().to_lowercase();
+        for word in [
+            "url(",
+            "@import",
+            "@font-face",
+            "image(",
+            "image-set(",
+            "//",
+        ] {
+            assert!(!style.contains(word), "{word}");
+        }
+    }
+    assert!(!page.contains(" style=") && page.matches("<style>").count() == 1);
+    assert!(page.contains("content=\"default-src 'none'; style-src 'unsafe-inline'\""));
+}
+
 #[test]
 fn a_page_fetches_nothing_and_shows_every_text_as_text() {
     let state = state();
     let diagnosis = diagnose(&state);
     let page = html(&sheet(&state, &diagnosis));
     assert!(page.contains("&lt;script src=&quot;http://evil.example/x.js&quot;&gt;&#39;&amp;"));
-    // Names of elements and of attributes are ours; a hostile text stands in an attribute's quotes alone.
-    for tag in page.split('<').skip(1) {
-        let tag = tag.split('>').next().unwrap();
-        let outside: String = tag.split('"').step_by(2).collect();
-        for word in [
-            "http:", "https:", "src=", "href=", "script", "evil", "onload",
-        ] {
-            assert!(!outside.contains(word), "<{tag}>");
-        }
-    }
-    assert!(!page.contains("url("));
-    assert!(!page.contains("@import") && page.contains("default-src 'none'"));
+    fetches_nothing(&page);
     assert!(page.contains("0.5000 ± 0.2500") && page.contains("prefers-color-scheme:dark"));
     assert!(page.matches("<svg").count() >= 3, "curves are missing");
     assert!(
         !page.contains("NaN"),
         "a picture has places that are no numbers"
     );
+}
+
+#[test]
+fn the_page_of_a_pipeline_fetches_nothing_either() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let stages: State = serde_json::from_value(json!({
+        "format": 1, "id": HOSTILE, "name": HOSTILE, "about": HOSTILE, "created": 0, "stages": [],
+    }))
+    .unwrap();
+    let page = pipeline_html(&Album {
+        state: &stages,
+        sheets: vec![sheet(&state, &diagnosis), sheet(&state, &diagnosis)],
+    });
+    assert!(page.contains("&lt;script src=") && page.matches("<svg").count() >= 6);
+    fetches_nothing(&page);
 }
 
 #[test]

@@ -200,6 +200,10 @@ actions! {
         CompareSteps "compare-steps" "compare" "Compare other steps with this one from now on; once more, no longer."
         HeldOut "held-out" "held out" "Show held-out prompts and the time of a step, or the answers again."
     }
+    /// Panes that draw curves.
+    Chart "chart" "Panes with charts" {
+        SaveChart "save-chart" "save" "Save the charts of the pane as a picture (SVG, and PNG beside it) in the working directory."
+    }
     /// Runs beside each other.
     Compare "compare" "Comparison of runs" {
         CompareBy "compare-by" "axis" "Lay curves over each other by step, by tokens, by time."
@@ -208,7 +212,6 @@ actions! {
         PickRun "pick-run" "add" "Add a run, or the log on the screen."
         DropRun "drop-run" "take away" "Take the last run away."
         CompareAgain "compare-again" "read again" "Read the logs again; those of live runs are read every few seconds."
-        SaveChart "save-chart" "save" "Save the chart as a picture (SVG, and PNG beside it) in the working directory."
         CompareLog "compare-log" "log scale" "Switch between a linear and a logarithmic axis."
         CompareSmooth "compare-smooth" "smoothing" "Smooth the curves, more, not at all."
     }

@@ -8,6 +8,8 @@ mod revisit;
 mod tracks;
 
 pub use complete::complete;
+#[cfg(test)]
+pub use pictures::save_in;
 pub use pictures::{part, save_picture};
 pub use tracks::read_track;
 

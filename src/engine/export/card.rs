@@ -8,7 +8,6 @@ use crate::hf;
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::path::Path;
 
 /// A result for the card: what was measured and the number.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +36,7 @@ pub struct About {
 
 /// README.md. `dtype` is that of the weights.
 pub fn card(source: &Source, dtype: &str, about: &About) -> String {
-    let name = name(source.from.path());
+    let name = one_line(&source.from.name());
     let mut out = front(&name, kind(source.model.config()).0, about);
     let _ = write!(
         out,
@@ -212,21 +211,4 @@ fn plain(text: &str) -> String {
         }
     }
     out
-}
-
-/// A checkpoint is called after its run, other folders by their own name.
-fn name(folder: &Path) -> String {
-    let part = |path: Option<&Path>| {
-        let name = path.and_then(Path::file_name).unwrap_or_default();
-        one_line(&name.to_string_lossy())
-    };
-    let above = folder.parent();
-    match part(above).as_str() {
-        "checkpoints" => format!(
-            "{} {}",
-            part(above.and_then(Path::parent)),
-            part(Some(folder))
-        ),
-        _ => part(Some(folder)),
-    }
 }

@@ -74,7 +74,10 @@ pub fn save(folder: &Path, saved: &Saved, now: UnixMillis) -> Result<Vec<PathBuf
     files
         .into_iter()
         .map(|(extension, text)| {
-            let path = stem.with_extension(extension);
+            // `with_extension` would cut a name at its last dot.
+            let mut path = stem.clone().into_os_string();
+            path.push(format!(".{extension}"));
+            let path = PathBuf::from(path);
             let mut file = fs::File::create_new(&path).map_err(|e| told(&path, e))?;
             file.write_all(text.as_bytes())
                 .map_err(|e| told(&path, e))?;

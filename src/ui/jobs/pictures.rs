@@ -19,7 +19,11 @@ pub fn save_picture(name: &str, screen: &Buffer) -> Result<PathBuf, String> {
     save_in(Path::new(""), name, screen)
 }
 
-fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, String> {
+/// The same in another folder.
+///
+/// # Errors
+/// As [`save_picture`].
+pub fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let stem: String = name
         .chars()

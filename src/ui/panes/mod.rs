@@ -5,12 +5,14 @@ pub mod dashboard;
 mod ending;
 
 use super::action::{Action, Context};
+use super::effect::Effect;
 use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::{Msg, Slot};
 use super::request::{Answer, Hints, Request, Topic};
 use super::store::Store;
 use super::theme::Theme;
+use crate::run::state::Level;
 use crossterm::event::{KeyEvent, MouseEvent};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -159,6 +161,17 @@ pub trait Pane: Any + Debug {
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext);
+}
+
+/// Saves a part of the screen under a name; nothing to save is said.
+fn save_chart(name: String, area: Rect) -> Vec<Request> {
+    vec![match area.is_empty() {
+        true => Request::Toast(Level::Info, "there is no chart to save here".into()),
+        false => Request::Do(Effect::SavePicture {
+            name: crate::base::text::one_line(&name),
+            area: Some(area),
+        }),
+    }]
 }
 
 /// What a test of one pane puts around it.

@@ -374,10 +374,7 @@ impl Pane for RunPane {
             Action::Sample => match self.full_chart(store) {
                 Some((id, area)) => {
                     let run = store.held.as_ref().map_or("llmtui", |held| held.name());
-                    vec![Request::Do(Effect::SavePicture {
-                        name: crate::base::text::one_line(&format!("{run}-{id}")),
-                        area: Some(area),
-                    })]
+                    super::save_chart(format!("{run}-{id}"), area)
                 }
                 None => ask_sample(store),
             },

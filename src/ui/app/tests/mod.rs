@@ -1,5 +1,6 @@
 //! The real app on a test backend: real keys, a clock that stands still, scripted links.
 
+mod charts;
 mod data;
 mod keys;
 mod overlays;

@@ -3,7 +3,7 @@
 
 mod draw;
 
-use super::{Pane, PaneContext, PaneEntry};
+use super::{Pane, PaneContext, PaneEntry, save_chart};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, figures};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
@@ -23,7 +23,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     id: "compare",
     title: "Compare",
     doc: "Go to the comparison: curves, settings and figures of several runs beside each other.",
-    contexts: &[Context::Compare, Context::List, Context::Global],
+    contexts: &[Context::Compare, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(ComparePane::default()),
 };
@@ -197,10 +197,8 @@ impl Pane for ComparePane {
             Action::SaveChart if !self.tracks.is_empty() => {
                 let metric = self.figures.get(self.metric);
                 let metric = metric.map_or("chart", |figure| &figure.id);
-                return vec![Request::Do(Effect::SavePicture {
-                    name: format!("compare-{metric}-by-{}", self.by.word()),
-                    area: Some(self.chart),
-                })];
+                let name = format!("compare-{metric}-by-{}", self.by.word());
+                return save_chart(name, self.chart);
             }
             Action::Up => self.scroll = self.scroll.saturating_sub(1),
             Action::Down => self.scroll += 1,

@@ -7,7 +7,7 @@ mod history;
 mod host;
 mod plan;
 
-use super::{Pane, PaneContext, PaneEntry};
+use super::{Pane, PaneContext, PaneEntry, save_chart};
 use crate::base::text::one_line;
 use crate::hardware::Machine;
 use crate::ui::action::{Action, Context};
@@ -31,7 +31,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     id: "hardware",
     title: "Hardware",
     doc: "Go to the machine: GPUs, memory, disks, what the doctor found.",
-    contexts: &[Context::Hardware, Context::List, Context::Global],
+    contexts: &[Context::Hardware, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(HardwarePane::default()),
 };
@@ -57,6 +57,8 @@ pub struct HardwarePane {
     /// How far the findings can be scrolled.
     most: usize,
     page: usize,
+    /// The place of the charts; empty without any.
+    charts: Rect,
 }
 
 impl HardwarePane {
@@ -99,6 +101,7 @@ impl HardwarePane {
     }
 
     fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.charts = Rect::default();
         let theme = context.theme;
         let (view, run) = self.view(context.store);
         let Some(machine) = &view.machine else {
@@ -131,6 +134,8 @@ impl HardwarePane {
             self.draw_gpus(buffer, outline, &plan, machine, context);
         }
         self.draw_charts(buffer, &plan, machine, view, theme);
+        let charts = plan.gpu_charts.iter().chain(&plan.host_charts);
+        self.charts = charts.copied().reduce(Rect::union).unwrap_or_default();
         if let Some(outline) = plan.processes {
             self.draw_processes(buffer, outline, machine, theme);
         }
@@ -238,6 +243,9 @@ impl Pane for HardwarePane {
         if store.held.is_some() {
             own.push((Action::OtherMachine, Action::OtherMachine.info().title));
         }
+        if !self.charts.is_empty() {
+            own.push((Action::SaveChart, Action::SaveChart.info().title));
+        }
         Hints::of_pane(own)
     }
 
@@ -246,6 +254,12 @@ impl Pane for HardwarePane {
     }
 
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        if action == Action::SaveChart {
+            let (view, run) = self.view(context.store);
+            let host = view.machine.as_ref().map(|machine| machine.host.as_str());
+            let name = run.or(host).filter(|name| !name.is_empty());
+            return save_chart(format!("{}-hardware", name.unwrap_or("llmtui")), self.charts);
+        }
         self.walk(action, context.store);
         Vec::new()
     }

@@ -5,7 +5,7 @@
 mod list;
 mod map;
 
-use super::{Pane, PaneContext, PaneEntry};
+use super::{Pane, PaneContext, PaneEntry, save_chart};
 use crate::base::human;
 use crate::run::RunState;
 use crate::ui::action::{Action, Context};
@@ -27,7 +27,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     id: "health",
     title: "Health",
     doc: "Go to the health of the model: what probes saw of each block, what is normal, what to do.",
-    contexts: &[Context::List, Context::Global],
+    contexts: &[Context::List, Context::Chart, Context::Global],
     everywhere: &[],
     make: || Box::new(HealthPane::default()),
 };
@@ -40,16 +40,22 @@ pub struct HealthPane {
     page: usize,
     /// The words of the selected metric in place of its picture.
     words: bool,
+    /// The place of the selected metric's title and picture; empty without one.
+    picture: Rect,
 }
 
 impl Pane for HealthPane {
     fn hints(&self, _store: &Store) -> Hints {
         let other = if self.words { "picture" } else { "what is normal" };
-        Hints::of_pane(vec![
+        let mut hints = vec![
             (Action::Accept, other),
             (Action::Up, "up"),
             (Action::Down, "down"),
-        ])
+        ];
+        if !self.picture.is_empty() {
+            hints.push((Action::SaveChart, Action::SaveChart.info().title));
+        }
+        Hints::of_pane(hints)
     }
 
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
@@ -59,6 +65,12 @@ impl Pane for HealthPane {
         match action {
             Action::Accept => self.words = !self.words,
             Action::Cancel => self.words = false,
+            Action::SaveChart => {
+                let name = held.map_or("llmtui", |held| held.name());
+                let rows = held.map_or_else(Vec::new, |held| list::rows(&held.state));
+                let metric = rows.get(self.selected).map_or("health", |row| &row.info.id);
+                return save_chart(format!("{name}-{metric}"), self.picture);
+            }
             _ => {}
         }
         self.selected = match action {
@@ -80,6 +92,7 @@ impl Pane for HealthPane {
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.picture = Rect::default();
         let theme = context.theme;
         let inner = Rect {
             x: area.x + 1,
@@ -125,7 +138,8 @@ impl Pane for HealthPane {
             width: inner.width.saturating_sub(wide + 2),
             ..inner
         };
-        detail(frame.buffer_mut(), right, &held.state, &rows[self.selected], self.words, theme);
+        let row = &rows[self.selected];
+        self.picture = detail(frame.buffer_mut(), right, &held.state, row, self.words, theme);
     }
 }
 
@@ -138,7 +152,7 @@ fn list_width(width: u16) -> u16 {
     }
 }
 
-/// The selected metric: title, picture, words.
+/// The selected metric: title, picture, words. Returns the place of title and picture, empty where there are only words.
 fn detail(
     buffer: &mut Buffer,
     area: Rect,
@@ -146,9 +160,9 @@ fn detail(
     row: &Row,
     only_words: bool,
     theme: &Theme,
-) {
+) -> Rect {
     if area.width < 8 || area.height < 3 {
-        return;
+        return Rect::default();
     }
     let info = row.info;
     text::draw(buffer, area.x, area.y, area.width, &[word(&*info.title, Meaning::Title)], theme);
@@ -162,7 +176,7 @@ fn detail(
     let words = words(info, usize::from(body.width), theme);
     if only_words {
         draw_lines(buffer, body, &words, theme);
-        return;
+        return Rect::default();
     }
     // The picture takes what it needs, the words what is left; a chart leaves half.
     let needed = match state.layers.get(&info.id) {
@@ -184,6 +198,10 @@ fn detail(
     };
     if rest.height >= 3 {
         draw_lines(buffer, rest, &words, theme);
+    }
+    Rect {
+        height: picture.bottom() - area.y,
+        ..area
     }
 }
 

@@ -64,10 +64,10 @@ pub fn waiting(state: &RunState) -> String {
     match (every, &state.finished) {
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(
-            "The first sample comes at step {}; s asks for one now.",
+            "The first sample comes at step {}; a asks for one now.",
             human::grouped(every)
         ),
-        _ => "No samples are planned (sample.every is 0); s asks for one now.".into(),
+        _ => "No samples are planned (sample.every is 0); a asks for one now.".into(),
     }
 }
 

@@ -6,7 +6,7 @@ mod spread;
 
 pub(super) use draw::{curve, lines};
 
-use super::{Pane, PaneContext, PaneEntry, run};
+use super::{Pane, PaneContext, PaneEntry, run, save_chart};
 use crate::run::RunState;
 use crate::run::state::Sample;
 use crate::ui::action::{Action, Context};
@@ -21,7 +21,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     id: "samples",
     title: "Samples",
     doc: "Go to the samples: what the model writes at several steps, side by side under its loss.",
-    contexts: &[Context::Samples, Context::List, Context::Global],
+    contexts: &[Context::Samples, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(SamplesPane::fresh(None)),
 };
@@ -47,6 +47,8 @@ pub struct SamplesPane {
     most: usize,
     page: usize,
     columns: usize,
+    /// The place of loss and texts; empty without any.
+    place: Rect,
 }
 
 /// Prompts of a run, that of the newest sample first.
@@ -140,7 +142,7 @@ impl Pane for SamplesPane {
             A::FullText,
             A::OtherPrompt,
             A::AskSample,
-            A::SavePicture,
+            A::SaveChart,
         ];
         Hints::of_pane(match any {
             true => titles(&shown),
@@ -154,6 +156,10 @@ impl Pane for SamplesPane {
         let state = context.store.held.as_ref().map(|held| &held.state);
         match (action, state) {
             (Action::AskSample, _) => return run::ask_sample(context.store),
+            (Action::SaveChart, _) => {
+                let run = context.store.held.as_ref().map_or("llmtui", |held| held.name());
+                return save_chart(format!("{run}-samples"), self.place);
+            }
             (Action::SampleEarlier, Some(state)) => self.walk(state, false),
             (Action::SampleLater, Some(state)) => self.walk(state, true),
             (Action::NextText, _) => self.marked = (self.marked + 1) % self.columns.max(1),
@@ -185,6 +191,7 @@ impl Pane for SamplesPane {
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         self.follow(context.store);
+        self.place = Rect::default();
         let theme = context.theme;
         let buffer = frame.buffer_mut();
         let Some(state) = context.store.held.as_ref().map(|held| &held.state) else {
@@ -211,6 +218,7 @@ impl Pane for SamplesPane {
             n_samples: samples.len(),
         };
         let drawn = page.draw(buffer, area, theme);
+        self.place = area;
         (self.most, self.page) = (drawn.most, drawn.rows);
         self.scroll = self.scroll.min(self.most);
         for (column, place) in drawn.columns.into_iter().enumerate() {
