@@ -262,7 +262,11 @@ fn judge(outcome: &Outcome) -> Finding {
     };
     if outcome.random && outcome.before - means[best] < SHARE * outcome.before {
         let cause = "even ten times the rate moves nothing: the learning rate is too low by far";
-        return Finding::warn(evidence, cause, "the rate of a preset of this size, such as lr=1e-3");
+        return Finding::warn(
+            evidence,
+            cause,
+            "the rate of a preset of this size, such as lr=1e-3",
+        );
     }
     let better = clearly(&outcome.after[own], &outcome.after[best]);
     let suggested = human::number(FACTORS[best] * outcome.rate);
@@ -333,8 +337,14 @@ mod tests {
         assert_eq!(judged(3.0, [f64::NAN; 5]).status, Status::Fail);
         // Random weights that nothing moves; weights that have learned may gain as little.
         let far = judged(4.17, [4.17, 4.17, 4.169, 4.168, 4.165]);
-        assert!(far.status == Status::Warn && far.cause.contains("by far"), "{far:?}");
-        assert_eq!(judged(3.17, [3.17, 3.17, 3.169, 3.168, 3.165]).status, Status::Pass);
+        assert!(
+            far.status == Status::Warn && far.cause.contains("by far"),
+            "{far:?}"
+        );
+        assert_eq!(
+            judged(3.17, [3.17, 3.17, 3.169, 3.168, 3.165]).status,
+            Status::Pass
+        );
     }
 
     #[test]
