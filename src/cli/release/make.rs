@@ -35,7 +35,7 @@ pub fn export(
 ) -> anyhow::Result<PathBuf> {
     let Some(to) = &args.to else {
         let what = format!(
-            "{} is a checkpoint, which is exported first",
+            "{} is a run or a checkpoint, which is exported first",
             one_line(&args.target)
         );
         return Err(Failure::yours(what, "say where: --to DIR").into());

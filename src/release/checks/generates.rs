@@ -40,7 +40,7 @@ fn look(subject: &Subject, path: &Path) -> Finding {
                 "llmtui model pull BASE fetches the base; llmtui chat BASE --adapter DIR talks to both",
             );
         }
-        Err(error) => return failed(error.to_string()),
+        Err(_) => return Finding::unknown("not tried", "correct the description first"),
     };
     if source.config().is_reward_model() {
         return Finding::not_applicable("a reward model scores texts and writes none");

@@ -1,7 +1,7 @@
 //! The checks, in the order of a report: one file each and one word in the list below.
 
-use super::subject::Subject;
-use crate::base::finding::Finding;
+use super::subject::{Form, Subject};
+use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
 
 /// One question that a stranger asks.
@@ -31,13 +31,27 @@ pub fn run(subject: &Subject, begin: &dyn Fn(&Check)) -> Vec<Finding> {
     for check in CHECKS {
         begin(check);
         let found = (check.run)(subject);
-        findings.extend(
-            found
-                .into_iter()
-                .map(|f| f.named(check.id, check.title).sanitized()),
-        );
+        let told = |finding| short(finding, subject).named(check.id, check.title);
+        findings.extend(found.into_iter().map(|finding| told(finding).sanitized()));
     }
     findings
+}
+
+/// Files by their names in the folder, said once.
+fn short(mut finding: Finding, subject: &Subject) -> Finding {
+    let folder = subject.folder.display().to_string();
+    // Where all is well, only one of several models needs to be told.
+    if finding.status >= Status::Pass && subject.form != Form::Gguf {
+        finding.place.clear();
+    }
+    let place = format!("{}: ", finding.place);
+    for signal in &mut finding.evidence.0 {
+        let text = signal.text.replace(&format!("{folder}/"), "");
+        let text = text.replace(&format!("{folder}: "), "");
+        let text = text.replace(&format!("{folder} "), "it ");
+        signal.text = text.strip_prefix(&place).unwrap_or(&text).to_string();
+    }
+    finding
 }
 
 /// `a.bin and 3 others`

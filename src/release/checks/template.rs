@@ -78,8 +78,8 @@ fn look(path: &Path) -> Vec<Finding> {
     }
     if findings.is_empty() {
         findings.extend(system(&template, user));
-        let ends = source.map(|source| source.ends()).unwrap_or_default();
-        findings.extend(end(&template, &tokenizer, &turns[..2], &ends));
+        let ends = source.map(|source| source.ends());
+        findings.extend(ends.and_then(|ends| end(&template, &tokenizer, &turns[..2], &ends)));
     }
     if findings.is_empty() {
         findings.push(Finding::pass("a question, three turns, a system prompt; a turn ends with a token that stops"));

@@ -46,8 +46,11 @@ fn run(subject: &Subject) -> Vec<Finding> {
 
 /// Names, shapes and types against config.json.
 fn folder(subject: &Subject) -> Vec<Finding> {
-    let checked = hf::read_config(&subject.folder)
-        .and_then(|config| hf::check_weights(&subject.folder, &config));
+    // A description that cannot be read is another check's finding.
+    let checked = match hf::read_config(&subject.folder) {
+        Ok(config) => hf::check_weights(&subject.folder, &config),
+        Err(_) => return vec![undescribed()],
+    };
     let mut findings = Vec::new();
     if let Err(error) = checked {
         findings.push(
@@ -71,6 +74,13 @@ fn folder(subject: &Subject) -> Vec<Finding> {
         );
     }
     findings
+}
+
+fn undescribed() -> Finding {
+    Finding::unknown(
+        "nothing says which tensors there should be",
+        "correct the description first",
+    )
 }
 
 /// How many values a file has.
