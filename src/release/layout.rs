@@ -1,46 +1,17 @@
 //! The folder that goes up: copies of what belongs to a model, what tells git of large files, and a list of checksums. It
 //! stands beside its final name until it is whole.
 
-use super::files::{Entry, sha256_of};
+use super::files::{self, Entry, sha256_of};
 use super::subject::Subject;
 use crate::base::files::{sync_dir, write_synced};
 use crate::engine::checkpoint;
+use crate::hub::upload::{ATTRIBUTES, LARGE, LARGE_ENDINGS};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The list of checksums, as `sha256sum -c` reads it.
 pub const SUMS: &str = "SHA256SUMS";
-/// Which files git keeps elsewhere.
-pub const ATTRIBUTES: &str = ".gitattributes";
-
-/// The endings that the hub keeps in LFS in every repository of models.
-const LFS: &[&str] = &[
-    "7z",
-    "arrow",
-    "bz2",
-    "ftz",
-    "gguf",
-    "gz",
-    "h5",
-    "mlmodel",
-    "model",
-    "msgpack",
-    "npy",
-    "npz",
-    "onnx",
-    "ot",
-    "parquet",
-    "pb",
-    "safetensors",
-    "tflite",
-    "tgz",
-    "wasm",
-    "xz",
-    "zip",
-    "zst",
-];
-
 /// What a checkpoint or a training leaves beside a model, by whole name.
 const LEFT_OUT: &[&str] = &[
     checkpoint::STATE,
@@ -175,16 +146,28 @@ pub fn seal(folder: &Path) -> Result<(), LayoutError> {
         let path = path.to_path_buf();
         move |source| LayoutError::Io { path, source }
     };
+    let listed = || {
+        files::list(folder).map_err(|e| LayoutError::Io {
+            path: folder.into(),
+            source: io::Error::other(e.to_string()),
+        })
+    };
+    let line = |what: &str| format!("{what} filter=lfs diff=lfs merge=lfs -text\n");
+    let mut text: String = LARGE_ENDINGS
+        .iter()
+        .map(|ending| line(&format!("*.{ending}")))
+        .collect();
+    // A tokenizer of a large vocabulary is over what git itself may hold there.
+    let is_large = |file: &&Entry| file.bytes > LARGE && !LARGE_ENDINGS.contains(&&*file.ending());
+    text.extend(
+        listed()?
+            .iter()
+            .filter(is_large)
+            .map(|file| line(&file.name)),
+    );
     let attributes = folder.join(ATTRIBUTES);
-    let line = |ending: &&str| format!("*.{ending} filter=lfs diff=lfs merge=lfs -text\n");
-    let mut text: String = LFS.iter().map(line).collect();
-    // A tokenizer of a large vocabulary is over the 10 MB that git itself may hold there.
-    text.push_str("tokenizer.json filter=lfs diff=lfs merge=lfs -text\n");
     write_synced(&attributes, text.as_bytes()).map_err(io(&attributes))?;
-    let files = super::files::list(folder).map_err(|e| LayoutError::Io {
-        path: folder.into(),
-        source: io::Error::other(e.to_string()),
-    })?;
+    let files = listed()?;
     let mut sums = String::new();
     for file in files
         .iter()

@@ -20,25 +20,44 @@ const BATCH: usize = 100;
 /// Bytes from a file's beginning by which the hub tells text from anything else.
 const SAMPLE: u64 = 512;
 /// Above this many bytes the hub keeps a file in LFS whatever it holds.
-const LARGE: u64 = 10 << 20;
-/// Endings that the hub keeps in LFS in every new repository.
-const LARGE_ENDINGS: &[&str] = &[
-    "safetensors",
-    "gguf",
+pub const LARGE: u64 = 10 << 20;
+/// Endings that the hub keeps in LFS in every new repository of a model.
+pub const LARGE_ENDINGS: &[&str] = &[
+    "7z",
+    "arrow",
     "bin",
+    "bz2",
+    "ckpt",
+    "ftz",
+    "gguf",
+    "gz",
+    "h5",
+    "joblib",
+    "mlmodel",
+    "model",
+    "msgpack",
+    "npy",
+    "npz",
+    "onnx",
+    "ot",
+    "parquet",
+    "pb",
+    "pickle",
+    "pkl",
     "pt",
     "pth",
-    "onnx",
-    "parquet",
-    "arrow",
-    "model",
-    "gz",
-    "zst",
+    "rar",
+    "safetensors",
+    "tar",
+    "tflite",
+    "tgz",
+    "wasm",
+    "xz",
     "zip",
-    "npz",
-    "npy",
-    "h5",
+    "zst",
 ];
+/// Which files git keeps elsewhere.
+pub const ATTRIBUTES: &str = ".gitattributes";
 
 /// A file that goes up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,7 +263,13 @@ fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mod
         api(http, &upload.repo),
         encoded(&upload.repo.revision, false)
     );
-    let body = json!({ "files": asked }).to_string();
+    let mut body = json!({ "files": asked });
+    // What goes up in this commit says itself which of its files are large.
+    let attributes = upload.files.iter().find(|file| file.name == ATTRIBUTES);
+    if let Some(text) = attributes.and_then(|file| std::fs::read_to_string(&file.path).ok()) {
+        body["gitAttributes"] = text.into();
+    }
+    let body = body.to_string();
     let mut answer = http.post(&upload.repo, &url, JSON, &[], body.as_bytes())?;
     serde_json::from_value(answer["files"].take()).map_err(|e| HubError::Answer {
         url,
