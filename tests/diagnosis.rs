@@ -9,6 +9,7 @@ use llmtui::run::RunState;
 use llmtui::wire::{Envelope, Event, decode_envelope};
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -109,6 +110,55 @@ fn json_has_the_promised_keys() {
         keys.iter().all(|key| diverged.get(key).is_some()),
         "{diverged}"
     );
+}
+
+/// A rate far too low on a text that stands in the data twice: curves of twenty steps say nothing yet, tests do.
+#[test]
+fn probes_test_causes_on_the_run_s_data_and_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        "one", "river", "of", "many", "stones", "sings", "low", "under", "grey", "rain",
+    ];
+    let mut dice = 7_u64;
+    let mut word = || {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        words[(dice >> 33) as usize % words.len()]
+    };
+    let shard: String = (0..4_000)
+        .map(|i| format!("{}{}", word(), if i % 9 == 8 { ".\n" } else { " " }))
+        .collect();
+    std::fs::write(dir.path().join("twice.txt"), format!("{shard}{shard}")).unwrap();
+    let go = |args: &str| {
+        Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args.split(' '))
+            .current_dir(dir.path())
+            .env("XDG_RUNTIME_DIR", dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    let set = "-s data.path=twice.txt -s lr=1e-7 -s train.threads=1 -s preflight.enabled=false";
+    let trained = go(&format!("train smoke {set} --headless"));
+    assert!(
+        trained.status.success(),
+        "{}",
+        String::from_utf8_lossy(&trained.stderr)
+    );
+    let probed = go("diagnose smoke --probe --json");
+    let all: Vec<Finding> = serde_json::from_slice(&probed.stdout).unwrap();
+    let status = |id: &str| all.iter().find(|f| f.id == id).map(|f| f.status);
+    assert_eq!(status("loss_mask"), None, "ids are those of the tests");
+    for (id, wanted) in [
+        ("labels", Status::Pass),
+        ("template", Status::NotApplicable),
+        ("order", Status::Pass),
+        ("duplicates", Status::Fail),
+        ("moved", Status::Pass),
+        ("learning_rate", Status::Warn),
+    ] {
+        assert_eq!(status(id), Some(wanted), "{id}: {all:#?}");
+    }
+    assert_eq!(probed.status.code(), Some(4), "something fails");
 }
 
 const BEGIN: &str = "<!-- rules -->\n";

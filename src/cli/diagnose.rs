@@ -2,14 +2,24 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, finding, run_ref};
+use crate::base::finding::Finding;
+use crate::data::Surroundings;
 use crate::diagnosis::{Diagnosis, diagnose};
+use crate::engine::causes::{BUDGET, Cause, test_all};
 use crate::run::{RunDir, index};
 use std::io::Write;
+use std::time::Duration;
 
 /// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
 ///
-/// Reads the run's log, live or finished. Exit codes: 0 nothing fails, 4 something fails.
+/// Reads the run's log, live or finished. --probe also tests causes: it looks at the run's past batches and at how far blocks have
+/// moved, and lets copies of the newest checkpoint take some steps at other learning rates. Exit codes: 0 nothing fails, 4
+/// something fails.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui diagnose quickstart
+  llmtui diagnose my-run --probe
+  llmtui diagnose my-run --probe --probe-seconds 300 --json")]
 pub struct Args {
     /// A run: its directory, its id, a part of it, or its name (the newest of that name)
     #[arg(value_name = "RUN")]
@@ -17,25 +27,60 @@ pub struct Args {
     /// Print the findings as JSON: [{id, title, status, place, evidence, signals, cause, fix, expected, source}]
     #[arg(long)]
     pub json: bool,
+    /// Test causes as well, on the run's data and on copies of its weights: about a minute, and the memory of a training
+    #[arg(long)]
+    pub probe: bool,
+    /// Seconds that copies may train with --probe
+    #[arg(long, value_name = "N", requires = "probe", default_value_t = BUDGET.as_secs(), value_parser = clap::value_parser!(u64).range(5..=86_400))]
+    pub probe_seconds: u64,
 }
 
 /// Columns of a title.
 const TITLE: usize = 14;
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let state = run_ref::fold(&find(&args.run, cx)?)?;
-    let diagnosis = diagnose(&state);
+    let run = find(&args.run, cx)?;
+    let mut diagnosis = diagnose(&run_ref::fold(&run)?);
+    let rules = diagnosis.findings.len();
+    if args.probe {
+        diagnosis.findings.extend(probe(&run, args, cx)?);
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         let text = super::out::json(&diagnosis.findings)?;
         writeln!(out, "{text}")?;
     } else {
+        let tested = diagnosis.findings.split_off(rules);
         out.write_all(table(&diagnosis).as_bytes())?;
+        if args.probe {
+            writeln!(out, "\ntested")?;
+        }
+        for found in &tested {
+            out.write_all(finding::rows(found, TITLE, "").as_bytes())?;
+        }
+        diagnosis.findings.extend(tested);
     }
     Ok(match diagnosis.failed() {
         true => Exit::Training,
         false => Exit::Done,
     })
+}
+
+/// The tests of causes, told one by one on standard error.
+fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>> {
+    let spec = run_ref::spec_of(run)?;
+    super::memory::check(&spec)?;
+    let data = spec
+        .open_data(&Surroundings::from_env(&cx.env))
+        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let budget = Duration::from_secs(args.probe_seconds);
+    let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title);
+    Ok(test_all(
+        (run, &spec, &data),
+        &cx.clock,
+        budget,
+        &mut on_begin,
+    )?)
 }
 
 /// By path or id, else the newest run of that name.

@@ -3,6 +3,7 @@
 //! source of commands and a stop flag.
 
 mod broken;
+pub mod causes;
 pub mod checkpoint;
 mod context;
 pub mod critic;

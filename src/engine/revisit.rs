@@ -8,7 +8,7 @@ use super::{EngineError, micro_step_of};
 use crate::data::{Batch, Dataset, Unit};
 use crate::hf;
 use crate::methods::tokens;
-use crate::nn::{HeadKind, Model};
+use crate::nn::{HeadKind, Model, Params};
 use crate::run::revisit::{Row, ScoredRow};
 use crate::run::{CheckpointEntry, RunDir};
 use crate::spec::RunSpec;
@@ -25,6 +25,12 @@ pub struct Weights {
     model: Model,
     /// Step of their checkpoint; 0 are those before the first step.
     pub step: u64,
+}
+
+impl Weights {
+    pub fn params(&self) -> &Params {
+        self.model.params()
+    }
 }
 
 impl<'a> Revisit<'a> {

@@ -194,6 +194,17 @@ impl Finding {
 
     /// Under the name of the check that made it.
     #[must_use]
+    /// The settings that the fix names, as they stand after `-s`: `lr=1e-3`.
+    pub fn changes(&self) -> Vec<String> {
+        let after = self.fix.split("-s ").skip(1);
+        let words = after.filter_map(|rest| rest.split([' ', ',', ';', '`', ')']).next());
+        let whole = |word: &&str| {
+            let value = word.split_once('=').map(|(_, value)| value);
+            value.is_some_and(|value| !value.is_empty() && !value.contains('…'))
+        };
+        words.filter(whole).map(str::to_string).collect()
+    }
+
     pub fn named(self, id: &str, title: &str) -> Finding {
         Finding {
             id: id.into(),
@@ -322,6 +333,20 @@ mod tests {
                 .named("diverged", "Divergence")
                 .at("step 150")
         }
+    }
+
+    #[test]
+    fn settings_of_a_fix_are_those_after_the_option() {
+        let changes = |fix: &str| Finding::warn("", "", fix).changes();
+        assert_eq!(
+            changes("lower the learning rate: -s lr=1e-3 -s clip_norm=1"),
+            ["lr=1e-3", "clip_norm=1"]
+        );
+        assert_eq!(
+            changes("-s model.dropout=0.1, or 0 while it does not overfit"),
+            ["model.dropout=0.1"]
+        );
+        assert!(changes("vary it: -s lr=… by factors of 10; look at rows").is_empty());
     }
 
     #[test]

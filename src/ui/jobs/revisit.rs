@@ -36,7 +36,7 @@ impl Workplace {
     /// # Errors
     /// What the verb says.
     pub fn plan_branch(&self, run_dir: &Path, plan: &Plan) -> Result<Vec<String>, String> {
-        let place = (run_dir, plan.step);
+        let place = (run_dir, kept_up_to(run_dir, plan.step)?);
         let planned = self
             .launcher()?
             .plan_branch(place, &plan.settings, &self.runs_dir);
@@ -48,7 +48,7 @@ impl Workplace {
     /// # Errors
     /// What the verb says.
     pub fn make_branch(&self, run_dir: &Path, plan: &Plan) -> Result<PathBuf, String> {
-        let place = (run_dir, plan.step);
+        let place = (run_dir, kept_up_to(run_dir, plan.step)?);
         let made = self
             .launcher()?
             .make_branch(place, &plan.settings, &self.runs_dir);
@@ -58,4 +58,18 @@ impl Workplace {
     fn launcher(&self) -> Result<Launcher, String> {
         Launcher::this_program(&self.env).map_err(|e| e.to_string())
     }
+}
+
+/// The newest checkpoint up to a step: those that the log tells of may have made room for newer ones.
+fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
+    let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
+    let kept = run.checkpoints();
+    let steps = || kept.iter().map(|entry| entry.step);
+    steps().rev().find(|kept| *kept <= step).ok_or_else(|| {
+        let steps: Vec<String> = steps().map(|step| step.to_string()).collect();
+        format!(
+            "no checkpoint up to step {step} is kept; there are {}",
+            steps.join(", ")
+        )
+    })
 }

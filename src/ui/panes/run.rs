@@ -7,6 +7,7 @@ use super::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::sanitize;
+use crate::diagnosis::diagnose;
 use crate::link::Incoming;
 use crate::plan::measured::{self, Place};
 use crate::run::state::Level;
@@ -311,6 +312,7 @@ impl Pane for RunPane {
                 A::Sample,
                 A::Tune,
                 A::Note,
+                A::FollowAdvice,
                 A::Zoom,
                 A::FilterCharts,
                 A::ChartCursor,
@@ -377,6 +379,10 @@ impl Pane for RunPane {
                     super::save_chart(format!("{run}-{id}"), area)
                 }
                 None => ask_sample(store),
+            },
+            Action::FollowAdvice => match &store.held {
+                Some(held) => batch::advice(held, &diagnose(&held.state).findings),
+                None => vec![no_engine(store)],
             },
             Action::ShowBatch => match &store.held {
                 Some(held) if held.state.step > 0 => {

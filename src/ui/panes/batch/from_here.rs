@@ -18,7 +18,7 @@ const OFFERED: usize = 3;
 /// A branch that is being thought of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Step of the checkpoint that it goes on from.
+    /// It goes on from the newest checkpoint up to this step.
     pub step: u64,
     /// As after `-s`.
     pub settings: Vec<String>,

@@ -1,11 +1,13 @@
 //! Time travel: the rows that a past step learned from with the loss of each token, the step before beside it, and the way
 //! from there: back with the run itself, or on in a branch. Rows are computed again by a process of its own.
 
+mod advice;
 mod draw;
 mod from_here;
 #[cfg(test)]
 mod tests;
 
+pub use advice::advice;
 pub use from_here::Plan;
 
 use super::{Pane, PaneContext, PaneEntry, SPIN};
@@ -244,6 +246,7 @@ impl Pane for BatchPane {
                     vec![Request::Toast(Level::Warn, words)]
                 }
             },
+            ("advice", Answer::Text(text)) => self.follow_advice(&text, context.store),
             (about, answer) => self.went_on(about, answer, context.store),
         }
     }

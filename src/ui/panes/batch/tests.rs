@@ -1,6 +1,7 @@
 //! The pane with rows made by hand: what stands on the screen, what keys ask for, late answers.
 
 use super::*;
+use crate::base::finding::Finding;
 use crate::base::clock::UnixMillis;
 use crate::run::revisit::ScoredRow;
 use crate::ui::panes::bench::Around;
@@ -183,4 +184,52 @@ fn a_live_run_goes_back_and_any_run_branches() {
     };
     let opened = at.incoming(&msg, &mut around.context());
     assert!(matches!(&opened[..], [Request::ResumeRun(path)] if path.ends_with("y")), "{opened:?}");
+}
+
+#[test]
+fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
+    let mut around = around(true);
+    let finding = |fix: &str| Finding::fail("loss 153", "each step was too large", fix).named("x", "divergence");
+    let held = around.store.held.as_mut().unwrap();
+    let checkpoint = |step, best| Envelope {
+        v: 1,
+        seq: 100 + step,
+        t: UnixMillis(step),
+        event: Event::Checkpointed {
+            step,
+            path: format!("checkpoints/step-{step:06}"),
+            bytes: 1,
+            seconds: 0.1,
+            best,
+            val_loss: None,
+        },
+    };
+    held.state.apply(&checkpoint(20, true));
+    held.state.apply(&checkpoint(40, false));
+    let none = format!("{:?}", advice(held, &[finding("look at the data")]));
+    assert!(none.contains("no finding names a setting"), "{none}");
+    let opened = format!("{:?}", advice(held, &[finding("-s lr=1e-3 -s clip_norm=1")]));
+    for words in ["in this run, now", "from 20 (best)", "from 40 (newest)"] {
+        assert!(opened.contains(words), "{words}: {opened}");
+    }
+    // Dropout is fixed while a run trains.
+    let opened = format!("{:?}", advice(held, &[finding("-s dropout=0.1")]));
+    assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");
+    let mut pane = BatchPane::default();
+    let word = Answer::Text("set lr=1e-3 clip_norm=1".into());
+    let sent = pane.answered("advice", word, &mut around.context());
+    let keys: Vec<&str> = sent
+        .iter()
+        .filter_map(|request| match request {
+            Request::Do(Effect::Send {
+                command: Command::Adjust { key, .. },
+                ..
+            }) => Some(key.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(keys, ["lr", "clip_norm"]);
+    let word = Answer::Text("branch 20 dropout=0.1".into());
+    let planned = format!("{:?}", pane.answered("advice", word, &mut around.context()));
+    assert!(planned.contains("PlanBranch") && planned.contains("dropout=0.1"), "{planned}");
 }

@@ -1,0 +1,123 @@
+//! What counts in the loss: whether targets are masked that should count, or count that should not.
+
+use super::{Cause, Subject};
+use crate::base::finding::Finding;
+use crate::base::human::grouped;
+use crate::base::text::one_line;
+use crate::data::{TrainOn, Unit};
+use crate::engine::EngineError;
+use crate::methods::LossMask;
+
+pub const CAUSE: Cause = Cause {
+    id: "labels",
+    title: "loss mask",
+    run,
+};
+
+/// Steps whose batches are looked at.
+const STEPS: u64 = 64;
+/// Share of rows without a target that counts from which on the run is wrong.
+const EMPTY_ROWS: f64 = 0.2;
+/// Share of targets that count: below it a row teaches next to nothing, above it nothing is masked.
+const FEW: f64 = 0.005;
+const ALL: f64 = 0.999;
+/// Characters that are shown.
+const SHOWN: usize = 60;
+
+/// What the rows hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Counted {
+    rows: u64,
+    empty: u64,
+    targets: u64,
+    supervised: u64,
+    /// The first text that counts.
+    example: String,
+}
+
+fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
+    if subject.spec.method.needs().unit == Unit::Prompt {
+        return Ok(Finding::not_applicable(
+            "the model writes what it learns from",
+        ));
+    }
+    let mut counted = Counted::default();
+    for step in subject.spread(STEPS) {
+        for row in subject.revisit.rows(step, None)? {
+            counted.rows += 1;
+            counted.empty += u64::from(row.supervised == 0);
+            counted.targets += row.targets.len() as u64;
+            counted.supervised += row.supervised as u64;
+            if counted.example.is_empty() {
+                let targets = row.targets.iter().zip(&row.mask);
+                let ids: Vec<u32> = targets
+                    .skip_while(|(_, counts)| !**counts)
+                    .take_while(|(_, counts)| **counts)
+                    .map(|(id, _)| *id)
+                    .collect();
+                counted.example = subject.data.tokenizer.decode(&ids);
+            }
+        }
+    }
+    let answers = subject.spec.method.needs().mask == LossMask::CompletionOnly;
+    Ok(judge(
+        &counted,
+        answers && subject.spec.data.train_on != TrainOn::All,
+    ))
+}
+
+/// `answers_only` is what the spec asks for.
+fn judge(counted: &Counted, answers_only: bool) -> Finding {
+    let share = counted.supervised as f64 / counted.targets.max(1) as f64;
+    let empty = counted.empty as f64 / counted.rows.max(1) as f64;
+    let shown: String = one_line(&counted.example).chars().take(SHOWN).collect();
+    let evidence = format!(
+        "{} of {} targets count ({:.1} %) in {} rows of the run's batches; {} rows have none; the first text that counts: {shown:?}",
+        grouped(counted.supervised),
+        grouped(counted.targets),
+        100.0 * share,
+        grouped(counted.rows),
+        grouped(counted.empty),
+    );
+    let fix = "look at rows: llmtui data batches --run RUN --step N, llmtui data inspect";
+    if share < FEW || empty > EMPTY_ROWS {
+        let cause = "answers are masked or cut off: most of what is computed teaches nothing";
+        return Finding::fail(
+            evidence,
+            cause,
+            format!("{fix}; data.train_on, data.too_long, model.seq_len"),
+        );
+    }
+    if answers_only && share > ALL {
+        let cause = "only answers should count, and prompts count as well: their end is not found";
+        return Finding::warn(
+            evidence,
+            cause,
+            format!("{fix}; data.template, the roles of the turns"),
+        );
+    }
+    Finding::pass(evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::finding::Status;
+
+    #[test]
+    fn masked_answers_fail_and_prompts_that_count_warn() {
+        let counted = |supervised, empty| Counted {
+            rows: 10,
+            empty,
+            targets: 1_000,
+            supervised,
+            example: "Hi".into(),
+        };
+        let status = |c: &Counted, answers_only| judge(c, answers_only).status;
+        assert_eq!(status(&counted(300, 0), true), Status::Pass);
+        assert_eq!(status(&counted(3, 0), true), Status::Fail);
+        assert_eq!(status(&counted(300, 3), true), Status::Fail);
+        assert_eq!(status(&counted(1_000, 0), true), Status::Warn);
+        assert_eq!(status(&counted(1_000, 0), false), Status::Pass);
+    }
+}

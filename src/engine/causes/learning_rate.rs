@@ -1,0 +1,355 @@
+//! A range test of the learning rate: copies of the run take a few steps at a tenth of its rate up to ten times it, and held-out
+//! batches say which of them got furthest (Smith 2017, arXiv 1506.01186, in the form of a grid from one point).
+
+use super::{Cause, Subject};
+use crate::base::finding::Finding;
+use crate::base::human;
+use crate::data::Batch;
+use crate::engine::checkpoint;
+use crate::engine::eval::{Extent, evaluate};
+use crate::engine::roles::Models;
+use crate::engine::state::TrainState;
+use crate::engine::update::{At, Rates, update};
+use crate::engine::{EngineError, micro_step_of};
+use crate::run::CheckpointEntry;
+use std::time::Duration;
+
+pub const CAUSE: Cause = Cause {
+    id: "learning_rate",
+    title: "rate test",
+    run,
+};
+
+/// Times the run's rate.
+const FACTORS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
+/// Steps of each copy, at most, and those that it takes to say anything.
+const STEPS: u64 = 20;
+const ENOUGH: u64 = 4;
+/// Held-out batches.
+const BATCHES: usize = 6;
+/// Share of the peak from which on the rate of a checkpoint is one to start from: at the end of a schedule every other
+/// rate undoes what the low one has gained.
+const IN_FULL: f64 = 0.3;
+/// A checkpoint is one to start from where its held-out loss is below this share of the start's.
+const LEARNED: f64 = 0.9;
+/// A difference counts from this share of the loss on, and from this many standard errors.
+const SHARE: f64 = 0.01;
+const ERRORS: f64 = 3.0;
+
+/// What the copies came to.
+#[derive(Debug, Clone, PartialEq)]
+struct Outcome {
+    /// Peak of a copy of the factor 1.
+    rate: f64,
+    /// Step of the checkpoint that they started from; 0 is the start of the run.
+    from: u64,
+    /// They began with random weights, which any fitting rate makes better in a few steps.
+    random: bool,
+    steps: u64,
+    /// Mean held-out loss before.
+    before: f64,
+    /// Held-out loss of each batch after the steps, for each of [`FACTORS`].
+    after: Vec<Vec<f64>>,
+}
+
+fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
+    let spec = subject.spec;
+    if spec.method.on_policy().is_some() {
+        let why =
+            "rewards of a few rollouts say too little; look at entropy, KL and the clipped share";
+        return Ok(Finding::not_applicable(why));
+    }
+    if spec.engine.torch().is_some() {
+        return Ok(Finding::not_applicable(
+            "the run computes on ranks of PyTorch, and copies would not",
+        ));
+    }
+    let mut state = begun(subject, None)?;
+    let mut before = held_out(subject, &mut state.models)?;
+    let mut from = starting_point(subject);
+    if let Some(entry) = from {
+        checkpoint::load(&entry.path, &mut state)?;
+        let begin = std::mem::replace(&mut before, held_out(subject, &mut state.models)?);
+        if mean(&before) > LEARNED * mean(&begin) {
+            // It says nothing of the rate that weights of this size now need another one.
+            (from, before) = (None, begin);
+            state = begun(subject, None)?;
+        }
+    }
+    let rate = match from {
+        Some(_) => state.lr(spec),
+        None => spec.optimizer.lr(),
+    };
+    if rate <= 0.0 {
+        return Ok(Finding::not_applicable("the learning rate is 0"));
+    }
+    let share = subject.budget / FACTORS.len() as u32;
+    let mut steps = STEPS;
+    let mut after = Vec::new();
+    for (at, factor) in FACTORS.iter().enumerate() {
+        if at > 0 {
+            state = begun(subject, from)?;
+        }
+        // The first copy finds out how many steps there is time for.
+        let limit = (at == 0).then_some(share);
+        steps = train(
+            subject,
+            &mut state,
+            factor * rate,
+            (steps, limit),
+            from.is_none(),
+        )?;
+        if steps < ENOUGH {
+            let words = format!(
+                "a step takes too long: {steps} of {STEPS} fit into {} s",
+                share.as_secs()
+            );
+            return Ok(Finding::unknown(
+                words,
+                "a smaller batch, or a machine with more cores",
+            ));
+        }
+        after.push(held_out(subject, &mut state.models)?);
+    }
+    Ok(judge(&Outcome {
+        rate,
+        from: from.map_or(0, |entry| entry.step),
+        random: from.is_none() && spec.train.from.is_none(),
+        steps,
+        before: mean(&before),
+        after,
+    }))
+}
+
+/// A copy of the run at a checkpoint, or at its start.
+fn begun(subject: &Subject<'_>, from: Option<&CheckpointEntry>) -> Result<TrainState, EngineError> {
+    let spec = subject.spec;
+    let mut state = TrainState::fresh(spec, subject.data)?;
+    let size = spec.train.micro_batch_size;
+    state
+        .models
+        .attach_reference(&*spec.method, subject.data, size)?;
+    if let Some(entry) = from {
+        checkpoint::Manifest::verify(&entry.path).map_err(checkpoint::CheckpointError::from)?;
+        checkpoint::load(&entry.path, &mut state)?;
+    }
+    Ok(state)
+}
+
+/// The newest checkpoint in the full part of the schedule.
+fn starting_point<'s>(subject: &'s Subject<'_>) -> Option<&'s CheckpointEntry> {
+    let spec = subject.spec;
+    let peak = spec.optimizer.lr();
+    let scheduled = |step| spec.schedule.lr_at(step, spec.train.max_steps, peak);
+    let mut kept = subject.checkpoints.iter().rev();
+    kept.find(|entry| scheduled(entry.step) >= IN_FULL * peak)
+}
+
+/// Takes the run's next steps at a rate of our own; from the start of a run with a linear warm-up over the first half of them.
+/// How many were taken: fewer where the time is up, or a loss is no number.
+fn train(
+    subject: &Subject<'_>,
+    state: &mut TrainState,
+    lr: f64,
+    (steps, limit): (u64, Option<Duration>),
+    warms_up: bool,
+) -> Result<u64, EngineError> {
+    let (spec, begun) = (subject.spec, subject.clock.elapsed());
+    let accum = spec.train.grad_accum_steps as u64;
+    let clip_norm = state.clip_norm(spec);
+    let first = state.progress.step;
+    for step in 0..steps {
+        if step > 0 && limit.is_some_and(|limit| subject.clock.elapsed() - begun >= limit) {
+            return Ok(step);
+        }
+        let micro_step = micro_step_of(first + step + 1, accum, &state.progress.skips);
+        let mut batches: Vec<Batch> = (micro_step..micro_step + accum)
+            .map(|micro| {
+                subject
+                    .data
+                    .train_batch(spec.seed, micro, spec.train.micro_batch_size)
+            })
+            .collect();
+        for batch in &mut batches {
+            state.models.add_reference(batch)?;
+        }
+        let warm = 2.0 * (step + 1) as f64 / steps as f64;
+        let rates = Rates {
+            lr: if warms_up { lr * warm.min(1.0) } else { lr },
+            clip_norm,
+        };
+        let at = At {
+            seed: spec.seed,
+            micro_step,
+        };
+        let (model, optimizer) = (&mut state.models.policy, &mut *state.optimizer);
+        let (found, _) = update(&*spec.method, model, optimizer, &batches, at, rates)?;
+        if !found.are_finite() {
+            break;
+        }
+    }
+    state.show_average(true)?;
+    Ok(steps)
+}
+
+/// The loss of each of the same held-out batches.
+fn held_out(subject: &Subject<'_>, models: &mut Models) -> Result<Vec<f64>, EngineError> {
+    let (spec, data) = (subject.spec, subject.data);
+    let size = spec.train.micro_batch_size;
+    let mut losses = Vec::new();
+    for at in 0..BATCHES {
+        // Draws of a seed of their own: single batches, whose differences give an error.
+        let seed = spec.seed.wrapping_add(at as u64);
+        let extent = Extent::Batches(1);
+        let found = evaluate(
+            &*spec.method,
+            models,
+            data,
+            (seed, size),
+            extent,
+            &mut || false,
+        )?;
+        losses.extend(found.map(|found| found.loss));
+    }
+    Ok(losses)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// How much lower `b` is than `a` on the same batches, and the standard error of that.
+fn gain(a: &[f64], b: &[f64]) -> (f64, f64) {
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    let (mean, n) = (mean(&differences), differences.len() as f64);
+    let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0).max(1.0) / n.max(1.0)).sqrt())
+}
+
+fn judge(outcome: &Outcome) -> Finding {
+    let means: Vec<f64> = outcome.after.iter().map(|losses| mean(losses)).collect();
+    let told = FACTORS.iter().zip(&means).map(|(factor, loss)| {
+        let rate = human::number(factor * outcome.rate);
+        match loss.is_finite() {
+            true => format!("{rate}: {loss:.3}"),
+            false => format!("{rate}: no number"),
+        }
+    });
+    let place = match outcome.from {
+        0 => "the start of the run".to_string(),
+        step => format!("checkpoint {step}"),
+    };
+    let evidence = format!(
+        "held-out loss {:.3} at {place}; after {} steps at {}",
+        outcome.before,
+        outcome.steps,
+        told.collect::<Vec<_>>().join(", ")
+    );
+    let own = 2;
+    debug_assert_eq!(FACTORS[own], 1.0);
+    let clearly = |from: &[f64], to: &[f64]| {
+        let (gained, error) = gain(from, to);
+        // What is no number is worse than anything.
+        let broken = !mean(from).is_finite() && mean(to).is_finite();
+        broken || gained > (ERRORS * error).max(SHARE * outcome.before.abs())
+    };
+    let best = (0..FACTORS.len())
+        .filter(|at| means[*at].is_finite())
+        .min_by(|a, b| means[*a].total_cmp(&means[*b]));
+    let Some(best) = best else {
+        let cause = "every rate breaks the run: it is not the rate";
+        return Finding::fail(evidence, cause, "look at the data and at train.precision");
+    };
+    if outcome.random && outcome.before - means[best] < SHARE * outcome.before {
+        let cause = "even ten times the rate moves nothing: the learning rate is too low by far";
+        return Finding::warn(
+            evidence,
+            cause,
+            "the rate of a preset of this size, such as lr=1e-3",
+        );
+    }
+    let better = clearly(&outcome.after[own], &outcome.after[best]);
+    let suggested = human::number(FACTORS[best] * outcome.rate);
+    if best > own && better {
+        let cause = "larger steps get further from the same place: the learning rate is too low";
+        return Finding::warn(
+            evidence,
+            cause,
+            format!("lr={suggested}, with warm-up; or branch from a checkpoint with it"),
+        );
+    }
+    // A lower rate gains at once on any healthy run, as at the end of a schedule: it counts where the own one loses ground.
+    let loses = !means[own].is_finite() || means[own] > outcome.before * (1.0 + SHARE);
+    if best < own && better && loses {
+        let cause = "the run's own rate loses ground where a lower one gains it: the learning rate is too high";
+        return Finding::fail(
+            evidence,
+            cause,
+            format!("lr={suggested}; branch from a checkpoint with it"),
+        );
+    }
+    Finding::pass(evidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::finding::Status;
+
+    fn judged(before: f64, means: [f64; 5]) -> Finding {
+        let around = |mean: f64| {
+            [0.01, -0.01, 0.02, -0.02, 0.0, 0.0]
+                .map(|d| mean + d)
+                .to_vec()
+        };
+        judge(&Outcome {
+            rate: 1e-3,
+            from: 500,
+            random: before > 4.0,
+            steps: 20,
+            before,
+            after: means.map(around).to_vec(),
+        })
+    }
+
+    #[test]
+    fn the_rate_that_gets_furthest_is_named() {
+        let low = judged(3.0, [2.99, 2.97, 2.9, 2.7, 2.5]);
+        assert_eq!(low.status, Status::Warn);
+        assert!(
+            low.cause.contains("too low") && low.fix.contains("0.01"),
+            "{low:?}"
+        );
+        let high = judged(3.0, [2.8, 2.9, 3.4, 5.0, f64::NAN]);
+        assert_eq!(high.status, Status::Fail);
+        assert!(
+            high.cause.contains("too high") && high.fix.contains("1.00e-4"),
+            "{high:?}"
+        );
+        assert!(high.evidence.to_string().contains("no number"), "{high:?}");
+        // A lower rate gains at once on any run: no finding while the own one gains, too.
+        assert_eq!(judged(3.0, [2.7, 2.8, 2.9, 3.5, 4.0]).status, Status::Pass);
+        // Within the noise.
+        assert_eq!(
+            judged(3.0, [2.99, 2.98, 2.97, 2.96, 3.1]).status,
+            Status::Pass
+        );
+        assert_eq!(judged(3.0, [f64::NAN; 5]).status, Status::Fail);
+        // Random weights that nothing moves; weights that have learned may gain as little.
+        let far = judged(4.17, [4.17, 4.17, 4.169, 4.168, 4.165]);
+        assert!(
+            far.status == Status::Warn && far.cause.contains("by far"),
+            "{far:?}"
+        );
+        assert_eq!(
+            judged(3.17, [3.17, 3.17, 3.169, 3.168, 3.165]).status,
+            Status::Pass
+        );
+    }
+
+    #[test]
+    fn gains_are_paired() {
+        let (gained, error) = gain(&[2.0, 3.0, 4.0], &[1.5, 2.5, 3.5]);
+        assert_eq!((gained, error), (0.5, 0.0));
+    }
+}

@@ -1,0 +1,112 @@
+//! The settings that findings advise, one key from a run that has them: changed in the run itself where that goes, else in a
+//! branch from a checkpoint, with what differs shown before it starts.
+
+use super::{BatchPane, Plan, topic};
+use crate::base::finding::{Finding, Status};
+use crate::base::human::grouped;
+use crate::run::state::Level;
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, Holder};
+use crate::ui::overlays::{Choice, Item, Picker};
+use crate::ui::panes::run;
+use crate::ui::request::{Answer, Request};
+use crate::ui::store::{HeldRun, Store};
+use crate::wire::Command;
+
+/// What can change while a run trains.
+const LIVE: [&str; 2] = ["lr", "clip_norm"];
+
+/// The list of what findings advise for the run on the screen.
+pub fn advice(held: &HeldRun, findings: &[Finding]) -> Vec<Request> {
+    let toast = |words: &str| vec![Request::Toast(Level::Info, words.into())];
+    if held.holder == Holder::Foreign {
+        return toast("another program trains this run: it can only be watched");
+    }
+    let wrong = findings.iter().filter(|f| matches!(f.status, Status::Fail | Status::Warn));
+    let mut items = Vec::new();
+    for finding in wrong {
+        let settings = finding.changes();
+        if settings.is_empty() {
+            continue;
+        }
+        items.extend(of_finding(held, finding, &settings.join(" ")));
+    }
+    if items.is_empty() {
+        return toast("no finding names a setting to change; llmtui diagnose has them all");
+    }
+    let picker = Picker::new("follow the advice of a finding", "", items).about(topic("advice"));
+    vec![Request::Open(Box::new(picker))]
+}
+
+fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {
+    let item = |title: String, word: String| Item {
+        title,
+        detail: format!("{}: {}", finding.title, finding.cause),
+        right: String::new(),
+        choice: Choice::Answer(topic("advice"), Answer::Text(word)),
+    };
+    let mut items = Vec::new();
+    if held.live() && live_settings(settings).is_some() {
+        let title = format!("{settings} in this run, now");
+        items.push(item(title, format!("set {settings}")));
+    }
+    let marks = &held.state.checkpoints;
+    // The newest one from before what the finding saw; it may have seen only the end.
+    let seen = finding.evidence.0.iter().filter_map(|signal| signal.step).min();
+    let before = marks.iter().rev().find(|mark| seen.is_some_and(|seen| mark.step < seen));
+    let before = before.map(|mark| ("before it", mark.step));
+    let best = marks.iter().rev().find(|mark| mark.best).map(|mark| ("best", mark.step));
+    let newest = marks.last().map(|mark| ("newest", mark.step));
+    let mut offered: Vec<u64> = Vec::new();
+    for (word, step) in before.into_iter().chain(best).chain(newest) {
+        if !offered.contains(&step) {
+            offered.push(step);
+            let title = format!("{settings} in a branch from {} ({word})", grouped(step));
+            items.push(item(title, format!("branch {step} {settings}")));
+        }
+    }
+    items
+}
+
+/// Keys and values, where all of them can change while the run trains.
+fn live_settings(settings: &str) -> Option<Vec<(&'static str, f64)>> {
+    let one = |setting: &str| {
+        let (key, value) = setting.split_once('=')?;
+        let name = key.rsplit('.').next()?;
+        let live = LIVE.into_iter().find(|live| *live == name)?;
+        Some((live, value.parse().ok()?))
+    };
+    settings.split_whitespace().map(one).collect()
+}
+
+impl BatchPane {
+    /// Does what was chosen of [`advice`].
+    pub(super) fn follow_advice(&mut self, text: &str, store: &Store) -> Vec<Request> {
+        let Some((verb, rest)) = text.split_once(' ') else {
+            return Vec::new();
+        };
+        if verb == "set" {
+            let settings = live_settings(rest).unwrap_or_default().into_iter();
+            let adjust = |(key, value): (&str, f64)| {
+                let command = Command::Adjust {
+                    key: key.into(),
+                    value,
+                };
+                run::command(store, Asked::Adjust, command)
+            };
+            return settings.flat_map(adjust).collect();
+        }
+        let mut words = rest.split_whitespace();
+        let step = words.next().and_then(|step| step.parse().ok());
+        let (Some(step), Some(run_dir)) = (step, self.run.clone()) else {
+            return Vec::new();
+        };
+        let plan = Plan {
+            step,
+            settings: words.map(str::to_string).collect(),
+        };
+        self.branch = Some(plan.clone());
+        let told = Request::Toast(Level::Info, "checking the branch".into());
+        vec![told, Request::Do(Effect::PlanBranch { run_dir, plan })]
+    }
+}
