@@ -83,6 +83,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["plan", "spec", "models", "data", "embed", "hardware"],
     ),
     ("report", &["run", "diagnosis", "tasks", "pipeline"]),
+    (
+        "release",
+        &[
+            "engine", "models", "spec", "data", "hf", "nn", "hub", "wire",
+        ],
+    ),
     ("pipeline", &["run", "spec", "embed"]),
     ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
     ("link", &["run", "wire"]),
@@ -115,6 +121,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "engine",
             "tasks",
             "report",
+            "release",
             "pipeline",
             "plan",
             "spec",

@@ -8,11 +8,11 @@ use crate::base::text::one_line;
 use crate::data::source::Origin;
 use crate::engine::export::{About, CardResult, Source, card};
 use crate::models::Parts;
-use crate::run::RunState;
+use crate::run::{RunDir, RunState};
 use crate::spec::RunSpec;
 use crate::tasks::{self, Summary};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Write a run's model card: README.md with the hub's metadata, procedure, data, evaluation, environment
@@ -29,6 +29,9 @@ pub struct Args {
     /// The licence, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
     #[arg(long, value_name = "ID", value_parser = license)]
     pub license: Option<String>,
+    /// A language of its texts, by the code of ISO 639 (en, de; code for programs); may be repeated
+    #[arg(long = "language", value_name = "CODE", value_parser = language)]
+    pub languages: Vec<String>,
     /// The file to write; one that is there is not written over
     #[arg(long, value_name = "FILE", default_value = "README.md")]
     pub to: PathBuf,
@@ -40,7 +43,7 @@ pub struct Args {
     pub evals: PathBuf,
 }
 
-fn license(text: &str) -> Result<String, String> {
+pub(super) fn license(text: &str) -> Result<String, String> {
     let own = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     match !text.is_empty() && text.chars().all(own) {
         true => Ok(text.into()),
@@ -51,35 +54,27 @@ fn license(text: &str) -> Result<String, String> {
     }
 }
 
+pub(super) fn language(text: &str) -> Result<String, String> {
+    let is_code = (2..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase());
+    match is_code || matches!(text, "code" | "multilingual") {
+        true => Ok(text.into()),
+        false => Err("a code of ISO 639 has two or three small letters: en, de, swa".into()),
+    }
+}
+
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.to.exists() && !args.force {
         let what = format!("{} is there already", args.to.display());
         return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
     }
     let run = run_ref::named(&args.run, cx)?;
-    let spec = run_ref::spec_of(&run)?;
-    let state = run_ref::fold(&run)?;
     let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
     let source =
         Source::open(&folder).map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
-    let checkpoint = folder.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("{} {checkpoint}", run.id());
-    let kept = tasks::kept(&args.evals, &name, cx.env.config_dir.as_deref())
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
     let about = About {
         license: args.license.clone(),
-        base_model: spec
-            .train
-            .from
-            .as_ref()
-            .map(|from| from.display().to_string()),
-        datasets: datasets(&spec),
-        results: kept
-            .iter()
-            .flat_map(|(_, summary)| results(summary))
-            .collect(),
-        procedure: procedure(&spec, &state),
-        environment: environment(&state),
+        languages: args.languages.clone(),
+        ..about(&run, &folder, &args.evals, cx)?
     };
     let text = card(&source, "f32", &about);
     write_atomic(&args.to, text.as_bytes()).map_err(|e| {
@@ -91,6 +86,41 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         say!("no licence is named in it: --license apache-2.0, mit, other …")?;
     }
     Ok(Exit::Done)
+}
+
+/// What a run knows of the model in one of its checkpoints.
+pub(super) fn about(
+    run: &RunDir,
+    checkpoint: &Path,
+    evals: &Path,
+    cx: &Context,
+) -> anyhow::Result<About> {
+    let spec = run_ref::spec_of(run)?;
+    let state = run_ref::fold(run)?;
+    let checkpoint = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{} {checkpoint}", run.id());
+    let kept = tasks::kept(evals, &name, cx.env.config_dir.as_deref())
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    Ok(About {
+        base_model: spec.train.from.as_deref().and_then(base_id),
+        datasets: datasets(&spec),
+        results: kept
+            .iter()
+            .flat_map(|(_, summary)| results(summary))
+            .collect(),
+        procedure: procedure(&spec, &state),
+        environment: environment(&state),
+        ..About::default()
+    })
+}
+
+/// The base's id on the hub, by its folder in the cache or by its word; a model of this machine has none.
+fn base_id(from: &Path) -> Option<String> {
+    let cached = crate::hub::id_of_cached(from);
+    cached.or_else(|| {
+        let word = from.to_str().filter(|_| !from.exists())?;
+        crate::models::repo(word).map(|repo| repo.id)
+    })
 }
 
 fn datasets(spec: &RunSpec) -> Vec<String> {
@@ -134,6 +164,10 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
     let mut facts: Vec<(String, String)> =
         vec![("method".into(), spec.method.entry().title.into())];
     let mut add = |name: &str, value: String| facts.push((name.into(), value));
+    if let Some(from) = &spec.train.from {
+        let name = base_id(from).unwrap_or_else(|| crate::models::name_of(from));
+        add("started from", name);
+    }
     add("steps", human::grouped(state.step));
     add("tokens", human::grouped(state.tokens));
     add(

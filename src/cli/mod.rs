@@ -47,6 +47,7 @@ mod presets;
 pub mod probe;
 mod progress;
 mod quantize;
+mod release;
 mod report;
 mod resume;
 mod reward;
@@ -163,6 +164,7 @@ enum Verb {
     Memorization(memorization::Args),
     Eval(eval::Args),
     Card(card::Args),
+    Release(release::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -247,6 +249,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Memorization(args) => memorization::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
         Verb::Card(args) => card::run(&args, &cx),
+        Verb::Release(args) => release::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),

@@ -194,14 +194,22 @@ const COLUMNS: usize = 79;
 
 /// Shows download progress on standard error: one updating line at a terminal, one line per file elsewhere.
 #[derive(Default)]
-struct Teller {
+pub struct Teller {
     throttle: Throttle,
     begun: Cell<bool>,
     open: Cell<bool>,
 }
 
 impl Teller {
-    fn tell(&self, download: &Download) {
+    /// For what goes the other way.
+    pub fn of_upload() -> Teller {
+        Teller {
+            begun: Cell::new(true),
+            ..Teller::default()
+        }
+    }
+
+    pub fn tell(&self, download: &Download) {
         let terminal = std::io::stderr().is_terminal();
         let whole = download.is_whole();
         if !self.throttle.due(download) || !(whole || terminal) {
@@ -227,7 +235,7 @@ impl Teller {
     }
 
     /// Ends a partial line.
-    fn end(&self) {
+    pub fn end(&self) {
         if self.open.get() {
             let _ = writeln!(std::io::stderr());
         }

@@ -23,6 +23,14 @@ pub enum HubError {
         status: u16,
         token: bool,
     },
+    #[error("there is no token: the hub takes files from those it knows")]
+    NoToken,
+    #[error("the token may not write to {repo}")]
+    NoWrite { repo: String },
+    #[error("the hub refuses {what}: {why}")]
+    Refused { what: String, why: String },
+    #[error("{url} sends to another server, where nothing is sent to")]
+    Elsewhere { url: String },
     #[error("{what} is not in the cache, and the hub is not available: {why}")]
     NotCached { what: String, why: String },
     #[error("{url} answered {status}")]
@@ -88,6 +96,16 @@ impl HubError {
             HubError::Denied { token: true, .. } => {
                 "the token has no read access: accept the terms on the repository's page, or use another token (HF_TOKEN)".into()
             }
+            HubError::NoToken => {
+                "set HF_TOKEN to a token with write access (huggingface.co/settings/tokens)".into()
+            }
+            HubError::NoWrite { .. } => {
+                "use a token with write access to that owner (HF_TOKEN), and check OWNER/NAME".into()
+            }
+            HubError::Refused { .. } => {
+                "correct what it names and upload again: what is there already is not sent again".into()
+            }
+            HubError::Elsewhere { .. } => "check HF_ENDPOINT, and whether the repository was renamed".into(),
             HubError::NotCached { .. } => {
                 "download it once while online (unset HF_HUB_OFFLINE); HF_HOME sets the cache location".into()
             }

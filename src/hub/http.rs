@@ -8,17 +8,17 @@ use ureq::http::{Response, Uri};
 use ureq::{Agent, Body};
 
 /// Attempts per request.
-const TRIES: u32 = 5;
+pub(super) const TRIES: u32 = 5;
 /// Redirects of one request; the hub itself needs two or three.
-const MOST_REDIRECTS: u32 = 10;
+pub(super) const MOST_REDIRECTS: u32 = 10;
 /// Longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Largest response held in memory: a listing of a hundred thousand files.
-const MAX_ANSWER: u64 = 64 << 20;
+pub(super) const MAX_ANSWER: u64 = 64 << 20;
 
 pub(super) struct Http {
-    agent: Agent,
-    token: Option<String>,
+    pub(super) agent: Agent,
+    pub(super) token: Option<String>,
     pub endpoint: String,
     pause: Duration,
 }
@@ -145,7 +145,7 @@ impl Http {
 }
 
 /// Where a response sends us: an absolute address, or a path of the same origin.
-fn redirect(response: &Response<Body>, from: &str) -> Option<String> {
+pub(super) fn redirect(response: &Response<Body>, from: &str) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
@@ -159,7 +159,7 @@ fn redirect(response: &Response<Body>, from: &str) -> Option<String> {
     })
 }
 
-fn is_same_origin(a: &str, b: &str) -> bool {
+pub(super) fn is_same_origin(a: &str, b: &str) -> bool {
     let origin = |url: &str| {
         let uri: Uri = url.parse().ok()?;
         let (scheme, host) = (uri.scheme_str()?.to_string(), uri.host()?.to_lowercase());
@@ -169,7 +169,7 @@ fn is_same_origin(a: &str, b: &str) -> bool {
     matches!((origin(a), origin(b)), (Some(a), Some(b)) if a == b)
 }
 
-fn retry_after(response: &Response<Body>) -> Option<Duration> {
+pub(super) fn retry_after(response: &Response<Body>) -> Option<Duration> {
     let value = response.headers().get("retry-after")?.to_str().ok()?;
     value.parse().ok().map(Duration::from_secs)
 }

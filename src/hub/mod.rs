@@ -1,5 +1,5 @@
-//! The Hugging Face hub: which files a repository has, which of them make up a split, and downloads into the
-//! cache shared with Hugging Face's own tools. File contents are not interpreted here.
+//! The Hugging Face hub: which files a repository has, which of them make up a split, downloads into the cache shared with
+//! Hugging Face's own tools, and uploads. File contents are not interpreted here.
 
 mod cache;
 mod card;
@@ -12,14 +12,16 @@ mod list;
 mod model;
 mod name;
 mod pace;
+mod send;
 #[cfg(test)]
 mod tests;
+pub mod upload;
 
 pub use card::{CardConfig, configs as card_configs};
 pub use choose::{Chosen, Wanted, choose};
 pub use config::{HubConfig, Secret};
 pub use error::HubError;
-pub use model::{cached_model, model_id};
+pub use model::{cached_model, id_of_cached, model_id};
 pub use name::{confined, is_repo_id};
 pub use pace::Pace;
 

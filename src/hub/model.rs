@@ -35,6 +35,16 @@ pub fn cached_model(cache: &Path, id: &str, revision: Option<&str>) -> Option<Pa
     (is_hex(&commit) && folder.join("config.json").is_file()).then_some(folder)
 }
 
+/// The repository whose snapshot in a cache a folder is: `…/models--org--name/snapshots/COMMIT`.
+pub fn id_of_cached(folder: &Path) -> Option<String> {
+    let snapshots = folder
+        .parent()
+        .filter(|parent| parent.ends_with("snapshots"))?;
+    let repo = snapshots.parent()?.file_name()?.to_str()?;
+    let id = repo.strip_prefix("models--")?.replacen("--", "/", 1);
+    super::is_repo_id(&id).then_some(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +79,18 @@ mod tests {
         assert_eq!(find(Some("v2")), None);
         fs::write(root.join("refs/main"), "../../elsewhere").unwrap();
         assert_eq!(find(None), None);
+    }
+
+    #[test]
+    fn a_snapshot_knows_its_repository() {
+        let id = |path: &str| id_of_cached(Path::new(path));
+        let long = "/c/models--Qwen--Qwen2.5-0.5B/snapshots/0123abc";
+        assert_eq!(id(long).as_deref(), Some("Qwen/Qwen2.5-0.5B"));
+        assert_eq!(
+            id("/c/models--gpt2/snapshots/0123abc").as_deref(),
+            Some("gpt2")
+        );
+        assert_eq!(id("/c/datasets--a--b/snapshots/0123abc"), None);
+        assert_eq!(id("runs/r/checkpoints/step-1"), None);
     }
 }

@@ -25,6 +25,8 @@ pub struct About {
     /// An identifier of the hub: `apache-2.0`, `mit`, `other`.
     pub license: Option<String>,
     pub base_model: Option<String>,
+    /// Codes of ISO 639, or `code`.
+    pub languages: Vec<String>,
     /// Ids of the hub, or names of files.
     pub datasets: Vec<String>,
     pub results: Vec<CardResult>,
@@ -89,10 +91,20 @@ fn front(name: &str, task: &str, about: &About) -> String {
     if let Some(license) = &about.license {
         let _ = writeln!(out, "license: {}", quoted(license));
     }
-    if let Some(base) = &about.base_model {
+    // The hub takes ids here and below, and refuses cards with anything else.
+    if let Some(base) = about
+        .base_model
+        .as_ref()
+        .filter(|base| crate::models::repo(base).is_some())
+    {
         let _ = writeln!(out, "base_model: {}", quoted(base));
     }
-    // The hub takes ids here, and refuses cards with anything else.
+    if !about.languages.is_empty() {
+        out.push_str("language:\n");
+        for code in &about.languages {
+            let _ = writeln!(out, "- {}", quoted(code));
+        }
+    }
     let ids: Vec<&String> = about
         .datasets
         .iter()

@@ -29,6 +29,10 @@ fn source(change: fn(&mut ModelConfig)) -> (tempfile::TempDir, Source) {
     (dir, source)
 }
 
+fn hostile_path() -> String {
+    "/data/a\n---\nbase".into()
+}
+
 fn options(dtype: &str, max_shard_bytes: u64) -> Options {
     Options {
         dtype: dtype.into(),
@@ -73,7 +77,8 @@ fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
     let hostile = "a\n---\n\"| <b>".to_string();
     let about = About {
         license: Some("mit".into()),
-        base_model: Some(hostile.clone()),
+        base_model: Some("org/base".into()),
+        languages: vec!["no".into()],
         datasets: vec!["org/set".into(), hostile.clone()],
         results: vec![CardResult {
             task: hostile,
@@ -93,10 +98,19 @@ fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
         .unwrap();
     let meta = crate::spec::yaml::parse(front).unwrap();
     assert_eq!(meta["license"], "mit");
-    assert_eq!(meta["base_model"], "a --- \"| <b>");
+    assert_eq!(meta["base_model"], "org/base");
+    assert_eq!(meta["language"], serde_json::json!(["no"]));
     assert_eq!(meta["datasets"], serde_json::json!(["org/set"]));
     let result = &meta["model-index"][0]["results"][0];
     assert_eq!(result["metrics"][0]["value"], 0.5);
+    let local = About {
+        base_model: Some(hostile_path()),
+        ..About::default()
+    };
+    assert!(
+        !card(&source, "f32", &local).contains("base_model"),
+        "the hub refuses paths"
+    );
     assert!(
         body.contains("0.5000 ± 0.2500") && body.contains("| method | sft |"),
         "{body}"

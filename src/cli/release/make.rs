@@ -1,0 +1,89 @@
+//! A run or a checkpoint as a folder for others: exported, with the card of its run.
+
+use super::super::exit::Failure;
+use super::super::{Context, card};
+use super::Args;
+use crate::base::files::write_atomic;
+use crate::base::text::one_line;
+use crate::engine::checkpoint::{STATE, manifest};
+use crate::engine::export::{self, About, ExportError, Options, Source};
+use crate::hf;
+use crate::release::{self, LayoutError};
+use crate::run::RunDir;
+use std::path::{Path, PathBuf};
+
+/// Largest file with weights, bytes: that of transformers.
+const SHARD: u64 = 5_000_000_000;
+
+/// A folder of a run, with what only a resume needs.
+pub fn is_checkpoint(folder: &Path) -> bool {
+    folder.join(manifest::FILE).is_file() && folder.join(STATE).is_file()
+}
+
+/// The run that a checkpoint lies in.
+pub fn run_of(checkpoint: &Path) -> Option<RunDir> {
+    let checkpoint = std::fs::canonicalize(checkpoint).ok()?;
+    RunDir::open(checkpoint.parent()?.parent()?).ok()
+}
+
+/// Writes the folder of `--to`.
+pub fn export(
+    checkpoint: &Path,
+    run: Option<&RunDir>,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<PathBuf> {
+    let Some(to) = &args.to else {
+        let what = format!(
+            "{} is a run or a checkpoint, which is exported first",
+            one_line(&args.target)
+        );
+        return Err(Failure::yours(what, "say where: --to DIR").into());
+    };
+    export::check_free(to).map_err(|e| failed(&e))?;
+    let source = Source::open(checkpoint).map_err(|e| failed(&e))?;
+    // What no class of transformers computes travels in llmtui's own format.
+    let word = match hf::family_of(source.model.config()) {
+        Some(_) => "hf",
+        None => "safetensors",
+    };
+    let format = export::format(word).map_err(|e| failed(&e))?;
+    let options = Options {
+        dtype: args.dtype.clone(),
+        max_shard_bytes: SHARD,
+    };
+    let about = match run {
+        Some(run) => card::about(run, checkpoint, &args.evals, cx)?,
+        None => About::default(),
+    };
+    let about = About {
+        license: args.license.clone(),
+        languages: args.languages.clone(),
+        ..about
+    };
+    export::export(&source, format, &options, to).map_err(|e| failed(&e))?;
+    let path = to.join(release::card::NAME);
+    let text = export::card(&source, &args.dtype, &about);
+    write_atomic(&path, text.as_bytes()).map_err(|e| {
+        let what = format!("{}: {e}", path.display());
+        Failure::machine(one_line(&what), "check the folder and the room there")
+    })?;
+    release::seal(to).map_err(|e| layout_failed(&e))?;
+    Ok(to.clone())
+}
+
+fn failed(error: &ExportError) -> Failure {
+    let what = one_line(&error.to_string());
+    match error {
+        ExportError::Io { .. } => Failure::machine(what, error.hint()),
+        _ => Failure::yours(what, error.hint()),
+    }
+}
+
+pub fn layout_failed(error: &LayoutError) -> Failure {
+    let what = one_line(&error.to_string());
+    match error {
+        LayoutError::Io { .. } => Failure::machine(what, error.hint()),
+        _ => Failure::yours(what, error.hint()),
+    }
+}

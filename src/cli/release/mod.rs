@@ -1,0 +1,198 @@
+//! `llmtui release`: a model folder checked as a stranger would, laid out for upload, and uploaded where that is asked for.
+
+mod make;
+mod push;
+
+use super::exit::{Exit, Failure};
+use super::{Context, card, finding, model_ref, out};
+use crate::base::finding::{Finding, Status};
+use crate::base::text::one_line;
+use crate::models::{self, Parts};
+use crate::release::{self, Subject};
+use crate::run::{RunDir, index};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Check a model as a stranger would, lay it out for the hub, and upload it (a dry run unless asked)
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui release out/model
+  llmtui release shakespeare --license mit --language en --to out/shakespeare
+  llmtui release out/model --repo me/model                    # what an upload would send
+  llmtui release out/model --repo me/model --upload           # with HF_TOKEN
+
+Model folders, adapters and folders of GGUF files; a run or a checkpoint is exported with its card first. Nothing is sent
+without --upload. Checks: docs/release.md.")]
+pub struct Args {
+    /// A model folder; or a run (its best checkpoint) or a checkpoint, which is exported to --to first
+    #[arg(value_name = "FOLDER|RUN")]
+    pub target: String,
+    /// Lay the files out in this folder, with a list of checksums; must be absent or empty
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// The repository on the hub
+    #[arg(long, value_name = "OWNER/NAME", value_parser = repo)]
+    pub repo: Option<String>,
+    /// Send it: needs --repo, and a token with write access in HF_TOKEN
+    #[arg(long, requires = "repo")]
+    pub upload: bool,
+    /// Make a repository that does not exist yet visible to nobody else
+    #[arg(long)]
+    pub private: bool,
+    /// For a run: the license of its card, by the hub's identifier (apache-2.0, mit, other …)
+    #[arg(long, value_name = "ID", value_parser = card::license)]
+    pub license: Option<String>,
+    /// For a run: a language of its card (en, de …); may be repeated
+    #[arg(long = "language", value_name = "CODE", value_parser = card::language)]
+    pub languages: Vec<String>,
+    /// For a run: the data type of the weights
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
+    pub dtype: String,
+    /// For a run: folder of evaluations (see llmtui eval --out)
+    #[arg(long, value_name = "DIR", default_value = "evals")]
+    pub evals: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Columns of a title.
+const TITLE: usize = 24;
+
+fn repo(text: &str) -> Result<String, String> {
+    match text.contains('/') && crate::hub::is_repo_id(text) {
+        true => Ok(text.into()),
+        false => Err("use OWNER/NAME, as in the repository's address".into()),
+    }
+}
+
+/// What the argument names.
+enum Target {
+    /// Checked as it is.
+    Folder(PathBuf),
+    /// Exported first; with the run that knows where it comes from.
+    Checkpoint(PathBuf, Option<RunDir>),
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let target = target(args, cx)?;
+    let room = crate::hardware::memory().left().0;
+    let (folder, findings) = match &target {
+        Target::Folder(folder) => (folder.clone(), check(folder, room)?),
+        Target::Checkpoint(checkpoint, run) => {
+            let to = make::export(checkpoint, run.as_ref(), args, cx)?;
+            let findings = check(&to, room)?;
+            (to, findings)
+        }
+    };
+    let failed = findings.iter().any(|f| f.status == Status::Fail);
+    let made = match (&target, &args.to) {
+        (Target::Checkpoint(..), _) => Some(folder.clone()),
+        (Target::Folder(folder), Some(to)) if !failed => {
+            let subject = open(folder, room)?;
+            release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
+            Some(to.clone())
+        }
+        _ => None,
+    };
+    let parcel = match failed {
+        true => None,
+        false => Some(push::parcel(
+            made.as_deref().unwrap_or(&folder),
+            made.is_some(),
+            room,
+        )?),
+    };
+    if !args.json {
+        say!("{}", one_line(&folder.display().to_string()))?;
+        let rows: String = findings
+            .iter()
+            .map(|f| finding::rows(f, TITLE, ""))
+            .collect();
+        say!("{}\n{}", rows.trim_end(), finding::tally(&findings))?;
+        if let Some(made) = &made {
+            say!("\nlaid out in {}", one_line(&made.display().to_string()))?;
+        }
+        if let Some(parcel) = &parcel {
+            push::tell(parcel, args)?;
+        }
+    }
+    let mut sent = None;
+    if let Some(parcel) = parcel.as_ref().filter(|_| args.upload) {
+        sent = Some(push::send(parcel, args, cx)?);
+    }
+    if args.json {
+        let value = value(
+            args,
+            &folder,
+            &findings,
+            made.as_deref(),
+            parcel.as_ref(),
+            sent,
+        );
+        say!("{}", out::json(&value)?)?;
+    }
+    Ok(match failed {
+        true => {
+            if args.upload {
+                tell!("nothing was sent: correct what FAIL says first");
+            }
+            Exit::Yours
+        }
+        false => Exit::Done,
+    })
+}
+
+fn value(
+    args: &Args,
+    folder: &Path,
+    findings: &[Finding],
+    made: Option<&Path>,
+    parcel: Option<&push::Parcel>,
+    sent: Option<Value>,
+) -> Value {
+    json!({
+        "folder": folder,
+        "findings": findings,
+        "laid_out": made,
+        "repo": args.repo,
+        "files": parcel.map(push::Parcel::to_json),
+        "uploaded": sent,
+    })
+}
+
+fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
+    let path = Path::new(&args.target);
+    if path.is_dir() && !path.join("run.json").is_file() {
+        return Ok(match make::is_checkpoint(path) {
+            true => Target::Checkpoint(path.into(), make::run_of(path)),
+            false => Target::Folder(path.into()),
+        });
+    }
+    if path.is_file() {
+        let what = format!("{} is a file", one_line(&args.target));
+        let hint = "name the folder it lies in: a release is a folder with a card beside the model";
+        return Err(Failure::yours(what, hint).into());
+    }
+    // A run first, then the hub; an error names both.
+    let found = model_ref::find(&args.target, Parts::Everything, cx)?;
+    match index::resolve(&cx.runs_dir, &args.target) {
+        Ok(run) => Ok(Target::Checkpoint(found, Some(run))),
+        Err(_) => Ok(Target::Folder(found)),
+    }
+}
+
+fn open(folder: &Path, room: u64) -> anyhow::Result<Subject> {
+    let opened = Subject::open(folder, room);
+    Ok(opened.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?)
+}
+
+fn check(folder: &Path, room: u64) -> anyhow::Result<Vec<Finding>> {
+    let subject = open(folder, room)?;
+    tell!(
+        "{} called {}: checking",
+        subject.form.words(),
+        one_line(&models::name_of(folder))
+    );
+    Ok(release::check(&subject, &|_| ()))
+}

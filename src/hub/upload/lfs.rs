@@ -1,0 +1,232 @@
+//! Large files by git LFS (github.com/git-lfs/git-lfs, docs/api): one question which of them are missing, then each of those
+//! in one piece or in the parts that the hub asks for.
+
+use super::super::http::Http;
+use super::super::{HubError, Repo};
+use super::{Outgoing, Progress};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+const TYPE: &str = "application/vnd.git-lfs+json";
+/// The largest number of parts that stores take.
+const MAX_PARTS: u64 = 10_000;
+
+pub struct Object<'a> {
+    pub file: &'a Outgoing,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    objects: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    oid: String,
+    /// None: the hub has the object.
+    actions: Option<Actions>,
+    error: Option<Fault>,
+}
+
+#[derive(Deserialize)]
+struct Actions {
+    upload: Option<Action>,
+    verify: Option<Action>,
+}
+
+#[derive(Deserialize)]
+struct Action {
+    href: String,
+    #[serde(default)]
+    header: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+/// Sends those objects that the hub lacks; returns how many.
+pub fn send(
+    http: &Http,
+    repo: &Repo,
+    objects: &[Object<'_>],
+    hear: &dyn Fn(Progress<'_>),
+) -> Result<usize, HubError> {
+    let url = format!("{}/{}.git/info/lfs/objects/batch", http.endpoint, repo.id);
+    let asked: Vec<Value> = objects
+        .iter()
+        .map(|object| json!({"oid": object.file.sha256, "size": object.file.bytes}))
+        .collect();
+    let body = json!({
+        "operation": "upload",
+        "transfers": ["basic", "multipart"],
+        "objects": asked,
+        "hash_algo": "sha256",
+        "ref": {"name": repo.revision},
+    });
+    let answer = http.post(repo, &url, TYPE, &[], body.to_string().as_bytes())?;
+    let strange = |why: String| HubError::Answer {
+        url: url.clone(),
+        why,
+    };
+    let answer: Answer = serde_json::from_value(answer).map_err(|e| strange(e.to_string()))?;
+    let mut sent = 0;
+    for object in objects {
+        let file = object.file;
+        let told = answer.objects.iter().find(|told| told.oid == file.sha256);
+        let told = told.ok_or_else(|| strange(format!("it says nothing of {}", file.name)))?;
+        if let Some(fault) = &told.error {
+            return Err(HubError::Refused {
+                what: file.name.clone(),
+                why: format!(
+                    "{} ({})",
+                    crate::base::text::one_line(&fault.message),
+                    fault.code
+                ),
+            });
+        }
+        let Some(action) = told
+            .actions
+            .as_ref()
+            .and_then(|actions| actions.upload.as_ref())
+        else {
+            hear(Progress::There(&file.name));
+            continue;
+        };
+        match number(action.header.get("chunk_size")) {
+            Some(size) => parts(http, repo, file, action, size, hear)?,
+            None => whole(http, file, action, hear)?,
+        }
+        let verify = told
+            .actions
+            .as_ref()
+            .and_then(|actions| actions.verify.as_ref());
+        if let Some(verify) = verify {
+            let body = json!({"oid": file.sha256, "size": file.bytes}).to_string();
+            http.post(repo, &verify.href, TYPE, &[], body.as_bytes())?;
+        }
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+/// The hub writes numbers as texts.
+fn number(value: Option<&Value>) -> Option<u64> {
+    let value = value?;
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+fn whole(
+    http: &Http,
+    file: &Outgoing,
+    action: &Action,
+    hear: &dyn Fn(Progress<'_>),
+) -> Result<(), HubError> {
+    let headers: Vec<(&str, &str)> = action
+        .header
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
+        .collect();
+    let sent = Cell::new(0);
+    http.put(&action.href, &headers, file.bytes, &mut || {
+        sent.set(0);
+        Part::open(file, 0, file.bytes, &sent, hear)
+    })
+    .map(|_| ())
+}
+
+/// Addresses stand in the header under the numbers of the parts; what the store says of each goes into the last request.
+fn parts(
+    http: &Http,
+    repo: &Repo,
+    file: &Outgoing,
+    action: &Action,
+    size: u64,
+    hear: &dyn Fn(Progress<'_>),
+) -> Result<(), HubError> {
+    let strange = |why: &str| HubError::Answer {
+        url: action.href.clone(),
+        why: why.into(),
+    };
+    let n = if size == 0 {
+        0
+    } else {
+        file.bytes.div_ceil(size)
+    };
+    if n == 0 || n > MAX_PARTS {
+        return Err(strange("its parts do not make up the file"));
+    }
+    let mut places: Vec<(u64, &str)> = action
+        .header
+        .iter()
+        .filter_map(|(name, value)| Some((name.parse().ok()?, value.as_str()?)))
+        .collect();
+    places.sort_unstable();
+    if places.len() as u64 != n {
+        return Err(strange(
+            "it names another number of parts than the file has",
+        ));
+    }
+    let sent = Cell::new(0);
+    let mut tags = Vec::new();
+    for (at, (number, place)) in places.into_iter().enumerate() {
+        let from = at as u64 * size;
+        let length = size.min(file.bytes - from);
+        let tag = http.put(place, &[], length, &mut || {
+            sent.set(from);
+            Part::open(file, from, length, &sent, hear)
+        })?;
+        let tag = tag.ok_or_else(|| strange("the store gives no tag for a part"))?;
+        tags.push(json!({"partNumber": number, "etag": tag}));
+    }
+    let body = json!({"oid": file.sha256, "parts": tags}).to_string();
+    http.post(repo, &action.href, TYPE, &[], body.as_bytes())
+        .map(|_| ())
+}
+
+/// A part of a file that is being sent.
+pub struct Part<'a> {
+    input: io::Take<File>,
+    file: &'a Outgoing,
+    sent: &'a Cell<u64>,
+    hear: &'a dyn Fn(Progress<'_>),
+}
+
+impl<'a> Part<'a> {
+    fn open(
+        file: &'a Outgoing,
+        from: u64,
+        length: u64,
+        sent: &'a Cell<u64>,
+        hear: &'a dyn Fn(Progress<'_>),
+    ) -> io::Result<Box<dyn Read + 'a>> {
+        let mut input = File::open(&file.path)?;
+        input.seek(SeekFrom::Start(from))?;
+        Ok(Box::new(Part {
+            input: input.take(length),
+            file,
+            sent,
+            hear,
+        }))
+    }
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(into)?;
+        self.sent.set(self.sent.get() + n as u64);
+        (self.hear)(Progress::Sent(
+            &self.file.name,
+            self.sent.get(),
+            self.file.bytes,
+        ));
+        Ok(n)
+    }
+}

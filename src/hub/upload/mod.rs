@@ -1,0 +1,310 @@
+//! Uploading a folder as one commit: large files by git LFS, where what is there already is not sent again, so an upload that
+//! broke off goes on with the next file; small ones inside the commit itself.
+
+mod base64;
+mod lfs;
+#[cfg(test)]
+mod tests;
+
+use super::http::{Http, encoded};
+use super::{HubConfig, HubError, Repo};
+use lfs::Object;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Files of one request; the hub takes 256.
+const BATCH: usize = 100;
+/// Bytes from a file's beginning by which the hub tells text from anything else.
+const SAMPLE: u64 = 512;
+/// Above this many bytes the hub keeps a file in LFS whatever it holds.
+pub const LARGE: u64 = 10 << 20;
+/// Endings that the hub keeps in LFS in every new repository of a model.
+pub const LARGE_ENDINGS: &[&str] = &[
+    "7z",
+    "arrow",
+    "bin",
+    "bz2",
+    "ckpt",
+    "ftz",
+    "gguf",
+    "gz",
+    "h5",
+    "joblib",
+    "mlmodel",
+    "model",
+    "msgpack",
+    "npy",
+    "npz",
+    "onnx",
+    "ot",
+    "parquet",
+    "pb",
+    "pickle",
+    "pkl",
+    "pt",
+    "pth",
+    "rar",
+    "safetensors",
+    "tar",
+    "tflite",
+    "tgz",
+    "wasm",
+    "xz",
+    "zip",
+    "zst",
+];
+/// Which files git keeps elsewhere.
+pub const ATTRIBUTES: &str = ".gitattributes";
+
+/// A file that goes up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Relative to the repository, with `/`.
+    pub name: String,
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// In hex.
+    pub sha256: String,
+}
+
+impl Outgoing {
+    /// Whether the hub will keep it in LFS, before it was asked: by ending and size.
+    pub fn is_large(&self) -> bool {
+        let ending = self.name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        self.bytes > LARGE || LARGE_ENDINGS.contains(&ending)
+    }
+}
+
+/// What goes where.
+#[derive(Debug, Clone)]
+pub struct Upload {
+    pub repo: Repo,
+    pub files: Vec<Outgoing>,
+    /// The first line of the commit.
+    pub message: String,
+    /// Visibility of a repository that does not exist yet.
+    pub private: bool,
+}
+
+/// What is heard of an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// The hub has this file already.
+    There(&'a str),
+    /// So many bytes of a file are sent, of so many.
+    Sent(&'a str, u64, u64),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uploaded {
+    /// The page of the commit.
+    pub url: String,
+    pub commit: String,
+    /// Large files that were sent, and that were there already.
+    pub sent: usize,
+    pub there: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mode {
+    path: String,
+    upload_mode: String,
+    #[serde(default)]
+    should_ignore: bool,
+    /// Of the file that is there under this name.
+    oid: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Committed {
+    #[serde(default)]
+    commit_url: String,
+    #[serde(default)]
+    commit_oid: String,
+}
+
+/// Creates the repository where there is none, sends what is missing, and commits everything at once: nobody sees half of it.
+///
+/// # Errors
+/// There is no token, it may not write there, the network fails, or the hub refuses a file.
+pub fn upload(
+    config: &HubConfig,
+    upload: &Upload,
+    hear: &dyn Fn(Progress<'_>),
+) -> Result<Uploaded, HubError> {
+    if config.offline {
+        return Err(HubError::NotCached {
+            what: upload.repo.id.clone(),
+            why: "HF_HUB_OFFLINE is set".into(),
+        });
+    }
+    if config.token.is_none() {
+        return Err(HubError::NoToken);
+    }
+    for file in &upload.files {
+        super::confined(&file.name)?;
+    }
+    let http = Http::new(config);
+    create(&http, upload)?;
+    let mut modes = Vec::new();
+    for files in upload.files.chunks(BATCH) {
+        modes.extend(ask_modes(&http, upload, files)?);
+    }
+    let mode_of = |file: &Outgoing| modes.iter().find(|mode| mode.path == file.name);
+    let (mut large, mut small) = (Vec::new(), Vec::new());
+    for file in &upload.files {
+        let mode = mode_of(file).ok_or_else(|| HubError::Answer {
+            url: config.endpoint.clone(),
+            why: format!("it does not say how {} is to be sent", file.name),
+        })?;
+        match mode {
+            mode if mode.should_ignore => {}
+            mode if mode.upload_mode == "lfs" => large.push((file, mode.oid.as_deref())),
+            _ => small.push(file),
+        }
+    }
+    let mut done = Uploaded::default();
+    // What is in the repository itself under this name needs no word in the commit.
+    let (same, large): (Vec<_>, Vec<_>) = large
+        .into_iter()
+        .partition(|(file, oid)| oid.is_some_and(|oid| oid.eq_ignore_ascii_case(&file.sha256)));
+    for (file, _) in &same {
+        hear(Progress::There(&file.name));
+    }
+    done.there = same.len();
+    let objects: Vec<Object> = large.iter().map(|(file, _)| Object { file }).collect();
+    for objects in objects.chunks(BATCH) {
+        let sent = lfs::send(&http, &upload.repo, objects, hear)?;
+        done.sent += sent;
+        done.there += objects.len() - sent;
+    }
+    let body = commit_body(
+        upload,
+        &large.iter().map(|(file, _)| *file).collect::<Vec<_>>(),
+        &small,
+    )?;
+    let url = format!(
+        "{}/commit/{}",
+        api(&http, &upload.repo),
+        encoded(&upload.repo.revision, false)
+    );
+    let answer = http.post(
+        &upload.repo,
+        &url,
+        "application/x-ndjson",
+        &[],
+        body.as_bytes(),
+    )?;
+    let committed: Committed = serde_json::from_value(answer).map_err(|e| HubError::Answer {
+        url,
+        why: e.to_string(),
+    })?;
+    done.url = committed.commit_url;
+    done.commit = committed.commit_oid;
+    Ok(done)
+}
+
+fn api(http: &Http, repo: &Repo) -> String {
+    format!("{}/api/models/{}", http.endpoint, repo.id)
+}
+
+/// One that exists is none the worse for it.
+fn create(http: &Http, upload: &Upload) -> Result<(), HubError> {
+    let mut wanted = json!({"type": "model", "private": upload.private});
+    match upload.repo.id.split_once('/') {
+        Some((owner, name)) => {
+            wanted["organization"] = owner.into();
+            wanted["name"] = name.into();
+        }
+        None => wanted["name"] = upload.repo.id.as_str().into(),
+    }
+    let url = format!("{}/api/repos/create", http.endpoint);
+    match http.post(
+        &upload.repo,
+        &url,
+        JSON,
+        &[409],
+        wanted.to_string().as_bytes(),
+    ) {
+        Ok(_) => Ok(()),
+        // A token may write into a repository that exists and create none.
+        Err(HubError::NoWrite { .. }) => http
+            .json(&upload.repo, &api(http, &upload.repo))
+            .map(|_| ())
+            .map_err(|_| HubError::NoWrite {
+                repo: upload.repo.id.clone(),
+            }),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) const JSON: &str = "application/json";
+
+/// How each file is to be sent.
+fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mode>, HubError> {
+    let mut asked = Vec::new();
+    for file in files {
+        let mut sample = Vec::new();
+        File::open(&file.path)
+            .and_then(|open| open.take(SAMPLE).read_to_end(&mut sample))
+            .map_err(HubError::disk(&file.path))?;
+        asked.push(
+            json!({"path": file.name, "size": file.bytes, "sample": base64::encode(&sample)}),
+        );
+    }
+    let url = format!(
+        "{}/preupload/{}",
+        api(http, &upload.repo),
+        encoded(&upload.repo.revision, false)
+    );
+    let mut body = json!({ "files": asked });
+    // What goes up in this commit says itself which of its files are large.
+    let attributes = upload.files.iter().find(|file| file.name == ATTRIBUTES);
+    if let Some(text) = attributes.and_then(|file| std::fs::read_to_string(&file.path).ok()) {
+        body["gitAttributes"] = text.into();
+    }
+    let body = body.to_string();
+    let mut answer = http.post(&upload.repo, &url, JSON, &[], body.as_bytes())?;
+    serde_json::from_value(answer["files"].take()).map_err(|e| HubError::Answer {
+        url,
+        why: e.to_string(),
+    })
+}
+
+/// A line of JSON for the message and one for each file.
+fn commit_body(
+    upload: &Upload,
+    large: &[&Outgoing],
+    small: &[&Outgoing],
+) -> Result<String, HubError> {
+    let mut body = String::new();
+    let mut line = |key: &str, value: Value| {
+        body.push_str(&json!({"key": key, "value": value}).to_string());
+        body.push('\n');
+    };
+    line(
+        "header",
+        json!({"summary": upload.message, "description": ""}),
+    );
+    for file in small {
+        let bytes = std::fs::read(&file.path).map_err(HubError::disk(&file.path))?;
+        let content = base64::encode(&bytes);
+        line(
+            "file",
+            json!({"path": file.name, "content": content, "encoding": "base64"}),
+        );
+    }
+    for file in large {
+        line(
+            "lfsFile",
+            json!({"path": file.name, "algo": "sha256", "oid": file.sha256, "size": file.bytes}),
+        );
+    }
+    Ok(body)
+}

@@ -1,0 +1,232 @@
+//! The card says what the hub and its readers look for: base, data, languages, task, results, and no blanks.
+
+use super::super::card::{Card, NAME};
+use super::super::subject::{Form, Subject};
+use super::{Check, several};
+use crate::base::finding::Finding;
+use crate::hub::is_repo_id;
+use crate::models::ModelSource;
+use serde_json::Value;
+
+pub(super) const CHECK: Check = Check {
+    id: "card",
+    title: "Model card",
+    run,
+};
+
+/// Words that templates of cards leave where somebody should write.
+const BLANKS: &[&str] = &["To be written by the publisher", "More Information Needed", "[optional]"];
+/// Letters of text below which a card says nothing.
+const LEAST_TEXT: usize = 200;
+
+fn run(subject: &Subject) -> Vec<Finding> {
+    let Some(card) = &subject.card else {
+        let found = Finding::fail(
+            format!("there is no {NAME}"),
+            "it is the model's page on the hub",
+            "llmtui card RUN --license ID --to README.md writes one from a run; llmtui export writes a stub",
+        );
+        return vec![found.at(NAME)];
+    };
+    if let Err(why) = &card.metadata {
+        let found = Finding::fail(
+            why.clone(),
+            "the hub refuses a card whose metadata it cannot read",
+            "begin with `---`, keys as `license: mit`, and another `---`",
+        );
+        return vec![found.at(NAME)];
+    }
+    let mut findings = Vec::new();
+    let mut add = |key: &str, found: Option<Finding>| {
+        let place = match key {
+            "" => NAME.to_string(),
+            key => format!("{NAME}: {key}"),
+        };
+        findings.extend(found.map(|f| f.at(place)));
+    };
+    add("base_model", base_model(subject, card));
+    add("datasets", datasets(card));
+    add("language", language(card));
+    add("pipeline_tag", pipeline_tag(subject, card));
+    add("library_name", library(subject, card));
+    add("model-index", index(card));
+    add("", blanks(card));
+    if findings.is_empty() {
+        findings.push(Finding::pass("base, data, languages, task, results and text are there"));
+    }
+    findings
+}
+
+fn base_model(subject: &Subject, card: &Card) -> Option<Finding> {
+    let said = card.words("base_model");
+    if let Some(odd) = said.iter().find(|id| !is_repo_id(id)) {
+        return Some(Finding::fail(
+            format!("{odd} is no id of the hub"),
+            "the hub refuses a card with another base_model",
+            "write org/name, or take the key away for a model that is trained from scratch",
+        ));
+    }
+    (said.is_empty() && subject.form == Form::Adapter).then(|| {
+        Finding::fail(
+            "whose adapter it is is not said",
+            "the hub links an adapter to its base by this key",
+            "write the hub id of the base",
+        )
+    })
+}
+
+fn datasets(card: &Card) -> Option<Finding> {
+    let said = card.words("datasets");
+    let odd: Vec<String> = said.iter().filter(|id| !is_repo_id(id)).cloned().collect();
+    match (said.is_empty(), odd.is_empty()) {
+        (true, _) => Some(Finding::warn(
+            "no data set is named",
+            "nobody can find the model by its data, or look for test questions in it",
+            "list hub ids, one a line; say in the text what is not on the hub",
+        )),
+        (false, false) => Some(Finding::fail(
+            format!("{}: no id of the hub", several(&odd)),
+            "the hub refuses a card with another word here",
+            "list hub ids here, and files and links in the text",
+        )),
+        _ => None,
+    }
+}
+
+fn language(card: &Card) -> Option<Finding> {
+    let said = card.words("language");
+    let is_code = |code: &&String| {
+        let special = matches!(code.as_str(), "multilingual" | "code");
+        special || (2..=3).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_lowercase())
+    };
+    let odd: Vec<String> = said.iter().filter(|code| !is_code(code)).cloned().collect();
+    match (said.is_empty(), odd.is_empty()) {
+        (true, _) => Some(Finding::warn(
+            "no language is named",
+            "nobody finds the model by its language",
+            "language: en, or a list of codes of ISO 639 (code for programs)",
+        )),
+        (false, false) => Some(Finding::fail(
+            format!("{}: no code of a language", several(&odd)),
+            "the hub refuses a card with another word here",
+            "use the two or three small letters of ISO 639: en, de, swa",
+        )),
+        _ => None,
+    }
+}
+
+fn pipeline_tag(subject: &Subject, card: &Card) -> Option<Finding> {
+    let said = card.words("pipeline_tag");
+    let is_reward = subject
+        .models()
+        .first()
+        .and_then(|path| ModelSource::open(path).ok())
+        .is_some_and(|source| source.config().is_reward_model());
+    let fitting = if is_reward { "text-classification" } else { "text-generation" };
+    match said.first().map(String::as_str) {
+        None => Some(Finding::warn(
+            "no task is named",
+            "the hub shows no widget, and lists the model under no task",
+            format!("pipeline_tag: {fitting}"),
+        )),
+        Some(word) if word.starts_with("text") || word.contains("text") || word == "translation" || word == "summarization" => {
+            let wrong = is_reward && word == "text-generation";
+            wrong.then(|| {
+                Finding::warn(
+                    "text-generation, and the model has a head that scores",
+                    "programs that load it by its task fail",
+                    format!("pipeline_tag: {fitting}"),
+                )
+            })
+        }
+        Some(word) => Some(Finding::warn(
+            format!("{word}: not what a language model does"),
+            "the hub lists it where nobody looks for it",
+            format!("pipeline_tag: {fitting}"),
+        )),
+    }
+}
+
+fn library(subject: &Subject, card: &Card) -> Option<Finding> {
+    let wanted = match subject.form {
+        Form::Adapter => "peft",
+        Form::Model => "transformers",
+        Form::Gguf => return None,
+    };
+    let said = card.words("library_name");
+    (!said.iter().any(|word| word == wanted)).then(|| {
+        let seen = match said.first() {
+            Some(word) => format!("{word}, where {wanted} opens the folder"),
+            None => "not said which library opens the folder".into(),
+        };
+        Finding::warn(
+            seen,
+            "the hub shows by it how the model is loaded",
+            format!("library_name: {wanted}"),
+        )
+    })
+}
+
+/// The results, as the hub's schema has them: another shape is refused with the whole card.
+fn index(card: &Card) -> Option<Finding> {
+    let Some(index) = card.get("model-index") else {
+        return Some(Finding::warn(
+            "no results",
+            "nobody can tell what the model is good at",
+            "llmtui eval FOLDER measures; llmtui card RUN writes its results",
+        ));
+    };
+    let fault = index_fault(index)?;
+    Some(Finding::fail(
+        fault,
+        "the hub refuses a card whose model-index it cannot read",
+        "entries are name and results; a result is task.type, dataset.name and dataset.type, metrics with type and value",
+    ))
+}
+
+fn index_fault(index: &Value) -> Option<String> {
+    let Some(models) = index.as_array().filter(|list| !list.is_empty()) else {
+        return Some("it is no list of models".into());
+    };
+    for model in models {
+        if !model["name"].is_string() {
+            return Some("an entry has no name".into());
+        }
+        let Some(results) = model["results"].as_array() else {
+            return Some("an entry has no list of results".into());
+        };
+        for (at, result) in results.iter().enumerate() {
+            let at = at + 1;
+            if !result["task"]["type"].is_string() {
+                return Some(format!("result {at} has no task.type"));
+            }
+            if !result["dataset"]["name"].is_string() || !result["dataset"]["type"].is_string() {
+                return Some(format!("result {at} has no dataset.name and dataset.type"));
+            }
+            let metrics = result["metrics"].as_array().filter(|list| !list.is_empty());
+            let whole = |metric: &Value| metric["type"].is_string() && !metric["value"].is_null();
+            if !metrics.is_some_and(|metrics| metrics.iter().all(whole)) {
+                return Some(format!("result {at} has no metrics with type and value"));
+            }
+        }
+    }
+    None
+}
+
+fn blanks(card: &Card) -> Option<Finding> {
+    let n: usize = BLANKS.iter().map(|blank| card.text.matches(blank).count()).sum();
+    if n > 0 {
+        return Some(Finding::warn(
+            format!("{n} places are left to be written"),
+            "intended use, limits and the origin of the data are what only people know",
+            "write them, or take the places away",
+        ));
+    }
+    (card.text.trim().len() < LEAST_TEXT).then(|| {
+        Finding::warn(
+            format!("{} letters of text", card.text.trim().chars().count()),
+            "readers learn neither what the model is for nor where it fails",
+            "say what it is for, what it was trained on, where it fails",
+        )
+    })
+}

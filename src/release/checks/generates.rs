@@ -1,0 +1,115 @@
+//! The model answers: a few tokens, the most probable ones. Tokenizer and template run within limits, as in `llmtui chat`.
+
+use super::super::subject::{Form, Subject};
+use super::Check;
+use crate::base::finding::Finding;
+use crate::base::human;
+use crate::base::sampling::Sampling;
+use crate::base::text::one_line;
+use crate::engine::infer::{HeldModel, Step, TextModel};
+use crate::models::ModelSource;
+use crate::wire::{Prompt, Turn};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+pub(super) const CHECK: Check = Check {
+    id: "generates",
+    title: "Generates",
+    run,
+};
+
+/// New tokens of an answer.
+const TOKENS: usize = 16;
+const TEXT: &str = "The";
+const QUESTION: &str = "What is the capital of France?";
+
+fn run(subject: &Subject) -> Vec<Finding> {
+    let answers = subject.models();
+    answers
+        .iter()
+        .map(|path| look(subject, path).at(subject.place(path)))
+        .collect()
+}
+
+fn look(subject: &Subject, path: &Path) -> Finding {
+    let source = match ModelSource::open(path) {
+        Ok(source) => source,
+        Err(error) if subject.form == Form::Adapter => {
+            return Finding::unknown(
+                error.to_string(),
+                "llmtui model pull BASE fetches the base; llmtui chat BASE --adapter DIR talks to both",
+            );
+        }
+        Err(_) => return Finding::unknown("not tried", "correct the description first"),
+    };
+    if source.config().is_reward_model() {
+        return Finding::not_applicable("a reward model scores texts and writes none");
+    }
+    let need = Subject::need(&source);
+    if need > subject.room {
+        return Finding::unknown(
+            format!("the model takes about {}; {} are free", human::bytes(need), human::bytes(subject.room)),
+            "check it on a machine with more memory",
+        );
+    }
+    let has_template = source.has_chat_template();
+    drop(source);
+    let mut model = match HeldModel::load(path) {
+        Ok(model) => model,
+        Err(error) => return failed(error.to_string()),
+    };
+    let mut said = Vec::new();
+    for prompt in prompts(has_template) {
+        match answer(&mut model, &prompt) {
+            Ok(text) => said.push(text),
+            Err(why) => return failed(why),
+        }
+    }
+    Finding::pass(said.join("; "))
+}
+
+fn prompts(has_template: bool) -> Vec<Prompt> {
+    let mut prompts = vec![Prompt::Text(TEXT.into())];
+    if has_template {
+        prompts.push(Prompt::Turns(vec![Turn {
+            role: "user".into(),
+            content: QUESTION.into(),
+            extra: serde_json::Map::new(),
+        }]));
+    }
+    prompts
+}
+
+/// `The → " quick brown fox"`
+fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
+    let reading = model.read(prompt)?;
+    let sampling = Sampling {
+        temperature: 0.0,
+        max_new_tokens: TOKENS,
+        ..Sampling::default()
+    };
+    let (mut text, mut bad) = (String::new(), 0);
+    model.go_on(&reading, &sampling, &mut |step| {
+        if let Step::Wrote(piece) = step {
+            text.push_str(&piece.text);
+            bad += usize::from(piece.id.is_some() && !piece.logprob.is_finite());
+        }
+        ControlFlow::Continue(())
+    })?;
+    if bad > 0 {
+        return Err(format!("{bad} of {TOKENS} tokens have a probability that is no number"));
+    }
+    let asked = match prompt {
+        Prompt::Text(text) => text,
+        _ => QUESTION,
+    };
+    Ok(format!("{asked} → {:?}", one_line(&text)))
+}
+
+fn failed(why: String) -> Finding {
+    Finding::fail(
+        why,
+        "whoever downloads the model sees the same",
+        "llmtui chat FOLDER shows it; correct the files that are named",
+    )
+}

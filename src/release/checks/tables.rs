@@ -1,0 +1,107 @@
+//! The description of the model: config.json, an adapter's, or a GGUF file's keys.
+
+use super::super::subject::{Form, Subject};
+use super::Check;
+use crate::base::finding::Finding;
+use crate::base::human;
+use crate::hf::Peft;
+use crate::models::ModelSource;
+use crate::nn::ModelConfig;
+
+pub(super) const CHECK: Check = Check {
+    id: "description",
+    title: "Description of the model",
+    run,
+};
+
+fn run(subject: &Subject) -> Vec<Finding> {
+    if subject.form == Form::Adapter {
+        return vec![adapter(subject)];
+    }
+    let mut findings = Vec::new();
+    for path in subject.models() {
+        let place = subject.place(&path);
+        match ModelSource::open(&path) {
+            Ok(source) => findings.extend(described(&source).into_iter().map(|f| f.at(&place))),
+            Err(error) => findings.push(
+                Finding::fail(
+                    error.to_string(),
+                    "a reader builds the model from this description",
+                    error.hint(),
+                )
+                .at(place),
+            ),
+        }
+    }
+    findings
+}
+
+fn described(source: &ModelSource) -> Vec<Finding> {
+    let config = source.config();
+    let vocab_size = config.vocab_size.unwrap_or_default();
+    let mut findings = Vec::new();
+    let ids = source.token_ids();
+    let said = ids.bos.iter().chain(&ids.eos).chain(&ids.pad);
+    if let Some(id) = said.copied().find(|id| *id as usize >= vocab_size) {
+        findings.push(Finding::fail(
+            format!("token {id} is named as begin, end or padding; the vocabulary has {vocab_size}"),
+            "generation that begins or pads with it fails",
+            "correct bos_token_id, eos_token_id and pad_token_id",
+        ));
+    }
+    if source.ends().is_empty() && !config.is_reward_model() {
+        findings.push(Finding::warn(
+            "no eos_token_id",
+            "no token ends a text: programs generate until they are stopped",
+            "name it in config.json and generation_config.json, if the model learnt one",
+        ));
+    }
+    if source.class().is_none() {
+        findings.push(Finding::warn(
+            "no class of transformers computes this model",
+            "only llmtui opens it",
+            "say so in the card; docs/models.md lists the families that others open",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::pass(words(source, config)));
+    }
+    findings
+}
+
+/// `Qwen2ForCausalLM, 494 M parameters, context 32,768`
+fn words(source: &ModelSource, config: &ModelConfig) -> String {
+    let class = source.class().unwrap_or(source.family());
+    format!(
+        "{class}, {} parameters, context {}",
+        human::short(source.n_params() as f64),
+        human::grouped(config.seq_len as u64)
+    )
+}
+
+fn adapter(subject: &Subject) -> Finding {
+    let place = subject.place(&subject.folder);
+    match Peft::find(&subject.folder) {
+        Err(error) => Finding::fail(
+            error.to_string(),
+            "PEFT builds the adapter from this description",
+            "docs/models.md says which adapters are read",
+        )
+        .at(place),
+        Ok(peft) => match peft.base() {
+            None => Finding::fail(
+                "it does not say whose adapter it is",
+                "PEFT loads the base by base_model_name_or_path",
+                "write the hub id of the base there",
+            )
+            .at(place),
+            Some(base) if !crate::hub::is_repo_id(base) => Finding::fail(
+                format!("its base is {base}: a path of the machine that it was made on"),
+                "nobody else has that folder",
+                "write the hub id of the base into base_model_name_or_path",
+            )
+            .at(place),
+            Some(base) => Finding::pass(format!("an adapter on {base}")),
+        },
+    }
+}

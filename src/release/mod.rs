@@ -1,0 +1,16 @@
+//! A model folder as a stranger meets it: does it load, generate and say what it is, is it safe to open, is its card complete?
+//! One file a check in `checks`, one word in its list; [`layout`] copies what belongs to a model for others. What goes over
+//! the network is `hub`'s matter.
+
+pub mod card;
+mod checks;
+mod files;
+mod layout;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+pub use checks::{CHECKS, Check, run as check};
+pub use files::{Entry, Link, sha256_of};
+pub use layout::{LayoutError, SUMS, belonging, lay_out, seal};
+pub use subject::{Form, Subject, SubjectError};

@@ -1,0 +1,127 @@
+//! What is checked: a folder, what kind of model lies in it, its files and its card.
+
+use super::card::Card;
+use super::files::{self, Entry};
+use crate::hf;
+use crate::models::{ModelSource, SourceError, kind};
+use std::path::{Path, PathBuf};
+
+/// What a folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// config.json with weights.
+    Model,
+    /// An adapter and no weights to put it on.
+    Adapter,
+    /// GGUF files and no config.json.
+    Gguf,
+}
+
+impl Form {
+    pub fn words(self) -> &'static str {
+        match self {
+            Form::Model => "a model folder",
+            Form::Adapter => "an adapter",
+            Form::Gguf => "GGUF files",
+        }
+    }
+}
+
+/// A folder to be checked.
+pub struct Subject {
+    pub folder: PathBuf,
+    pub form: Form,
+    /// Every file, by name.
+    pub files: Vec<Entry>,
+    /// README.md; `None` without one.
+    pub card: Option<Card>,
+    /// Bytes that this machine has for a model.
+    pub room: u64,
+}
+
+/// Why a folder cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum SubjectError {
+    #[error("{}: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: {what}", path.display())]
+    TooMuch { path: PathBuf, what: String },
+    #[error(transparent)]
+    NoModel(#[from] SourceError),
+}
+
+impl SubjectError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            SubjectError::Io { .. } => "check the path and its permissions".into(),
+            SubjectError::TooMuch { .. } => "name the folder of one model".into(),
+            SubjectError::NoModel(error) => error.hint().into(),
+        }
+    }
+}
+
+impl Subject {
+    /// Looks at a folder; `room` is how many bytes a model may take here.
+    ///
+    /// # Errors
+    /// It cannot be read, or no model lies in it.
+    pub fn open(folder: &Path, room: u64) -> Result<Subject, SubjectError> {
+        let files = files::list(folder)?;
+        let has = |name: &str| files.iter().any(|file| file.name == name);
+        let any_gguf = files.iter().any(|file| file.is_gguf());
+        let form = match () {
+            () if has(hf::CONFIG) => Form::Model,
+            () if has(hf::ADAPTER_CONFIG) => Form::Adapter,
+            () if any_gguf => Form::Gguf,
+            () => {
+                // Says what is missing, and what lies there instead.
+                kind(folder)?;
+                Form::Model
+            }
+        };
+        Ok(Subject {
+            card: Card::of_folder(folder),
+            folder: folder.into(),
+            form,
+            files,
+            room,
+        })
+    }
+
+    /// Paths that hold a model each: the folder, or every GGUF file that is not a later part of a split one.
+    pub fn models(&self) -> Vec<PathBuf> {
+        match self.form {
+            Form::Model | Form::Adapter => vec![self.folder.clone()],
+            Form::Gguf => {
+                let files = self.files.iter().filter(|file| file.is_gguf());
+                files.map(|file| self.folder.join(&file.name)).collect()
+            }
+        }
+    }
+
+    /// How a path is called in findings: relative to the folder, and the folder itself by its description.
+    pub fn place(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.folder) {
+            Ok(inner) if !inner.as_os_str().is_empty() => inner.display().to_string(),
+            _ => match self.form {
+                Form::Model => hf::CONFIG.into(),
+                Form::Adapter => hf::ADAPTER_CONFIG.into(),
+                Form::Gguf => path.display().to_string(),
+            },
+        }
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.files.iter().find(|file| file.name == name)
+    }
+
+    /// Bytes that computing with a model takes, about: its weights as they are held, and a tenth for the rest.
+    pub fn need(source: &ModelSource) -> u64 {
+        let weights = source.packed_bytes().unwrap_or(4 * source.n_params());
+        weights + weights / 10
+    }
+}

@@ -1,0 +1,135 @@
+//! `llmtui release` as a shell sees it: a model is made, refused without a card, laid out with one, and never sent unasked.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Standard output, and the exit code with standard error.
+fn llmtui(dir: &Path, args: &[&str]) -> (String, i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_RUNTIME_DIR", dir)
+        // A port where nobody answers: what would be sent there fails at once.
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (
+        text(output.stdout),
+        output.status.code().unwrap(),
+        text(output.stderr),
+    )
+}
+
+const CARD: &str = "---\nlicense: mit\nlanguage: en\npipeline_tag: text-generation\nlibrary_name: transformers\n---\n# Tiny\n";
+
+fn statuses(json: &str) -> Vec<(String, String)> {
+    let value: Value = serde_json::from_str(json).unwrap();
+    let findings = value["findings"].as_array().unwrap();
+    let word = |value: &Value| value.as_str().unwrap().to_string();
+    findings
+        .iter()
+        .map(|f| (word(&f["id"]), word(&f["status"])))
+        .collect()
+}
+
+#[test]
+fn a_model_is_checked_laid_out_and_not_sent_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (_, code, errors) = llmtui(dir.path(), &["init", "smoke", "--to", "made"]);
+    assert_eq!(code, 0, "{errors}");
+    // A checkpoint is exported with a card; without a license nobody may use it.
+    let (out, code, errors) = llmtui(dir.path(), &["release", "made"]);
+    assert!(code == 2 && errors.contains("--to DIR"), "{out}{errors}");
+    let (out, code, _) = llmtui(
+        dir.path(),
+        &["release", "made", "--to", "exported", "--json"],
+    );
+    let fails: Vec<_> = statuses(&out)
+        .into_iter()
+        .filter(|(_, s)| s == "fail")
+        .collect();
+    assert_eq!((code, fails), (2, vec![("license".into(), "fail".into())]));
+    // What only a resume needs makes it one; a folder without that is taken as it is.
+    for name in ["manifest.json", "state.json"] {
+        fs::remove_file(at("made").join(name)).unwrap();
+    }
+    let (out, code, errors) = llmtui(dir.path(), &["release", "made", "--to", "out", "--json"]);
+    assert_eq!(code, 2, "{out}{errors}");
+    let found = statuses(&out);
+    for id in ["license", "card"] {
+        assert!(found.contains(&(id.into(), "fail".into())), "{found:?}");
+    }
+    for id in ["safe", "secrets", "weights", "generates"] {
+        assert!(found.contains(&(id.into(), "pass".into())), "{found:?}");
+    }
+    assert!(!at("out").exists(), "what fails is not laid out");
+    // With one, it goes into a folder of its own.
+    fs::write(at("made/README.md"), CARD).unwrap();
+    let (out, code, errors) = llmtui(
+        dir.path(),
+        &["release", "made", "--to", "out", "--repo", "me/tiny"],
+    );
+    assert_eq!(code, 0, "{out}{errors}");
+    assert!(
+        out.contains("laid out in out") && out.contains("an upload would send to me/tiny"),
+        "{out}"
+    );
+    assert!(
+        out.contains("LFS") && out.contains("nothing was sent"),
+        "{out}"
+    );
+    let sums = fs::read_to_string(at("out/SHA256SUMS")).unwrap();
+    assert!(!at("out/optimizer.safetensors").exists() && at("made/optimizer.safetensors").exists());
+    let mut lines = 0;
+    for line in sums.lines() {
+        let (sum, name) = line.split_once("  ").unwrap();
+        let bytes = fs::read(at("out").join(name)).unwrap();
+        let hex: String = Sha256::digest(&bytes)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        assert_eq!(hex, sum, "{name}");
+        lines += 1;
+    }
+    assert_eq!(lines + 1, fs::read_dir(at("out")).unwrap().count());
+    // A file that changed, and one that runs.
+    fs::write(
+        at("out/config.json"),
+        fs::read_to_string(at("out/config.json")).unwrap() + "\n",
+    )
+    .unwrap();
+    fs::write(at("out/weights.pkl"), "x").unwrap();
+    let (out, code, _) = llmtui(
+        dir.path(),
+        &["release", "out", "--repo", "me/tiny", "--upload"],
+    );
+    assert_eq!(code, 2, "{out}");
+    assert!(
+        out.contains("FAIL     Safe to open") && out.contains("weights.pkl"),
+        "{out}"
+    );
+    assert!(
+        out.contains("FAIL     Checksums") && out.contains("SHA256SUMS:"),
+        "{out}"
+    );
+    // Uploads need a token, and are the only thing that asks the network.
+    let (_, code, errors) = llmtui(
+        dir.path(),
+        &["release", "made", "--repo", "me/tiny", "--upload"],
+    );
+    assert_eq!(code, 2, "{errors}");
+    assert!(
+        errors.contains("there is no token") && errors.contains("HF_TOKEN"),
+        "{errors}"
+    );
+}
