@@ -32,7 +32,14 @@ answers are noise. Do not use it for anything that matters to anybody, whatever 
 ";
 /// Of the id 2.
 const END: &str = "<|im_end|>";
-const ROOM: u64 = 1 << 30;
+
+/// A machine with room, and no cache.
+fn here() -> Here {
+    Here {
+        room: 1 << 30,
+        cache: None,
+    }
+}
 
 fn model() -> Model {
     model_with(0)
@@ -71,7 +78,7 @@ fn healthy() -> tempfile::TempDir {
 }
 
 fn findings(folder: &Path) -> Vec<Finding> {
-    let subject = Subject::open(folder, ROOM).unwrap();
+    let subject = Subject::open(folder, &here()).unwrap();
     check(&subject, &|_| ())
 }
 
@@ -211,6 +218,12 @@ fn what_runs_or_leads_elsewhere_is_refused() {
         "safe",
         Fail,
         &["notes.txt", "link"],
+    );
+    after(
+        |f| fs::write(f.join("a\nb.txt"), "x").unwrap(),
+        "safe",
+        Fail,
+        &["not a name"],
     );
     // Within the folder a link is a name more.
     let dir = healthy();
@@ -498,9 +511,9 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
     std::os::unix::fs::symlink(hf::CONFIG, from.join("also.json")).unwrap();
     let out = tempfile::tempdir().unwrap();
     let to = out.path().join("laid/out");
-    let subject = Subject::open(from, ROOM).unwrap();
+    let subject = Subject::open(from, &here()).unwrap();
     lay_out(&subject, &to).unwrap();
-    let laid = Subject::open(&to, ROOM).unwrap();
+    let laid = Subject::open(&to, &here()).unwrap();
     let names: Vec<&str> = laid.files.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(
         names,
@@ -560,7 +573,7 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
     };
     let written = export::export(&source, export::format("gguf").unwrap(), &options, &to).unwrap();
     fs::write(to.join(card::NAME), CARD).unwrap();
-    assert_eq!(Subject::open(&to, ROOM).unwrap().form, Form::Gguf);
+    assert_eq!(Subject::open(&to, &here()).unwrap().form, Form::Gguf);
     assert_eq!(troubles(&to), []);
     let path = to.join(&written[0].name);
     let bytes = fs::read(&path).unwrap();
@@ -588,7 +601,7 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
     config["base_model_name_or_path"] = "org/base".into();
     fs::write(&path, config.to_string()).unwrap();
     assert_eq!(
-        Subject::open(copy.path(), ROOM).unwrap().form,
+        Subject::open(copy.path(), &here()).unwrap().form,
         Form::Adapter
     );
     let found = troubles(copy.path());
@@ -598,6 +611,33 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
             .all(|(_, status, _)| *status == Status::Unknown),
         "{found:?}"
     );
+    // With its base in the cache it answers.
+    let cache = tempfile::tempdir().unwrap();
+    let snapshot = cache.path().join("models--org--base/snapshots/0123abc");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(cache.path().join("models--org--base/refs")).unwrap();
+    fs::write(cache.path().join("models--org--base/refs/main"), "0123abc").unwrap();
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/peft/llama");
+    for entry in fs::read_dir(base).unwrap().flatten() {
+        fs::copy(entry.path(), snapshot.join(entry.file_name())).unwrap();
+    }
+    let with_cache = Here {
+        cache: Some(cache.path().into()),
+        ..here()
+    };
+    // Of eleven characters, as the model has ids.
+    let kind = crate::data::tokenizer::TokenizerConfig::Char(Default::default());
+    let characters = kind.build("The kingsou", "The kingsou").unwrap();
+    fs::write(snapshot.join(hf::TOKENIZER), characters.to_json()).unwrap();
+    let subject = Subject::open(copy.path(), &with_cache).unwrap();
+    let found = check(&subject, &|_| ());
+    let generates = found.iter().find(|f| f.id == "generates").unwrap();
+    assert_eq!(generates.status, Status::Pass, "{generates:?}");
+    assert!(
+        generates.evidence.to_string().starts_with("The → "),
+        "{generates:?}"
+    );
+    assert_eq!(subject.base(), Some(snapshot));
     config["base_model_name_or_path"] = "/data/base".into();
     fs::write(&path, config.to_string()).unwrap();
     let found = troubles(copy.path());
@@ -612,7 +652,14 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
 #[test]
 fn a_model_that_does_not_fit_is_unknown_and_not_tried() {
     let dir = healthy();
-    let subject = Subject::open(dir.path(), 1000).unwrap();
+    let subject = Subject::open(
+        dir.path(),
+        &Here {
+            room: 1000,
+            cache: None,
+        },
+    )
+    .unwrap();
     let found = check(&subject, &|_| ());
     let generates = found.iter().find(|f| f.id == "generates").unwrap();
     assert_eq!(generates.status, Status::Unknown, "{generates:?}");
@@ -622,9 +669,30 @@ fn a_model_that_does_not_fit_is_unknown_and_not_tried() {
 fn a_folder_without_a_model_says_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("pytorch_model.bin"), "x").unwrap();
-    let error = Subject::open(dir.path(), ROOM).err().unwrap();
+    let error = Subject::open(dir.path(), &here()).err().unwrap();
     assert!(
         error.to_string().contains("pickle") && !error.hint().is_empty(),
         "{error}"
     );
+}
+
+#[test]
+fn a_snapshot_of_the_hubs_cache_may_point_to_its_blobs_and_no_further() {
+    let cache = tempfile::tempdir().unwrap();
+    let repo = cache.path().join("models--org--tiny");
+    let snapshot = repo.join("snapshots/0123abc");
+    fs::create_dir_all(repo.join("blobs")).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    let dir = healthy();
+    for (at, entry) in fs::read_dir(dir.path()).unwrap().flatten().enumerate() {
+        let blob = repo.join(format!("blobs/{at}"));
+        fs::copy(entry.path(), &blob).unwrap();
+        let link = snapshot.join(entry.file_name());
+        std::os::unix::fs::symlink(format!("../../blobs/{at}"), link).unwrap();
+    }
+    assert_eq!(troubles(&snapshot), []);
+    let other = cache.path().join("models--org--other");
+    fs::write(&other, "x").unwrap();
+    std::os::unix::fs::symlink(&other, snapshot.join("notes.txt")).unwrap();
+    assert_eq!(troubles(&snapshot)[0].0, "safe");
 }

@@ -25,6 +25,14 @@ const ENOUGH_NAME: usize = 16;
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
     pub fn draw(&mut self, frame: &mut Frame) {
+        self.draw_still(frame);
+        if let Some(screen) = screen(frame.area()) {
+            self.toasts.draw(frame, screen.body, &self.theme);
+        }
+    }
+
+    /// The same without words that go by themselves: what pictures show.
+    pub fn draw_still(&mut self, frame: &mut Frame) {
         self.hits.clear();
         let area = frame.area();
         frame.render_widget(
@@ -51,7 +59,6 @@ impl App {
             };
             overlay.draw(frame, screen.body, &mut canvas);
         }
-        self.toasts.draw(frame, screen.body, &self.theme);
     }
 
     fn draw_pane(&mut self, frame: &mut Frame, area: Rect) {
