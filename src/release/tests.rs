@@ -565,6 +565,11 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
 #[test]
 fn gguf_folders_and_adapters_are_checked_as_such() {
     let dir = healthy();
+    // A text ends otherwise than a turn: a GGUF file has a key for each.
+    let config = serde_json::json!({"eos_token": "<|endoftext|>", "chat_template": CHATML});
+    fs::write(dir.path().join(hf::TOKENIZER_CONFIG), config.to_string()).unwrap();
+    let ends = "{\"eos_token_id\": [0, 2]}";
+    fs::write(dir.path().join(hf::GENERATION), ends).unwrap();
     let source = Source::open(dir.path()).unwrap();
     let to = dir.path().join("gguf");
     let options = Options {
