@@ -18,6 +18,9 @@ struct At {
     cut: f64,
     entropy: f64,
     pass: f64,
+    repetition: f64,
+    unread: f64,
+    kl: f64,
 }
 
 /// From 0.2 towards 0.9 as it is learnt, with the noise of a batch.
@@ -32,6 +35,9 @@ fn healthy(step: u64) -> At {
         cut: 0.05 + noise.abs(),
         entropy: 1.2 - 0.9 * learnt + noise,
         pass: 0.2 + 0.7 * learnt,
+        repetition: 0.1 + noise,
+        unread: 0.4 * (1.0 - learnt) + noise.abs(),
+        kl: 0.2 * learnt + noise.abs(),
     }
 }
 
@@ -62,6 +68,9 @@ fn history(at: impl Fn(u64) -> At) -> Diagnosis {
                     ("completions/mean_length", now.length),
                     ("completions/clipped_ratio", now.cut),
                     ("entropy", now.entropy),
+                    ("completions/repetition", now.repetition),
+                    ("completions/unread_ratio", now.unread),
+                    ("kl", now.kl),
                 ]),
             });
         }
@@ -86,7 +95,10 @@ fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
     found.map(|f| (f.id.as_str(), f.status)).collect()
 }
 
-const RULES_OF_ANSWERS: [&str; 5] = [
+const RULES_OF_ANSWERS: [&str; 8] = [
+    "repeated_answers",
+    "kl_runaway",
+    "unread_answers",
     "constant_reward",
     "reward_hacking",
     "same_rewards",
@@ -219,4 +231,140 @@ fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
         let cause = &found.unwrap().cause;
         assert!(cause.contains(words), "{cause}");
     }
+}
+
+/// The one finding that is no pass.
+fn only(diagnosis: &Diagnosis, id: &str) -> Finding {
+    let found = faults(diagnosis);
+    assert!(
+        matches!(&found[..], [(name, _)] if *name == id),
+        "{found:?}"
+    );
+    diagnosis
+        .findings
+        .iter()
+        .find(|f| f.id == id)
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn repetition_that_the_reward_likes_fails_and_loops_warn() {
+    let repeats = |step: u64| 0.1 + 0.6 * step as f64 / STEPS as f64;
+    let liked = history(|step| At {
+        repetition: repeats(step),
+        ..healthy(step)
+    });
+    let found = only(&liked, "repeated_answers");
+    assert_eq!(found.status, Status::Fail);
+    assert!(
+        found.evidence.to_string().contains("mean reward"),
+        "{}",
+        found.evidence
+    );
+    let loops = history(|step| At {
+        repetition: repeats(step),
+        length: 12.0 + step as f64 / 40.0,
+        reward: 0.5 - 0.0002 * step as f64,
+        pass: 0.5,
+        ..healthy(step)
+    });
+    let found = only(&loops, "repeated_answers");
+    assert!(
+        found.status == Status::Warn && found.cause.contains("loops"),
+        "{found:?}"
+    );
+    // One signal alone is no diagnosis: the reward falls and lengths stay.
+    let alone = history(|step| At {
+        repetition: repeats(step),
+        reward: 0.5 - 0.0002 * step as f64,
+        pass: 0.5,
+        ..healthy(step)
+    });
+    assert_eq!(faults(&alone), []);
+    // Texts that repeat by their nature.
+    let rhymes = history(|step| At {
+        repetition: 0.45,
+        ..healthy(step)
+    });
+    assert_eq!(faults(&rhymes), []);
+}
+
+#[test]
+fn a_policy_that_runs_away_while_the_reward_rises_warns() {
+    let away = history(|step| At {
+        kl: 0.02 * (step as f64 / 80.0).exp2().powi(2),
+        ..healthy(step)
+    });
+    let found = only(&away, "kl_runaway");
+    assert!(found.fix.contains("beta"), "{found:?}");
+    // Far, and settled there.
+    let settled = history(|step| At {
+        kl: 1.2 * (1.0 - (-(step as f64) / 60.0).exp()),
+        ..healthy(step)
+    });
+    assert_eq!(faults(&settled), []);
+}
+
+#[test]
+fn answers_that_no_reward_can_read_warn_with_the_reason() {
+    let form = history(|step| At {
+        unread: 0.8,
+        ..healthy(step)
+    });
+    let found = only(&form, "unread_answers");
+    assert!(found.cause.contains("form"), "{found:?}");
+    let cut = history(|step| At {
+        unread: 0.8,
+        cut: 0.8,
+        ..healthy(step)
+    });
+    let found = cut
+        .findings
+        .iter()
+        .find(|f| f.id == "unread_answers")
+        .unwrap();
+    assert!(found.cause.contains("cut before"), "{found:?}");
+}
+
+#[test]
+fn updates_that_go_too_far_and_critics_that_know_nothing_warn() {
+    let history = |clipped: f64, moved: f64, explained: f64, loss: &dyn Fn(u64) -> f64| {
+        let mut state = RunState::new();
+        for step in 1..=STEPS {
+            let values = [
+                ("policy/clipfrac_avg", clipped),
+                ("policy/approxkl_avg", moved),
+                ("val/var_explained", explained),
+                ("loss/value_avg", loss(step)),
+            ];
+            let values = values.map(|(id, x)| (id.to_string(), Num(x)));
+            state.apply(&Envelope {
+                v: 1,
+                seq: step,
+                t: UnixMillis(step),
+                event: Event::Stepped {
+                    step,
+                    tokens: step,
+                    values: values.into(),
+                },
+            });
+        }
+        diagnose(&state)
+    };
+    let flat = |_| 0.25;
+    assert_eq!(faults(&history(0.1, 0.1, 0.4, &flat)), []);
+    assert_eq!(
+        faults(&history(0.4, 0.01, 0.4, &flat)),
+        [],
+        "clipping alone"
+    );
+    only(&history(0.4, 0.1, 0.4, &flat), "big_steps");
+    only(&history(0.1, 0.01, -0.1, &flat), "critic");
+    let falls = |step: u64| 1.0 / step as f64;
+    assert_eq!(
+        faults(&history(0.1, 0.01, -0.1, &falls)),
+        [],
+        "it still learns"
+    );
 }

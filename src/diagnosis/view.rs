@@ -130,6 +130,21 @@ impl<'a> View<'a> {
         stats::median(&values).filter(|_| values.len() >= ENOUGH)
     }
 
+    /// Means of the first, the middle and the last third of the steps.
+    pub fn thirds(&self, id: &str) -> Option<[f64; 3]> {
+        let series = self.state.series.get(id)?;
+        let (first, last) = series.steps()?;
+        let thirds = series.columns(first as f64, last as f64 + 1.0, 3);
+        let mean = |at: usize| (*thirds.get(at)?)?.mean();
+        Some([mean(0)?, mean(1)?, mean(2)?])
+    }
+
+    /// Means of the first and the last third of the steps.
+    pub fn first_and_last_third(&self, id: &str) -> Option<(f64, f64)> {
+        let [first, _, last] = self.thirds(id)?;
+        Some((first, last))
+    }
+
     /// The first reading.
     pub fn opening(&self, id: &str) -> Option<f64> {
         let series = self.state.series.get(id)?;

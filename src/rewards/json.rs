@@ -35,6 +35,10 @@ pub struct Config {
 }
 
 impl Reward for Config {
+    fn reads(&self, answer: &Answer) -> Option<bool> {
+        Some(serde_json::from_str::<serde::de::IgnoredAny>(&answer.text).is_ok())
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let fits = serde_json::from_str(&answer.text).is_ok_and(|value| self.fits(&value));
         Ok(f64::from(u8::from(fits)))

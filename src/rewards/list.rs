@@ -1,7 +1,7 @@
 //! The rewards of a run with their weights, as a spec lists them, and the judge that asks them.
 
 use super::command::OnFailure;
-use super::{Answer, RewardConfig, Worker};
+use super::{Answer, Reward, RewardConfig, Worker};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -138,6 +138,14 @@ pub struct Scores {
     pub values: Vec<f64>,
     /// Answers that a program did not score and that count 0.
     pub failed: usize,
+    /// Answers in which it found nothing to score; `None` where any text can be scored.
+    pub unread: Option<usize>,
+}
+
+fn unread(reward: &dyn Reward, answers: &[Answer]) -> Option<usize> {
+    let read: Option<Vec<bool>> = answers.iter().map(|answer| reward.reads(answer)).collect();
+    let read = read.filter(|read| !read.is_empty())?;
+    Some(read.iter().filter(|read| !**read).count())
 }
 
 impl Judge {
@@ -186,6 +194,7 @@ impl Judge {
                 weight: reward.weight,
                 values,
                 failed,
+                unread: unread(&*reward.reward, answers),
             });
         }
         Ok(all)

@@ -11,7 +11,7 @@ mod number;
 mod program;
 mod python;
 mod regex;
-mod repetition;
+pub mod repetition;
 mod schema;
 mod tags;
 #[cfg(test)]
@@ -62,6 +62,11 @@ pub trait Reward: Send + Sync {
     /// # Errors
     /// What the row lacks.
     fn score(&self, answer: &Answer) -> Result<f64, String>;
+
+    /// Whether the answer holds what is scored: a number, JSON, a program. `None` where any text can be scored.
+    fn reads(&self, _answer: &Answer) -> Option<bool> {
+        None
+    }
 
     /// A program that scores instead.
     fn program(&self) -> Option<&command::Config> {

@@ -30,7 +30,21 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    fn said(&self, text: &str) -> Option<f64> {
+        let said = marked(text);
+        match self.marked {
+            true => said,
+            false => said.or_else(|| last_number(text)),
+        }
+    }
+}
+
 impl Reward for Config {
+    fn reads(&self, answer: &Answer) -> Option<bool> {
+        Some(self.said(&answer.text).is_some())
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let right = right_answer(answer)?;
         let right = marked(right)
@@ -38,11 +52,7 @@ impl Reward for Config {
             .ok_or_else(|| {
                 format!("the row's answer {right:?} holds no number; use the reward `exact`")
             })?;
-        let said = marked(&answer.text);
-        let said = match self.marked {
-            true => said,
-            false => said.or_else(|| last_number(&answer.text)),
-        };
+        let said = self.said(&answer.text);
         let near = |said: f64| (said - right).abs() <= self.tolerance * right.abs().max(1.0);
         Ok(f64::from(u8::from(said.is_some_and(near))))
     }

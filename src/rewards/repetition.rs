@@ -12,6 +12,15 @@ pub const ENTRY: Entry = Entry {
     source: "Yeo et al. 2025, arXiv 2502.03373, appendix on the repetition penalty",
 };
 
+/// Share of the groups of `n` words that stood in the text before; 0 where there are fewer words.
+pub fn repeated(text: &str, n: usize) -> f64 {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let groups = words.windows(n.max(1));
+    let all = groups.len();
+    let different = groups.collect::<HashSet<_>>().len();
+    (all - different) as f64 / all.max(1) as f64
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -28,14 +37,10 @@ impl Default for Config {
 
 impl Reward for Config {
     fn score(&self, answer: &Answer) -> Result<f64, String> {
-        let words: Vec<&str> = answer.text.split_whitespace().collect();
-        let groups = words.windows(self.words);
-        let all = groups.len();
-        let different = groups.collect::<HashSet<_>>().len();
         // Not −0 where nothing repeats.
-        Ok(match all - different {
-            0 => 0.0,
-            again => -(again as f64 / all as f64),
+        Ok(match repeated(&answer.text, self.words) {
+            0.0 => 0.0,
+            share => -share,
         })
     }
 

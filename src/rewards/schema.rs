@@ -37,6 +37,10 @@ impl Config {
 }
 
 impl Reward for Config {
+    fn reads(&self, answer: &Answer) -> Option<bool> {
+        Some(serde_json::from_str::<serde::de::IgnoredAny>(&answer.text).is_ok())
+    }
+
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let Ok(value) = serde_json::from_str::<Value>(&answer.text) else {
             return Ok(0.0);

@@ -215,3 +215,33 @@ fn the_folder_of_a_reward_model_is_found_from_any_working_directory() {
     reward.fix_paths(&|path| std::path::Path::new("/base").join(path));
     assert_eq!(reward.model(), Some(std::path::Path::new("/base/rm")));
 }
+
+#[test]
+fn what_an_answer_lacks_is_counted_apart_from_what_is_wrong() {
+    let rewards: Vec<WeightedReward> =
+        serde_json::from_str(r#"["number", {"json": {}}, "exact"]"#).unwrap();
+    let answer = |text: &str| Answer {
+        prompt: "p".into(),
+        text: text.into(),
+        tokens: 1,
+        ended: true,
+        reference: Reference {
+            answer: Some("4".into()),
+            ..Reference::default()
+        },
+    };
+    let answers = ["it is 5", "four", "[1]", "no"].map(answer);
+    let scores = Judge::new(&rewards).score(&answers).unwrap();
+    let unread: Vec<Option<usize>> = scores.iter().map(|s| s.unread).collect();
+    // "four" and "no" hold no number, only "[1]" is JSON, and any text can be compared.
+    assert_eq!(unread, [Some(2), Some(3), None]);
+}
+
+#[test]
+fn repeated_groups_of_words_are_a_share() {
+    use super::repetition::repeated;
+    // a b c, b c a, c a b, a b c: one of four stood there before.
+    assert_eq!(repeated("a b c a b c", 3), 0.25);
+    assert_eq!(repeated("a b", 3), 0.0);
+    assert_eq!(repeated("x x x x x", 1), 0.8);
+}

@@ -21,10 +21,7 @@ const MANY: f64 = 0.5;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let cut = view.typical(metric::CUT_ANSWERS)?;
-    let length = view.state.series.get(metric::ANSWER_LENGTH)?;
-    let (first, last) = length.steps()?;
-    let thirds = length.columns(first as f64, last as f64 + 1.0, 3);
-    let (begun, now) = ((*thirds.first()?)?.mean()?, (*thirds.last()?)?.mean()?);
+    let (begun, now) = view.first_and_last_third(metric::ANSWER_LENGTH)?;
     let text = format!("{:.0} % of answers are cut off", 100.0 * cut);
     let words = format!("mean length {begun:.1} → {now:.1} tokens");
     let signals = vec![

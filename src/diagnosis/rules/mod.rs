@@ -2,9 +2,11 @@
 
 mod answer_length;
 mod attention_collapse;
+mod big_steps;
 mod blocks;
 mod clip_tight;
 mod constant_reward;
+mod critic;
 mod data_wait;
 mod dead_layer;
 mod displacement;
@@ -15,6 +17,7 @@ mod forgetting;
 mod gradient_spike;
 mod idle_layer;
 mod initial_loss;
+mod kl_runaway;
 mod leak;
 mod lr_too_high;
 mod lr_too_low;
@@ -25,6 +28,7 @@ mod odd_batches;
 mod overfitting;
 mod preference_start;
 mod preflight;
+mod repeated_answers;
 mod rescued;
 mod reward_hacking;
 mod same_data;
@@ -36,6 +40,7 @@ mod swapped_pairs;
 mod task_drop;
 mod train_above_val;
 mod train_loss;
+mod unread_answers;
 mod warnings;
 mod weight_decay;
 
@@ -62,6 +67,13 @@ pub(super) mod metric {
     pub const SAME_REWARDS: &str = "frac_reward_zero_std";
     pub const ANSWER_LENGTH: &str = "completions/mean_length";
     pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
+    pub const REPETITION: &str = "completions/repetition";
+    pub const UNREAD: &str = "completions/unread_ratio";
+    pub const KL: &str = "kl";
+    pub const PPO_CLIPPED: &str = "policy/clipfrac_avg";
+    pub const APPROX_KL: &str = "policy/approxkl_avg";
+    pub const EXPLAINED: &str = "val/var_explained";
+    pub const VALUE_LOSS: &str = "loss/value_avg";
     pub const DISPERSION: &str = "loss_dispersion";
     pub const CONSISTENCY: &str = "grad_consistency";
     pub const NOISE_SCALE: &str = "noise_scale";
@@ -96,6 +108,13 @@ pub(super) const READ: &[&str] = &[
     metric::SAME_REWARDS,
     metric::ANSWER_LENGTH,
     metric::CUT_ANSWERS,
+    metric::REPETITION,
+    metric::UNREAD,
+    metric::KL,
+    metric::PPO_CLIPPED,
+    metric::APPROX_KL,
+    metric::EXPLAINED,
+    metric::VALUE_LOSS,
     metric::DISPERSION,
     metric::CONSISTENCY,
     metric::NOISE_SCALE,
@@ -124,7 +143,7 @@ pub const RULES: &[Rule] = rules! {
     preflight diverged not_learning train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak same_data sorted_data dead_layer idle_layer
     attention_collapse noise_limited preference_start displacement swapped_pairs constant_reward reward_hacking
-    same_rewards entropy_collapse answer_length rescued data_wait slower memory_growth warnings events
+    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower memory_growth warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

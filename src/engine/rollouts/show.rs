@@ -4,6 +4,7 @@ use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written, mean};
 use crate::methods::policy::{PASS_AT_1, sample_std};
 use crate::rewards::Scores;
+use crate::rewards::repetition::repeated;
 use crate::spec::RunSpec;
 use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
 
@@ -15,6 +16,10 @@ const REWARD_STD: &str = "reward_std";
 const SAME: &str = "frac_reward_zero_std";
 const LENGTH: &str = "completions/mean_length";
 const CUT: &str = "completions/clipped_ratio";
+const REPETITION: &str = "completions/repetition";
+const UNREAD: &str = "completions/unread_ratio";
+/// Words of a group whose repetition counts.
+const GROUP: usize = 3;
 /// The loop names the loss: it is no likelihood, and what is said of those does not hold for it.
 pub const POLICY_LOSS: &str = "policy_loss";
 /// The loop takes the time.
@@ -40,6 +45,8 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's answers (TRL)"),
         (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of answers to held-out prompts"),
         (CUT, "Cut answers", "share", Lower, "share of answers that reached max_new_tokens (TRL)"),
+        (REPETITION, "Repetition in answers", "share", Lower, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
+        (UNREAD, "Unread answers", "share", Lower, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
         (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
         (SHARE, "Time for answers", "share", Neutral, "share of the step spent on writing and scoring answers"),
         (WRITING, "Time for writing", "share", Neutral, "share of the step spent on writing answers"),
@@ -123,6 +130,19 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
             tokens as f64 / rollout.parts.writing.as_secs_f64().max(1e-9),
         ),
     ];
+    let repeated = |w: &Written| repeated(&w.answer.text, GROUP);
+    all.push((
+        REPETITION.into(),
+        mean(rollout.written.iter().map(repeated)),
+    ));
+    if let Some(unread) = rollout
+        .scores
+        .iter()
+        .filter_map(|scores| scores.unread)
+        .max()
+    {
+        all.push((UNREAD.into(), unread as f64 / n));
+    }
     if group_size > 1 {
         let alike = mean(groups().map(|g| f64::from(u8::from(same(g)))));
         all.push((SAME.into(), alike));

@@ -1,0 +1,45 @@
+//! Policy updates that go too far from the policy that answered: much is clipped, and the rest has moved far.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "big_steps",
+        title: "policy steps",
+        summary: "Less than 30 % of tokens are clipped, or the policy stays within 0.05 nats of the one that answered.",
+        source: "Schulman et al. 2017, arXiv 1707.06347; Huang et al. 2022, the 37 implementation details of PPO: approx_kl; the bounds are rules of thumb",
+    },
+    needs: &[metric::PPO_CLIPPED, metric::APPROX_KL],
+    judge,
+};
+
+const MANY: f64 = 0.3;
+const FAR: f64 = 0.05;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let (clipped, moved) = (
+        view.typical(metric::PPO_CLIPPED)?,
+        view.typical(metric::APPROX_KL)?,
+    );
+    let text = format!("{:.0} % of tokens are clipped", 100.0 * clipped);
+    let signals = vec![
+        Signal::of(metric::PPO_CLIPPED, clipped, text).at(view.state.step),
+        Signal::of(
+            metric::APPROX_KL,
+            moved,
+            format!("{moved:.3} nats from the policy that answered"),
+        ),
+    ];
+    if clipped < MANY || moved < FAR {
+        return Some(Finding::pass(signals));
+    }
+    Some(Finding::warn(
+        signals,
+        "updates from one rollout go further than clipping allows for: most of their gradient is cut off",
+        "a smaller learning rate, fewer rollout.epochs, larger batches",
+    ))
+}

@@ -1,0 +1,52 @@
+//! A critic that explains nothing of the returns and does not get better.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "critic",
+        title: "critic",
+        summary: "The critic explains some of the variance of returns after 200 readings, or its loss still falls.",
+        source: "Schulman et al. 2017, arXiv 1707.06347: advantages need a baseline; the count is a rule of thumb",
+    },
+    needs: &[metric::EXPLAINED, metric::VALUE_LOSS],
+    judge,
+};
+
+/// Readings before which a critic may know nothing.
+const PATIENCE: usize = 10 * ENOUGH;
+/// Share of the variance that is nothing.
+const NOTHING: f64 = 0.0;
+/// A loss that falls by this share from the middle third to the last still learns.
+const FALLS: f64 = 0.1;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if view.state.series.get(metric::EXPLAINED)?.len() < PATIENCE as u64 {
+        return None;
+    }
+    let now = view.typical(metric::EXPLAINED)?;
+    let thirds = view.thirds(metric::VALUE_LOSS)?;
+    let (middle, last) = (thirds[1], thirds[2]);
+    let text = format!(
+        "{:.0} % of the variance of returns is explained",
+        100.0 * now
+    );
+    let signal = Signal::of(metric::EXPLAINED, now, text).at(view.state.step);
+    let loss = Signal::of(
+        metric::VALUE_LOSS,
+        last,
+        format!("value loss {middle:.3} → {last:.3}"),
+    );
+    if now > NOTHING || last < (1.0 - FALLS) * middle {
+        return Some(Finding::pass(vec![signal, loss]));
+    }
+    Some(Finding::warn(
+        vec![signal, loss],
+        "the critic has not learned what answers are worth: advantages are as noisy as without one",
+        "a higher method.ppo.critic_lr_scale, method.ppo.critic_warmup_steps, method.ppo.critic_from a reward model; or grpo and rloo, which need no critic",
+    ))
+}

@@ -1,0 +1,68 @@
+//! Answers that say the same again and again, and what goes with it: a reward that likes it, or a model that falls into loops.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "repeated_answers",
+        title: "repetition",
+        summary: "Less than 30 % of the groups of three words in answers stood in the same answer before, or no more than at the start.",
+        source: "Yeo et al. 2025, arXiv 2502.03373: repetition under length rewards; the share is a rule of thumb",
+    },
+    needs: &[metric::REPETITION, metric::REWARD, metric::ANSWER_LENGTH],
+    judge,
+};
+
+const MANY: f64 = 0.3;
+/// How far above the start it must be: some texts repeat by their nature.
+const MORE: f64 = 0.15;
+/// Answers that became so much longer.
+const LONGER: f64 = 1.2;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if view.recent(metric::REPETITION).len() < ENOUGH {
+        return None;
+    }
+    let (begun, now) = view.first_and_last_third(metric::REPETITION)?;
+    let text = format!(
+        "{:.0} % of word groups repeat, {:.0} % at the start",
+        100.0 * now,
+        100.0 * begun
+    );
+    let signal = Signal::of(metric::REPETITION, now, text).at(view.state.step);
+    if now < MANY || now < begun + MORE {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let (before, after) = view.first_and_last_third(metric::REWARD)?;
+    let (short, long) = view.first_and_last_third(metric::ANSWER_LENGTH)?;
+    let reward = Signal::of(
+        metric::REWARD,
+        after,
+        format!("mean reward {before:.2} → {after:.2}"),
+    );
+    let length = Signal::of(
+        metric::ANSWER_LENGTH,
+        long,
+        format!("mean length {short:.1} → {long:.1} tokens"),
+    );
+    Some(if after > before {
+        Finding::fail(
+            vec![signal, reward],
+            "repetition is rewarded, or costs nothing: the reward rises with it",
+            "rewards: a penalty {repetition: {words: 3}, weight: 0.5}; look at answers in the examples pane",
+        )
+    } else if long > LONGER * short {
+        Finding::warn(
+            vec![signal, length],
+            "the model falls into loops: answers grow by saying the same again",
+            "a reward {repetition: {words: 3}}, a smaller learning rate, method.grpo.beta=0.04",
+        )
+    } else {
+        // One signal alone is no diagnosis.
+        Finding::pass(vec![signal, reward])
+    })
+}

@@ -1,0 +1,57 @@
+//! A reward that finds nothing to score in most answers: no number, no JSON, no program.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "unread_answers",
+        title: "answer form",
+        summary: "Each reward finds what it scores (a number, JSON, a program) in more than half of the answers.",
+        source: "planning guide: parser failures pass for wrong answers; the share is a rule of thumb",
+    },
+    needs: &[metric::UNREAD, metric::REWARD, metric::CUT_ANSWERS],
+    judge,
+};
+
+const MANY: f64 = 0.5;
+const CUT: f64 = 0.5;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let unread = view.typical(metric::UNREAD)?;
+    let reward = view.typical(metric::REWARD)?;
+    let cut = view.typical(metric::CUT_ANSWERS)?;
+    let text = format!(
+        "in {:.0} % of answers a reward finds nothing to score",
+        100.0 * unread
+    );
+    let signal = Signal::of(metric::UNREAD, unread, text).at(view.state.step);
+    if unread < MANY {
+        return Some(Finding::pass(vec![signal]));
+    }
+    Some(match cut >= CUT {
+        true => Finding::warn(
+            vec![
+                signal,
+                Signal::of(
+                    metric::CUT_ANSWERS,
+                    cut,
+                    format!("{:.0} % of answers are cut off", 100.0 * cut),
+                ),
+            ],
+            "answers are cut before they come to their result",
+            "a larger rollout.max_new_tokens, rollout.mask_truncated=true, or a cold start that teaches how answers end",
+        ),
+        false => Finding::warn(
+            vec![
+                signal,
+                Signal::of(metric::REWARD, reward, format!("mean reward {reward:.2}")),
+            ],
+            "answers do not have the form that the reward reads: right ones may count as wrong",
+            "llmtui reward test SPEC FILE shows what is read of an answer; name the form in the prompt, marked: false, or a cold start (rollout.cold_start_steps)",
+        ),
+    })
+}
