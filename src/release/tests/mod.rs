@@ -10,7 +10,7 @@ use crate::nn::{Model, ModelConfig};
 use std::fs;
 use std::path::Path;
 
-const TOKENIZER: &str = include_str!("../../tests/fixtures/chat/tokenizer.json");
+const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
 const CHATML: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                       {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 const CARD: &str = "---
