@@ -9,9 +9,9 @@
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
+//! | 6 | [`release`] | a model folder as a stranger meets it: checks, the folder that goes up |
 //! | 5 | [`fleet`] | the runs of other machines, over ssh |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
-//! | 6 | [`release`] | a model folder as a stranger meets it: checks, the folder that goes up |
 //! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
 //! | 5 | [`pipeline`] | several trainings and what follows them, as one |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |

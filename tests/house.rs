@@ -82,7 +82,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "advisor",
         &["plan", "spec", "models", "data", "embed", "hardware"],
     ),
-    ("report", &["run", "diagnosis", "tasks", "pipeline"]),
+    ("report", &["run", "diagnosis", "tasks", "pipeline", "wire"]),
     (
         "release",
         &[

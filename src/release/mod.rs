@@ -13,4 +13,4 @@ mod tests;
 pub use checks::{CHECKS, Check, run as check};
 pub use files::{Entry, Link, sha256_of};
 pub use layout::{LayoutError, SUMS, belonging, lay_out, seal};
-pub use subject::{Form, Subject, SubjectError};
+pub use subject::{Form, Here, Subject, SubjectError};

@@ -35,8 +35,16 @@ pub struct Subject {
     pub files: Vec<Entry>,
     /// README.md; `None` without one.
     pub card: Option<Card>,
-    /// Bytes that this machine has for a model.
+    pub here: Here,
+}
+
+/// What this machine brings.
+#[derive(Debug, Clone, Default)]
+pub struct Here {
+    /// Bytes that a model may take.
     pub room: u64,
+    /// The hub's cache, where the base of an adapter may lie.
+    pub cache: Option<PathBuf>,
 }
 
 /// Why a folder cannot be looked at.
@@ -65,11 +73,11 @@ impl SubjectError {
 }
 
 impl Subject {
-    /// Looks at a folder; `room` is how many bytes a model may take here.
+    /// Looks at a folder.
     ///
     /// # Errors
     /// It cannot be read, or no model lies in it.
-    pub fn open(folder: &Path, room: u64) -> Result<Subject, SubjectError> {
+    pub fn open(folder: &Path, here: &Here) -> Result<Subject, SubjectError> {
         let files = files::list(folder)?;
         let has = |name: &str| files.iter().any(|file| file.name == name);
         let any_gguf = files.iter().any(|file| file.is_gguf());
@@ -88,11 +96,11 @@ impl Subject {
             folder: folder.into(),
             form,
             files,
-            room,
+            here: here.clone(),
         })
     }
 
-    /// Paths that hold a model each: the folder, or every GGUF file that is not a later part of a split one.
+    /// Paths that hold a model each: the folder, or every GGUF file.
     pub fn models(&self) -> Vec<PathBuf> {
         match self.form {
             Form::Model | Form::Adapter => vec![self.folder.clone()],
@@ -113,6 +121,14 @@ impl Subject {
                 Form::Gguf => path.display().to_string(),
             },
         }
+    }
+
+    /// The model under an adapter, where it is on this machine: a path, or the hub's copy in the cache.
+    pub fn base(&self) -> Option<PathBuf> {
+        let said = hf::Peft::find(&self.folder).ok()?.base()?.to_string();
+        let places = [PathBuf::from(&said), self.folder.join(&said)];
+        let near = places.into_iter().find(|place| place.exists());
+        near.or_else(|| crate::hub::cached_model(self.here.cache.as_deref()?, &said, None))
     }
 
     pub fn entry(&self, name: &str) -> Option<&Entry> {

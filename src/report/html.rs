@@ -2,7 +2,7 @@
 //! is, one column on a phone, black on white in print.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet, chart};
+use super::{Album, Sheet, chart, heat};
 use std::fmt::Write as _;
 
 const STYLE: &str = "
@@ -17,6 +17,7 @@ figure{margin:0;border:1px solid var(--line);border-radius:6px;padding:.6rem}
 svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
 .grid{stroke:var(--line);stroke-width:.7;fill:none}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}.band{stroke:none;opacity:.18}
 .line.c0{stroke:var(--a)}.line.c1{stroke:var(--b)}.band.c0{fill:var(--a)}.band.c1{fill:var(--b)}
+.heat{fill:var(--a)}
 .k0{color:var(--a)}.k1{color:var(--b)}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--line)}
 td:first-child{min-width:7rem}.pass{color:var(--good)}.warn{color:var(--warn)}.fail{color:var(--bad)}
@@ -83,6 +84,7 @@ fn head(name: &str) -> String {
 fn body(out: &mut String, sheet: &Sheet) {
     facts(out, "", &sections::overview(sheet));
     charts(out, sheet);
+    heat_maps(out, sheet);
     rows(
         out,
         "Findings",
@@ -146,6 +148,27 @@ fn charts(out: &mut String, sheet: &Sheet) {
         let _ = writeln!(out, "</h3>\n{svg}</figure>");
     }
     out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band reaches from the lowest to the highest reading.</p>\n");
+}
+
+fn heat_maps(out: &mut String, sheet: &Sheet) {
+    let maps = heat::layers(sheet.state);
+    if maps.is_empty() {
+        return;
+    }
+    out.push_str("<h2>By block</h2>\n<div class=\"charts\">\n");
+    for map in &maps {
+        let Some((svg, range)) = map.svg().zip(map.range()) else {
+            continue;
+        };
+        let _ = writeln!(
+            out,
+            "<figure><h3>{} <span class=\"soft\">{}{}{range}</span></h3>\n{svg}</figure>",
+            escape(&map.info.title),
+            escape(&map.info.unit),
+            if map.info.unit.is_empty() { "" } else { ", " },
+        );
+    }
+    out.push_str("</div>\n<p class=\"soft\">By step, the first block at the top; the darker, the more.</p>\n");
 }
 
 fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {

@@ -1,7 +1,7 @@
 //! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet};
+use super::{Album, Sheet, heat};
 use crate::base::human::number;
 use std::fmt::Write as _;
 
@@ -74,6 +74,17 @@ pub fn markdown(sheet: &Sheet) -> String {
         "Readings",
         &["metric", "lowest … highest", "last", "steps"],
         &curves.collect::<Vec<_>>(),
+    );
+    let layers = heat::layers(state);
+    let newest = layers.iter().filter_map(|map| {
+        let [low, high, step] = map.newest()?;
+        Some([map.info.title.clone(), low, high, step])
+    });
+    rows(
+        &mut out,
+        "By block",
+        &["metric", "lowest", "highest", "step"],
+        &newest.collect::<Vec<_>>(),
     );
     rows(
         &mut out,

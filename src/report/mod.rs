@@ -2,6 +2,7 @@
 //! run says of itself comes in as the fold of its events; every text of it is escaped here.
 
 mod chart;
+mod heat;
 mod html;
 mod markdown;
 mod sections;

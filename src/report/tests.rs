@@ -18,11 +18,17 @@ fn state() -> RunState {
         json!({"type": "Started", "name": HOSTILE, "method": "pretrain", "spec": {"data": {"path": HOSTILE}},
             "n_params": 1000, "vocab_size": 64, "max_steps": 60, "batch_tokens": 32, "epoch_tokens": 640}),
         json!({"type": "MetricsDeclared", "metrics": [{"id": "grad_norm", "title": HOSTILE, "unit": HOSTILE,
-            "direction": "lower", "source": ""}]}),
+            "direction": "lower", "source": ""},
+            {"id": "dead/layer", "title": HOSTILE, "unit": HOSTILE, "direction": "lower", "source": "", "per_layer": true}]}),
     ];
     for step in 1..=60 {
         events.push(json!({"type": "Stepped", "step": step, "tokens": 32 * step,
             "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001}}));
+    }
+    // Block 1 dies, block 2 was never finite.
+    for step in [10, 20, 30] {
+        events.push(json!({"type": "Probed", "step": step,
+            "layers": {"dead/layer": [0.01, f64::from(step) / 30.0, "NaN"]}}));
     }
     events.push(
         json!({"type": "Sampled", "step": 60, "prompt": HOSTILE, "text": HOSTILE, "seconds": 0.1}),
@@ -160,6 +166,33 @@ fn the_page_of_a_pipeline_fetches_nothing_either() {
     });
     assert!(page.contains("&lt;script src=") && page.matches("<svg").count() >= 6);
     fetches_nothing(&page);
+}
+
+#[test]
+fn blocks_have_a_map_whose_darkest_cell_is_the_highest_value() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let page = html(&sheet(&state, &diagnosis));
+    let map = page
+        .split("<h2>By block</h2>")
+        .nth(1)
+        .unwrap()
+        .split("</figure>")
+        .next()
+        .unwrap();
+    assert!(
+        map.contains("1.00e-2 to 1.000") && map.contains("by logarithm"),
+        "{map}"
+    );
+    // Three looks at two finite blocks: six cells, one of them (block 1 at step 30) in the darkest shade.
+    assert_eq!(map.matches("h196.7v18.0").count(), 6, "{map}");
+    let darkest = map.split("fill-opacity=\"1.00\" d=\"").nth(1).unwrap();
+    let darkest = darkest.split('"').next().unwrap();
+    assert_eq!(darkest, "M433.3 24.0h196.7v18.0h-196.7z");
+    assert!(map.contains(">10</text>") && map.contains(">30</text>") && map.contains(">2</text>"));
+    let text = markdown(&sheet(&state, &diagnosis));
+    assert!(text.contains("| 1.00e-2 (block 0) |"), "{text}");
+    assert!(text.contains("(block 1) | 30 |"), "{text}");
 }
 
 #[test]

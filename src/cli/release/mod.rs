@@ -8,7 +8,7 @@ use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
 use crate::models::{self, Parts};
-use crate::release::{self, Subject};
+use crate::release::{self, Here, Subject};
 use crate::run::{RunDir, index};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -76,12 +76,15 @@ enum Target {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let target = target(args, cx)?;
-    let room = crate::hardware::memory().left().0;
+    let here = Here {
+        room: crate::hardware::memory().left().0,
+        cache: crate::hub::HubConfig::from_env(&cx.env).cache,
+    };
     let (folder, findings) = match &target {
-        Target::Folder(folder) => (folder.clone(), check(folder, room)?),
+        Target::Folder(folder) => (folder.clone(), check(folder, &here)?),
         Target::Checkpoint(checkpoint, run) => {
             let to = make::export(checkpoint, run.as_ref(), args, cx)?;
-            let findings = check(&to, room)?;
+            let findings = check(&to, &here)?;
             (to, findings)
         }
     };
@@ -89,7 +92,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let made = match (&target, &args.to) {
         (Target::Checkpoint(..), _) => Some(folder.clone()),
         (Target::Folder(folder), Some(to)) if !failed => {
-            let subject = open(folder, room)?;
+            let subject = open(folder, &here)?;
             release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
             Some(to.clone())
         }
@@ -100,7 +103,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => Some(push::parcel(
             made.as_deref().unwrap_or(&folder),
             made.is_some(),
-            room,
+            &here,
         )?),
     };
     if !args.json {
@@ -182,13 +185,13 @@ fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     }
 }
 
-fn open(folder: &Path, room: u64) -> anyhow::Result<Subject> {
-    let opened = Subject::open(folder, room);
+fn open(folder: &Path, here: &Here) -> anyhow::Result<Subject> {
+    let opened = Subject::open(folder, here);
     Ok(opened.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?)
 }
 
-fn check(folder: &Path, room: u64) -> anyhow::Result<Vec<Finding>> {
-    let subject = open(folder, room)?;
+fn check(folder: &Path, here: &Here) -> anyhow::Result<Vec<Finding>> {
+    let subject = open(folder, here)?;
     tell!(
         "{} called {}: checking",
         subject.form.words(),

@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::hub::upload::{ATTRIBUTES, Outgoing, Progress, Upload, upload};
 use crate::hub::{HubConfig, Pace, Repo, RepoKind};
 use crate::models;
-use crate::release::{Entry, SUMS, Subject, belonging, sha256_of};
+use crate::release::{Entry, Here, SUMS, Subject, belonging, sha256_of};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ impl Parcel {
 }
 
 /// The files of a folder with their checksums: all of one that was laid out, and of another those that belong to a model.
-pub fn parcel(folder: &Path, laid_out: bool, room: u64) -> anyhow::Result<Parcel> {
-    let subject = super::open(folder, room)?;
+pub fn parcel(folder: &Path, laid_out: bool, here: &Here) -> anyhow::Result<Parcel> {
+    let subject = super::open(folder, here)?;
     let mut files = Vec::new();
     for entry in chosen(&subject, laid_out) {
         let path = folder.join(&entry.name);

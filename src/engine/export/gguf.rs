@@ -79,7 +79,28 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
     }
     let tokenizer = tokenizer::load(source.from.path(), &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
-    tokenizer
+    let mut keys = tokenizer
         .gguf_keys(source.model.shape().vocab_size)
-        .map_err(|e| cannot(e.to_string()))
+        .map_err(|e| cannot(e.to_string()))?;
+    keys.keys.extend(turn_end(&keys.keys, &source.from.ends()));
+    Ok(keys)
+}
+
+/// The token that ends a turn, where the folder has another one beside the end of a text: generation_config.json lists both, a
+/// GGUF file has a key for each.
+fn turn_end(keys: &[(String, Value)], ends: &[u32]) -> Option<(String, Value)> {
+    const EOS: &str = "tokenizer.ggml.eos_token_id";
+    const EOT: &str = "tokenizer.ggml.eot_token_id";
+    let said = |key: &str| {
+        keys.iter()
+            .find(|(own, _)| own == key)
+            .map(|(_, value)| value)
+    };
+    let Some(Value::Unsigned(eos)) = said(EOS) else {
+        return None;
+    };
+    let other = ends.iter().find(|id| u64::from(**id) != *eos)?;
+    said(EOT)
+        .is_none()
+        .then(|| (EOT.to_string(), Value::Unsigned((*other).into())))
 }

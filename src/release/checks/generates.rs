@@ -32,29 +32,39 @@ fn run(subject: &Subject) -> Vec<Finding> {
 }
 
 fn look(subject: &Subject, path: &Path) -> Finding {
-    let source = match ModelSource::open(path) {
-        Ok(source) => source,
-        Err(error) if subject.form == Form::Adapter => {
-            return Finding::unknown(
-                error.to_string(),
-                "llmtui model pull BASE fetches the base; llmtui chat BASE --adapter DIR talks to both",
-            );
-        }
-        Err(_) => return Finding::unknown("not tried", "correct the description first"),
+    // An adapter stands beside its base, as PEFT puts it there.
+    let (model, adapters) = match subject.form {
+        Form::Adapter => match subject.base() {
+            Some(base) => (base, vec![path.to_path_buf()]),
+            None => {
+                return Finding::unknown(
+                    "its base is not here",
+                    "llmtui model pull BASE fetches it; then check again",
+                );
+            }
+        },
+        _ => (path.to_path_buf(), Vec::new()),
+    };
+    let Ok(source) = ModelSource::open(&model) else {
+        return Finding::unknown("not tried", "correct the description first");
     };
     if source.config().is_reward_model() {
         return Finding::not_applicable("a reward model scores texts and writes none");
     }
-    let need = Subject::need(&source);
-    if need > subject.room {
+    let (need, room) = (Subject::need(&source), subject.here.room);
+    if need > room {
         return Finding::unknown(
-            format!("the model takes about {}; {} are free", human::bytes(need), human::bytes(subject.room)),
+            format!(
+                "the model takes about {}; {} are free",
+                human::bytes(need),
+                human::bytes(room)
+            ),
             "check it on a machine with more memory",
         );
     }
     let has_template = source.has_chat_template();
     drop(source);
-    let mut model = match HeldModel::load(path) {
+    let mut model = match HeldModel::load_with(&model, &adapters) {
         Ok(model) => model,
         Err(error) => return failed(error.to_string()),
     };

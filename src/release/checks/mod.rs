@@ -40,8 +40,9 @@ pub fn run(subject: &Subject, begin: &dyn Fn(&Check)) -> Vec<Finding> {
 /// Files by their names in the folder, said once.
 fn short(mut finding: Finding, subject: &Subject) -> Finding {
     let folder = subject.folder.display().to_string();
-    // Where all is well, only one of several models needs to be told.
-    if finding.status >= Status::Pass && subject.form != Form::Gguf {
+    // Where all is well, only one of several files of models needs to be told.
+    let of_file = subject.form == Form::Gguf && finding.place.contains(".gguf");
+    if finding.status >= Status::Pass && !of_file {
         finding.place.clear();
     }
     let place = format!("{}: ", finding.place);

@@ -5,6 +5,7 @@ use super::super::subject::Subject;
 use super::{Check, several};
 use crate::base::finding::Finding;
 use crate::base::text::one_line;
+use crate::hub::confined;
 
 pub(super) const CHECK: Check = Check {
     id: "safe",
@@ -59,6 +60,7 @@ enum Make {
     CustomCode,
     Link,
     Special,
+    Name,
 }
 
 impl Make {
@@ -90,6 +92,11 @@ impl Make {
                 "an upload would follow it and publish another file, or fail",
                 "put a copy of the file in its place, or remove the link",
             ),
+            Make::Name => Finding::fail(
+                format!("{what}: not a name that the hub and other systems can hold"),
+                "control characters, backslashes and bytes that are no text break lists and uploads",
+                "rename the file",
+            ),
             Make::Special => Finding::fail(
                 format!("{what}: a socket, a pipe or a device"),
                 "it has no content to publish",
@@ -106,6 +113,7 @@ fn judge(file: &Entry, head: &[u8]) -> Option<Make> {
     // Names of safe formats: what they hold is another check's matter, not a guess by two bytes.
     let is_known = is(&["safetensors", "gguf", "json", "md", "txt", "jinja"]);
     match () {
+        () if confined(&file.name).is_err() || file.name.contains('\u{fffd}') => Some(Make::Name),
         () if matches!(file.link, Link::Outside(_)) => Some(Make::Link),
         () if file.is_special => Some(Make::Special),
         () if is(PICKLES) || is_pickle(head) => Some(Make::Pickle),

@@ -119,7 +119,7 @@ fn end(
         Finding::warn(
             format!("behind the model's words stands {shown:?}, and none of its tokens is an eos_token_id"),
             "the model ends its turn with a token that stops nobody: programs generate the user's next turn too",
-            "name the token in eos_token_id of generation_config.json",
+            "name the token in eos_token_id of generation_config.json, in a GGUF file in tokenizer.ggml.eot_token_id",
         )
     })
 }

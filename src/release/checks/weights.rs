@@ -121,9 +121,9 @@ fn gguf(subject: &Subject, path: &Path) -> Option<Finding> {
         return None;
     };
     // Reading them tests every value: those of f32 are copied.
-    if file.weight_bytes() > subject.room {
+    if file.weight_bytes() > subject.here.room {
         let seen = format!("{} of weights were not read", human::bytes(file.weight_bytes()));
-        let fix = format!("check it where more than {} are free", human::bytes(subject.room));
+        let fix = format!("check it where more than {} are free", human::bytes(subject.here.room));
         return Some(Finding::unknown(seen, fix).at(place));
     }
     let error = file.quantised().err()?;

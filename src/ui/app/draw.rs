@@ -28,6 +28,14 @@ const DIGITS: usize = 9;
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
     pub fn draw(&mut self, frame: &mut Frame) {
+        self.draw_still(frame);
+        if let Some(screen) = screen(frame.area()) {
+            self.toasts.draw(frame, screen.body, &self.theme);
+        }
+    }
+
+    /// The same without words that go by themselves: what pictures show.
+    pub fn draw_still(&mut self, frame: &mut Frame) {
         self.hits.clear();
         let area = frame.area();
         frame.render_widget(
@@ -54,7 +62,6 @@ impl App {
             };
             overlay.draw(frame, screen.body, &mut canvas);
         }
-        self.toasts.draw(frame, screen.body, &self.theme);
     }
 
     fn draw_pane(&mut self, frame: &mut Frame, area: Rect) {

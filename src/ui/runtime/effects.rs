@@ -137,7 +137,7 @@ impl Shell {
         let mut screen =
             Terminal::new(TestBackend::new(width, height)).map_err(|e| e.to_string())?;
         screen
-            .draw(|frame| self.app.draw(frame))
+            .draw(|frame| self.app.draw_still(frame))
             .map_err(|e| e.to_string())?;
         let whole = screen.backend().buffer();
         let area = area.map_or(whole.area, |area| area.intersection(whole.area));

@@ -13,12 +13,22 @@ fn saved(bench: &mut Bench, width: u16, height: u16) -> (String, String) {
         _ => None,
     });
     let (name, area) = found.expect("a picture to save");
-    let screen = bench.draw(width, height);
+    // The picture before this one is still being talked of: that is no part of it.
+    bench
+        .app
+        .toast(crate::run::state::Level::Good, "saved as a picture");
+    let toasted = bench.picture(width, height);
+    assert!(toasted.contains("saved as a picture"), "{toasted}");
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| bench.app.draw_still(frame)).unwrap();
+    let screen = terminal.backend().buffer().clone();
     let dir = tempfile::tempdir().unwrap();
     let path = jobs::save_in(dir.path(), &name, &jobs::part(&screen, area)).unwrap();
     let png = std::fs::read(path.to_string_lossy().replace(".svg", ".png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"), "{name}");
-    (name, std::fs::read_to_string(path).unwrap())
+    let svg = std::fs::read_to_string(path).unwrap();
+    assert!(!svg.contains("saved as a picture"), "{svg}");
+    (name, svg)
 }
 
 /// Points of curves: each is a stroke of no length with a round end.
@@ -142,7 +152,9 @@ fn the_hardware_pane_saves_its_charts() {
         points(&svg),
         points(&first)
     );
-    assert!(!svg.contains("doctor"), "findings are no part of it");
+    for other in ["doctor", "machine"] {
+        assert!(!svg.contains(other), "{other} is no part of it");
+    }
 }
 
 #[test]

@@ -135,7 +135,12 @@ impl HardwarePane {
         }
         self.draw_charts(buffer, &plan, machine, view, theme);
         let charts = plan.gpu_charts.iter().chain(&plan.host_charts);
-        self.charts = charts.copied().reduce(Rect::union).unwrap_or_default();
+        let charts = charts.copied().reduce(Rect::union).unwrap_or_default();
+        // The lowest row is the border of the box beneath, with its title.
+        self.charts = Rect {
+            height: charts.height.saturating_sub(1),
+            ..charts
+        };
         if let Some(outline) = plan.processes {
             self.draw_processes(buffer, outline, machine, theme);
         }
