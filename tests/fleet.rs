@@ -1,6 +1,11 @@
 //! `llmtui fleet` against "machines" behind a fake `ssh`: a script that drops its options and runs the command here, in another home.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test may fail loudly, and keeps the PATH"
+)]
 
 use llmtui::fleet::News;
 use serde_json::Value;
