@@ -316,14 +316,43 @@ impl Renderer {
     }
 }
 
-/// The ids after which an assistant falls silent: the token that ends a turn of the template, and the one that ends a text,
-/// where the vocabulary has them. One of them must be supervised for a model to learn when to stop.
+/// The ids after which an assistant falls silent: what the template puts behind its turn, the token that it says ends one, and
+/// the one that ends a text, where the vocabulary has them. One of them must be supervised for a model to learn when to stop.
 pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32> {
-    let turn_end = template.and_then(Template::turn_end);
-    let turn_end = turn_end.and_then(|text| tokenizer.id(text));
-    let mut ends: Vec<u32> = turn_end.into_iter().chain(tokenizer.eos()).collect();
+    let mut ends = template.map_or_else(Vec::new, |template| turn_ends(template, tokenizer));
+    ends.extend(tokenizer.eos().filter(|eos| !ends.contains(eos)));
+    ends
+}
+
+/// The tokens with which a template ends the assistant's turn: as it does, and as its author said. A template of a model whose
+/// texts end otherwise than its turns says it wrong: its `eos_token` is that of texts.
+pub fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
+    let said = template.turn_end().and_then(|text| tokenizer.id(text));
+    let mut ends: Vec<u32> = behind_an_answer(template, tokenizer)
+        .into_iter()
+        .chain(said)
+        .collect();
     ends.dedup();
     ends
+}
+
+/// Stands for an answer when a template is asked what comes behind one.
+const ANSWER: &str = "Quokka.";
+
+/// The special token that stands behind an answer in a conversation that goes on.
+fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
+    let turns = [
+        Message::new("user", "Which one?"),
+        Message::new("assistant", ANSWER),
+        Message::new("user", "Why?"),
+    ];
+    let text = template
+        .render(&turns, None, GenerationPrompt::Without)
+        .ok()?;
+    let behind = &text[text.rfind(ANSWER)? + ANSWER.len()..];
+    let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
+    let added = tokenizer.added_tokens();
+    added.iter().any(|token| token.id == first).then_some(first)
 }
 
 fn count(counter: &AtomicU64) {

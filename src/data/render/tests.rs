@@ -84,6 +84,27 @@ fn ids_and_masks_are_those_of_trl() {
 }
 
 #[test]
+fn a_template_whose_turns_end_otherwise_than_texts_has_both_ends() {
+    let source =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+    let template = Template::from_jinja("t", source)
+        .unwrap()
+        .with_variable("eos_token", "<|endoftext|>");
+    let tokenizer = tokenizer();
+    let names = |ids: Vec<u32>| -> Vec<String> {
+        ids.iter().map(|id| tokenizer.token(*id).unwrap()).collect()
+    };
+    let ends = end_tokens(&tokenizer, Some(&template));
+    assert_eq!(names(ends), ["<|im_end|>", "<|endoftext|>"]);
+    // Where nothing special stands behind an answer, its author's word counts.
+    let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    let plain = Template::from_jinja("t", plain)
+        .unwrap()
+        .with_variable("eos_token", "<|endoftext|>");
+    assert_eq!(names(turn_ends(&plain, &tokenizer)), ["<|endoftext|>"]);
+}
+
+#[test]
 fn the_token_that_ends_a_turn_or_a_text_is_supervised() {
     for builtin in BUILTIN {
         let renderer = renderer(builtin.name, TrainOn::Auto);

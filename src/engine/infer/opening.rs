@@ -2,12 +2,9 @@
 
 use crate::base::child::Child;
 use crate::base::text::one_line;
-use crate::data::Message;
-use crate::data::chat::{AUTO, GenerationPrompt, Template};
+use crate::data::chat::{AUTO, Template};
+use crate::data::render::turn_ends;
 use crate::data::tokenizer::Tokenizer;
-
-/// Stands for an answer when a template is asked what comes behind one.
-const ANSWER: &str = "Quokka.";
 
 /// The template that the files bring, or none and why it cannot be used. Foreign templates are tried out in `child`.
 pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template>, Option<String>) {
@@ -39,30 +36,6 @@ pub(super) fn ends(
     ends.sort_unstable();
     ends.dedup();
     ends
-}
-
-/// The tokens with which a template ends the assistant's turn: as its author said, and as it does.
-fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
-    let said = template.turn_end().and_then(|text| tokenizer.id(text));
-    said.into_iter()
-        .chain(behind_an_answer(template, tokenizer))
-        .collect()
-}
-
-/// The special token that stands behind an answer in a conversation that goes on.
-fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
-    let turns = [
-        Message::new("user", "Which one?"),
-        Message::new("assistant", ANSWER),
-        Message::new("user", "Why?"),
-    ];
-    let text = template
-        .render(&turns, None, GenerationPrompt::Without)
-        .ok()?;
-    let behind = &text[text.rfind(ANSWER)? + ANSWER.len()..];
-    let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
-    let added = tokenizer.added_tokens();
-    added.iter().any(|token| token.id == first).then_some(first)
 }
 
 #[cfg(test)]

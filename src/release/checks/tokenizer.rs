@@ -33,9 +33,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
 
 fn look(path: &Path, form: Form) -> Finding {
     let source = ModelSource::open(path);
+    // What lies with its base is none of an adapter's files.
     let has = match &source {
-        Ok(source) => source.has_tokenizer(),
-        Err(_) => tokenizer::has_tokenizer(path),
+        Ok(source) if form != Form::Adapter => source.has_tokenizer(),
+        _ => tokenizer::has_tokenizer(path),
     };
     if !has {
         return match form {

@@ -152,6 +152,16 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
         "{generates:?}"
     );
     assert_eq!(subject.base(), Some(snapshot));
+    // The same by its place on this machine, which means nothing elsewhere: the tokenizer stays the base's.
+    let near = subject.base().unwrap();
+    config["base_model_name_or_path"] = near.to_str().unwrap().into();
+    fs::write(&path, config.to_string()).unwrap();
+    let found = troubles(copy.path());
+    let ids: Vec<&str> = found.iter().map(|(id, ..)| id.as_str()).collect();
+    assert!(
+        !ids.contains(&"tokenizer") && ids.contains(&"description"),
+        "{found:?}"
+    );
     config["base_model_name_or_path"] = "/data/base".into();
     fs::write(&path, config.to_string()).unwrap();
     let found = troubles(copy.path());
