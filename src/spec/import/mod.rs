@@ -70,6 +70,8 @@ enum To {
     Near(&'static str, &'static str),
     /// One of a few values: theirs and ours.
     Word(&'static str, &'static [(&'static str, &'static str)]),
+    /// The same, but for a few words that are called otherwise: theirs and ours.
+    Choice(&'static str, &'static [(&'static str, &'static str)]),
     /// `true` means this value at this path.
     Flag(&'static str, &'static str),
     /// A fraction of the steps.
@@ -246,6 +248,11 @@ impl Reader {
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
             To::Word(path, words) => self.word(theirs, path, words, value),
+            To::Choice(path, words) => {
+                let said = plain(value);
+                let ours = words.iter().find(|(theirs, _)| *theirs == said);
+                self.set(theirs, path, ours.map_or(&said, |(_, ours)| ours), "");
+            }
             To::Flag(path, ours) => self.flag(theirs, path, ours, value),
             To::WarmupRatio => self.warmup(theirs, value),
             To::Method(words) => {
@@ -266,6 +273,9 @@ impl Reader {
             }
             To::Loss => match plain(value) {
                 word if matches!(&*word, "orpo" | "simpo") => self.method_line(theirs, &word),
+                word if matches!(&*word, "grpo" | "bnpo" | "dapo" | "dr_grpo") => {
+                    self.set(theirs, "method.*.aggregation", &word, "");
+                }
                 word => self.set(theirs, "method.*.loss", &word, ""),
             },
             To::Data(sets) => self.data(sets, theirs, value),

@@ -188,6 +188,45 @@ fn preferences_go_over_with_their_losses_and_strengths() {
 
 /// Nothing is lost: every key of a file stands in its report once, and what was written loads.
 #[test]
+fn learning_from_rewards_goes_over_with_its_settings() {
+    let value = |text: &str, path: &str| import("x", text, None).unwrap().draft.value(path);
+    let grpo = "dataset_name: org/set\nnum_generations: 8\nmax_completion_length: 200\nbeta: 0.02\nloss_type: dr_grpo\n\
+        epsilon: 0.1\nepsilon_high: 0.28\nscale_rewards: false\nmask_truncated_completions: true\nnum_iterations: 2\ntemperature: 0.9\n";
+    for (key, wanted) in [
+        ("method.grpo.aggregation", serde_json::json!("dr_grpo")),
+        ("method.grpo.clip_low", 0.1.into()),
+        ("method.grpo.clip_high", 0.28.into()),
+        ("method.grpo.scale", "none".into()),
+        ("method.grpo.beta", 0.02.into()),
+        ("rollout.group_size", 8.into()),
+        ("rollout.max_new_tokens", 200.into()),
+        ("rollout.mask_truncated", true.into()),
+        ("rollout.epochs", 2.into()),
+        ("rollout.temperature", 0.9.into()),
+    ] {
+        assert_eq!(value(grpo, key), wanted, "{key}");
+    }
+    let ppo = "dataset_name: org/set\nnum_ppo_epochs: 4\nkl_coef: 0.1\ncliprange: 0.15\ncliprange_value: 0.3\nvf_coef: 0.2\n\
+        gamma: 0.99\nlam: 0.9\nwhiten_rewards: true\nmissing_eos_penalty: 1.0\nresponse_length: 53\nreward_model_path: org/rm\n";
+    for (key, wanted) in [
+        ("method.ppo.beta", serde_json::json!(0.1)),
+        ("method.ppo.clip", 0.15.into()),
+        ("method.ppo.value_clip", 0.3.into()),
+        ("method.ppo.value_coef", 0.2.into()),
+        ("method.ppo.gamma", 0.99.into()),
+        ("method.ppo.lambda", 0.9.into()),
+        ("method.ppo.whiten_rewards", true.into()),
+        ("method.ppo.missing_eos_penalty", 1.0.into()),
+        ("rollout.epochs", 4.into()),
+        ("rollout.max_new_tokens", 53.into()),
+    ] {
+        assert_eq!(value(ppo, key), wanted, "{key}");
+    }
+    let imported = import("trl", ppo, None).unwrap();
+    assert_eq!(fate(&imported, "reward_model_path").fate, Fate::NoEqual);
+}
+
+#[test]
 fn every_key_is_reported_once_and_the_file_loads() {
     for (name, text) in [("lf", LLAMA_FACTORY), ("ax", AXOLOTL), ("trl", TRL)] {
         let imported = import(name, text, None).unwrap();
@@ -290,6 +329,7 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
                 To::Key(path)
                 | To::Near(path, _)
                 | To::Word(path, _)
+                | To::Choice(path, _)
                 | To::Flag(path, _)
                 | To::Either(path, ..) => path,
                 _ => continue,

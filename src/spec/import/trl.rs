@@ -11,6 +11,9 @@ pub(super) const MARKS: &[&str] = &[
     "max_prompt_length",
     "max_completion_length",
     "num_generations",
+    "num_ppo_epochs",
+    "cliprange",
+    "kl_coef",
     "beta",
     "loss_type",
     "use_peft",
@@ -23,6 +26,8 @@ pub(super) const MARKS: &[&str] = &[
 pub(super) fn method(keys: &[&str]) -> &'static str {
     let has = |key: &str| keys.contains(&key);
     match () {
+        () if has("num_ppo_epochs") || has("cliprange_value") || has("vf_coef") => "ppo",
+        () if has("rloo_k") || has("normalize_advantages") => "rloo",
         () if has("num_generations") => "grpo",
         () if has("desirable_weight") || has("undesirable_weight") => "kto",
         () if has("center_rewards_coefficient") => "reward",
@@ -32,6 +37,9 @@ pub(super) fn method(keys: &[&str]) -> &'static str {
         () => "sft",
     }
 }
+
+/// How TRL counts what a step answers.
+const GROUPS: &str = "a step here answers train.micro_batch_size × train.grad_accum_steps prompts, each so many times; TRL's batch sizes count answers";
 
 pub(super) const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
@@ -55,17 +63,59 @@ pub(super) const ROWS: &[Row] = &[
         "max_prompt_length",
         To::NoEqual("data.too_long handles long rows"),
     ),
+    row("max_completion_length", To::Key("rollout.max_new_tokens")),
+    row("response_length", To::Key("rollout.max_new_tokens")),
+    row("num_generations", To::Near("rollout.group_size", GROUPS)),
+    row("rloo_k", To::Near("rollout.group_size", GROUPS)),
+    row("num_iterations", To::Key("rollout.epochs")),
+    row("num_ppo_epochs", To::Key("rollout.epochs")),
+    row("temperature", To::Key("rollout.temperature")),
+    row("top_p", To::Key("rollout.top_p")),
+    row("top_k", To::Key("rollout.top_k")),
     row(
-        "max_completion_length",
-        To::NoEqual("belongs to reinforcement learning: not in this build"),
+        "mask_truncated_completions",
+        To::Key("rollout.mask_truncated"),
+    ),
+    row("epsilon", To::Key("method.*.clip_low")),
+    row("epsilon_high", To::Key("method.*.clip_high")),
+    row("delta", To::Key("method.*.delta")),
+    row(
+        "scale_rewards",
+        To::Choice("method.*.scale", &[("true", "group"), ("false", "none")]),
+    ),
+    row("importance_sampling_level", To::Key("method.*.ratio")),
+    row("kl_coef", To::Key("method.*.beta")),
+    row("kl_estimator", To::Key("method.*.kl")),
+    row("cliprange", To::Key("method.*.clip")),
+    row("cliprange_value", To::Key("method.*.value_clip")),
+    row("vf_coef", To::Key("method.*.value_coef")),
+    row("gamma", To::Key("method.*.gamma")),
+    row("lam", To::Key("method.*.lambda")),
+    row("whiten_rewards", To::Key("method.*.whiten_rewards")),
+    row(
+        "missing_eos_penalty",
+        To::Key("method.*.missing_eos_penalty"),
     ),
     row(
-        "num_generations",
-        To::NoEqual("belongs to reinforcement learning: not in this build"),
+        "reward_model_path",
+        To::NoEqual(
+            "rewards: [{model: {path: FOLDER}}], and method.ppo.critic_from for the critic",
+        ),
+    ),
+    row("sft_model_path", To::Key("train.from")),
+    row(
+        "reward_funcs",
+        To::NoEqual(
+            "rewards: a list; `llmtui reward test` tries it, {command: …} runs a program of yours",
+        ),
     ),
     row(
-        "temperature",
-        To::NoEqual("for rollouts; samples use sample.sampling.temperature"),
+        "reward_weights",
+        To::NoEqual("a weight beside each of rewards"),
+    ),
+    row(
+        "use_vllm",
+        To::Needless("answers are written by the weights that train"),
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),
