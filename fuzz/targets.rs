@@ -29,7 +29,10 @@ pub struct Target {
     /// The parser, with a folder of its own for what it reads from files.
     pub run: fn(&[u8], &Path),
     /// Files and folders of the repository that it reads as they are.
-    #[allow(dead_code, reason = "the targets of cargo-fuzz have a corpus of their own")]
+    #[allow(
+        dead_code,
+        reason = "the targets of cargo-fuzz have a corpus of their own"
+    )]
     pub seeds: &'static [&'static str],
 }
 
@@ -147,11 +150,17 @@ pub fn run(name: &str, data: &[u8]) {
 }
 
 /// Bytes of a seed: what lies behind teaches nothing more and takes longer.
-#[allow(dead_code, reason = "the targets of cargo-fuzz have a corpus of their own")]
+#[allow(
+    dead_code,
+    reason = "the targets of cargo-fuzz have a corpus of their own"
+)]
 const MAX_SEED: usize = 64 << 10;
 
 /// The files that a target starts from, in the order of their names.
-#[allow(dead_code, reason = "the targets of cargo-fuzz have a corpus of their own")]
+#[allow(
+    dead_code,
+    reason = "the targets of cargo-fuzz have a corpus of their own"
+)]
 pub fn seeds(root: &Path, target: &Target) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     for seed in target.seeds {
@@ -168,7 +177,10 @@ pub fn seeds(root: &Path, target: &Target) -> Vec<Vec<u8>> {
     paths.iter().filter_map(begin).collect()
 }
 
-#[allow(dead_code, reason = "the targets of cargo-fuzz have a corpus of their own")]
+#[allow(
+    dead_code,
+    reason = "the targets of cargo-fuzz have a corpus of their own"
+)]
 fn collect(path: &Path, into: &mut Vec<PathBuf>) {
     if let Ok(entries) = fs::read_dir(path) {
         entries
