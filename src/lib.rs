@@ -10,6 +10,7 @@
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
 //! | 6 | [`release`] | a model folder as a stranger meets it: checks, the folder that goes up |
+//! | 5 | [`fleet`] | the runs of other machines, over ssh |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
 //! | 5 | [`pipeline`] | several trainings and what follows them, as one |
@@ -39,6 +40,7 @@ pub mod data;
 pub mod diagnosis;
 pub mod embed;
 pub mod engine;
+pub mod fleet;
 pub mod gguf;
 pub mod guide;
 pub mod hardware;

@@ -92,6 +92,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("pipeline", &["run", "spec", "embed"]),
     ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
     ("link", &["run", "wire"]),
+    ("fleet", &["spec"]),
     (
         "ui",
         &[
@@ -109,6 +110,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "data",
             "metrics",
             "watch",
+            "fleet",
         ],
     ),
     (
@@ -141,6 +143,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "embed",
             "hardware",
             "watch",
+            "fleet",
             "workers",
             "hub",
             "llama_cpp",

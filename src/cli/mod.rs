@@ -22,6 +22,7 @@ pub mod exit;
 mod export;
 mod extend;
 mod finding;
+mod fleet;
 mod gc;
 mod guide;
 mod headless;
@@ -145,6 +146,7 @@ enum Verb {
     Attach(attach::Args),
     Watch(watch::Args),
     Runs(runs::Args),
+    Fleet(fleet::Args),
     Logs(logs::Args),
     Pause(pause::Args),
     Resume(resume::Args),
@@ -230,6 +232,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Watch(args) => watch::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
+        Verb::Fleet(args) => fleet::run(&args, &cx),
         Verb::Logs(args) => logs::run(&args, &cx),
         Verb::Pause(args) => pause::run(&args, &cx),
         Verb::Resume(args) => resume::run(&args, &cx),

@@ -224,6 +224,10 @@ actions! {
         BatchSort "batch-sort" "sort" "Show rows with the highest loss first, or in the order in which the step read them."
         FromHere "from-here" "from here" "Roll the run back to the checkpoint before this step, or branch a new run from it."
     }
+    /// The runs of several machines.
+    Fleet "fleet" "Fleet" {
+        FleetSort "fleet-sort" "sort" "Sort runs by age, host, loss or the time that is left; live ones stay first."
+    }
     /// The question what becomes of a live run.
     Leave "leave" "Leaving a live run" {
         LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."

@@ -103,6 +103,11 @@ pub enum Effect {
         run_dir: PathBuf,
         plan: crate::ui::panes::batch::Plan,
     },
+    /// Show a run of another machine in this terminal, and come back.
+    AttachThere {
+        host: usize,
+        run: String,
+    },
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Write the screen, or a part of it, as a picture under this name.

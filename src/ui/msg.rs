@@ -121,6 +121,13 @@ pub enum Msg {
         run_dir: PathBuf,
         result: Result<PathBuf, String>,
     },
+    /// These machines are watched from now on.
+    FleetOpened(Vec<crate::fleet::Host>),
+    /// What one of them says.
+    Fleet {
+        at: usize,
+        said: crate::fleet::Said,
+    },
     /// Runs for a comparison, in the order of the paths, or why one cannot be read.
     Tracks {
         paths: Vec<PathBuf>,
@@ -130,6 +137,8 @@ pub enum Msg {
     NextStage(PathBuf),
     /// Back from the shell.
     Resumed,
+    /// Something to tell.
+    Said(crate::run::state::Level, String),
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
     Terminated,
 }

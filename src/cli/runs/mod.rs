@@ -1,6 +1,7 @@
 //! `llmtui runs`: the list of runs, their lineage, and runs beside each other.
 
 mod compare;
+mod follow;
 mod tree;
 
 use super::{Context, exit::Exit};
@@ -21,6 +22,9 @@ pub struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
+    /// With --json: go on, and print what changes; for `llmtui fleet`
+    #[arg(long, requires = "json", conflicts_with_all = ["tree", "compare"])]
+    pub follow: bool,
     /// Show which run came from which, and what each changed of its parent
     #[arg(long)]
     pub tree: bool,
@@ -38,6 +42,9 @@ pub struct Args {
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.compare.is_empty() {
         return beside(&args, cx);
+    }
+    if args.follow {
+        return follow::follow(cx);
     }
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;

@@ -136,10 +136,11 @@ impl Scanner<'_> {
                 + self.source[at..]
                     .find("{%")
                     .ok_or_else(|| self.unclosed(start))?;
-            let close = self.source[open..]
+            // Behind the opening: `{%}` is no tag.
+            let close = self.source[open + 2..]
                 .find("%}")
                 .ok_or_else(|| self.unclosed(start))?;
-            let end = open + close + 2;
+            let end = open + 2 + close + 2;
             let word =
                 self.source[open + 2..end - 2].trim_matches(['-', '+', ' ', '\t', '\n', '\r']);
             if word == "endraw" {
@@ -359,7 +360,13 @@ mod tests {
             scan("a\n{{ 'x").unwrap_err(),
             "line 2: a tag or comment never ends"
         );
-        for open in ["{#", "{% raw %} {% x", "{{ {'a': 1}", "{% 'é"] {
+        for open in [
+            "{#",
+            "{% raw %} {% x",
+            "{% raw %} {%}",
+            "{{ {'a': 1}",
+            "{% 'é",
+        ] {
             assert!(scan(open).is_err(), "{open}");
         }
         assert!(scan(&"x".repeat(MAX_BYTES + 1)).is_err());

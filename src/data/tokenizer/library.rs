@@ -54,6 +54,8 @@ pub struct Library {
 
 /// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::vet`] comes first for foreign ones.
 pub fn library(json: &str) -> Result<tokenizers::Tokenizer, String> {
+    // The library panics on some files that are not even JSON.
+    serde_json::from_str::<serde::de::IgnoredAny>(json).map_err(|e| e.to_string())?;
     let mut tokenizer = tokenizers::Tokenizer::from_bytes(json).map_err(|e| e.to_string())?;
     // Truncation and padding are the caller's business, and crafted values of them crash the library.
     tokenizer.with_padding(None);

@@ -22,6 +22,9 @@ const SHORTEST_NAME: usize = 7;
 /// Columns of it that tabs give way to.
 const ENOUGH_NAME: usize = 16;
 
+/// Panes that a digit goes to.
+const DIGITS: usize = 9;
+
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
     pub fn draw(&mut self, frame: &mut Frame) {
@@ -96,7 +99,11 @@ impl App {
             frame.render_widget(Span::styled(BRAND, theme.style(Meaning::Title)), place);
             x = place.right();
         }
-        for (i, tab) in tabs.into_iter().enumerate() {
+        for (i, tab) in tabs
+            .into_iter()
+            .enumerate()
+            .filter(|(_, tab)| !tab.is_empty())
+        {
             let width = u16::try_from(tab.width()).unwrap_or(0);
             let width = width.min(area.right().saturating_sub(x));
             let place = Rect { x, width, ..area };
@@ -120,9 +127,13 @@ impl App {
         }
     }
 
-    /// Key and title of each pane; of those in the back only the key where the title is longer than so many columns.
+    /// Key and title of each pane; of those in the back only the key where the title is longer than so many columns. Panes that
+    /// have no digit show a tab, which is empty otherwise, only in front.
     fn tabs(&self, longest: usize) -> Vec<String> {
         let tab = |(i, pane): (usize, &&'static PaneEntry)| {
+            if i >= DIGITS && i != self.front {
+                return String::new();
+            }
             let key = self.keymap.label(Action::Open(pane));
             let named = i == self.front || pane.title.width() <= longest;
             match named {

@@ -13,7 +13,7 @@ use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::{Asked, Holder, Msg, Slot};
 use super::overlays::Overlay;
-use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, run};
+use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
 use super::store::{HeldRun, PresetRow, Store};
 use super::theme::{ColorDepth, Theme, Themes};
@@ -51,6 +51,8 @@ pub enum First {
     Run(PathBuf),
     /// A run that the runtime starts; its title until it reports its own.
     Starting(String),
+    /// The runs of several machines.
+    Fleet,
 }
 
 /// Whether the screen shows the state.
@@ -130,6 +132,7 @@ impl App {
         let mut effects = app.refresh();
         match first {
             First::Home => {}
+            First::Fleet => app.show(&fleet::ENTRY),
             First::Run(path) => effects.extend(app.open_run(path)),
             First::Starting(title) => {
                 app.hold(title);
@@ -174,6 +177,10 @@ impl App {
             Msg::Paste(text) => self.paste(&text),
             Msg::Resize | Msg::Resumed => {
                 self.ask_draw();
+                Vec::new()
+            }
+            Msg::Said(level, words) => {
+                self.toast(level, &words);
                 Vec::new()
             }
             Msg::Wizard(context, answers) => {

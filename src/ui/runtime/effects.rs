@@ -118,6 +118,7 @@ impl Shell {
                     let result = place.make_branch(&run_dir, &plan);
                     Done::Msg(Msg::BranchMade { run_dir, result })
                 }),
+                Effect::AttachThere { host, run } => self.attach_there(host, &run),
                 Effect::WatchHardware => self.watch_hardware(),
                 Effect::Preflight { round, yaml } => self.preflight(round, yaml),
                 Effect::Redraw => {

@@ -1,12 +1,14 @@
 //! The loop around the app: terminal, links, jobs and signals come in, effects go out, frames are drawn when they are due.
 
 mod effects;
+mod fleet;
 mod options;
 mod signals;
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::is_locked;
 use crate::base::paths::Env;
+use crate::fleet::{Host, Station};
 use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
@@ -22,6 +24,7 @@ use crossterm::event::{Event as TermEvent, EventStream};
 use futures_util::StreamExt;
 pub use options::check_theme;
 use signals::{Caught, Signals, Stop};
+use std::ffi::OsString;
 use std::future::{Future, pending, poll_fn};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -62,6 +65,8 @@ pub enum What {
     Pipeline(RunDir, PipelineDir),
     /// A run that another program trains: where its log is, and the link that reads it.
     Foreign(PathBuf, Link),
+    /// The runs of these machines.
+    Fleet(Vec<Host>),
 }
 
 /// How to open the workbench.
@@ -125,6 +130,10 @@ struct Shell {
     round: Arc<AtomicU64>,
     /// Whose stages are followed, and the run of the newest one.
     pipeline: Option<(PipelineDir, String)>,
+    /// Other machines that are watched.
+    stations: Vec<Station>,
+    /// A command that gets the terminal until it ends.
+    elsewhere: Option<Vec<OsString>>,
 }
 
 impl Shell {
@@ -143,6 +152,7 @@ impl Shell {
             What::Run(run) | What::Pipeline(run, _) => First::Run(run.path().to_path_buf()),
             What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
             What::Foreign(path, _) => First::Starting(path.display().to_string()),
+            What::Fleet(_) => First::Fleet,
         };
         let pipeline = match &options.open {
             What::Pipeline(run, dir) => Some((dir.clone(), run.id().to_string())),
@@ -167,6 +177,8 @@ impl Shell {
             inspecting: None,
             round: Arc::default(),
             pipeline,
+            stations: Vec::new(),
+            elsewhere: None,
         };
         shell.draw()?;
         shell.do_effects(effects.into());
@@ -176,11 +188,14 @@ impl Shell {
 
     /// Starts what was asked for on the command line.
     fn begin(&mut self, what: What) {
+        if let What::Fleet(hosts) = what {
+            return self.watch_fleet(hosts);
+        }
         let Some(slot) = self.app.run_slot() else {
             return;
         };
         match what {
-            What::Home | What::Run(_) | What::Pipeline(..) => {}
+            What::Home | What::Run(_) | What::Pipeline(..) | What::Fleet(_) => {}
             What::Start(run, engine) => {
                 self.link_job(slot, move |place| place.launch(&run, &engine))
             }
@@ -225,7 +240,14 @@ impl Shell {
             if let Some(stop) = self.suspended_by.take() {
                 self.suspend(stop, &mut signals).await?;
             }
+            if let Some(line) = self.elsewhere.take() {
+                // Its reader would take keys that are meant for the other program.
+                drop(terminal);
+                self.go_elsewhere(&line)?;
+                terminal = EventStream::new();
+            }
         }
+        self.stations.iter().for_each(Station::hang_up);
         Ok(self.app.leaves_running())
     }
 

@@ -502,10 +502,14 @@ fn tabs_keep_their_names_as_far_as_they_fit_and_none_is_cut() {
     };
     for width in [40, 60, 72, 80, 84, 90, 100, 120] {
         let tabs = first(&mut bench, width);
-        let last = tabs.ends_with('B') || tabs.contains("B Batch");
+        let last = tabs.ends_with('9') || tabs.contains("9 Health");
         assert!(last && tabs.contains("1 Home"), "{width}: {tabs}");
     }
-    assert!(first(&mut bench, 80).contains("9 Health"));
+    assert!(first(&mut bench, 80).contains("8 Samples"));
+    // What no digit goes to has a tab while it is in front.
+    bench.press("shift-b");
+    assert!(first(&mut bench, 80).contains("B Batch"));
+    bench.press("1");
     bench.live();
     let tabs = first(&mut bench, 80);
     for words in ["1 Home", "2 Run", "5 Plan", "k3qf"] {

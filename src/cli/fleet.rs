@@ -1,0 +1,188 @@
+//! `llmtui fleet`: the runs of several machines in one list.
+
+use super::exit::{Exit, Failure};
+use super::{Context, workbench};
+use crate::base::clock::Clock;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::fleet::{EXAMPLE, Fleet, Host, Reach, Row, Sort, Station};
+use crate::ui::What;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Time that machines have to answer without a terminal.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Watch the runs of several machines in one list
+///
+/// Each machine is asked over the system's own ssh, with its agent and configuration; llmtui must be installed there. Enter shows a
+/// run, over ssh again. Without a terminal: a table of what there is now.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui fleet
+  llmtui fleet --hosts lab.yaml --once
+  llmtui fleet --json | jq 'select(.status == \"live\")'
+
+The file of hosts, ~/.config/llmtui/hosts.yaml unless --hosts names another:
+  hosts:
+    - me@gpu-box                                # as after `ssh`
+    - {name: lab, ssh: lab.example.org, program: ~/bin/llmtui, runs_dir: /data/runs}
+    - {name: here, local: true}                 # this machine")]
+pub struct Args {
+    /// The file of hosts
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+    /// Print a table of what there is now, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object per run, with its host, and end
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let hosts = hosts(args, cx)?;
+    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
+    if terminal && !args.once && !args.json {
+        let hosts = hosts.iter().map(|host| local(host, cx)).collect();
+        return workbench::open(What::Fleet(hosts), cx);
+    }
+    let fleet = ask(hosts, cx)?;
+    let mut out = std::io::stdout().lock();
+    match args.json {
+        true => {
+            for row in fleet.rows(Sort::Newest) {
+                let mut object = serde_json::to_value(row.run)?;
+                object["host"] = row.host.host.name.as_str().into();
+                writeln!(out, "{}", crate::base::text::quiet_json(object.to_string()))?;
+            }
+        }
+        false => out.write_all(table(&fleet, cx).as_bytes())?,
+    }
+    let mut gone = false;
+    for host in &fleet.hosts {
+        match &host.reach {
+            Reach::Gone { why, .. } => {
+                tell!("llmtui: {}: {}", one_line(&host.host.name), one_line(why))
+            }
+            Reach::Asking => tell!(
+                "llmtui: {}: no answer within {} s",
+                one_line(&host.host.name),
+                PATIENCE.as_secs()
+            ),
+            Reach::Up => continue,
+        }
+        gone = true;
+    }
+    Ok(if gone { Exit::Machine } else { Exit::Done })
+}
+
+/// The file that is named, else the user's own.
+fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
+    let own = cx.env.config_dir.as_ref().map(|dir| dir.join("hosts.yaml"));
+    let Some(path) = args.hosts.clone().or(own) else {
+        return Err(Failure::yours(
+            "no folder for settings is known",
+            "llmtui fleet --hosts FILE",
+        )
+        .into());
+    };
+    if !path.exists() {
+        let what = format!(
+            "{} is not there; such a file names the machines:\n{EXAMPLE}",
+            path.display()
+        );
+        return Err(Failure::yours(what, "llmtui fleet --hosts FILE names another one").into());
+    }
+    Host::read(&path)
+        .map_err(|e| Failure::yours(e.to_string(), "llmtui fleet --help shows a file").into())
+}
+
+/// What there is now: each machine until it has told all its runs or cannot be asked.
+fn ask(hosts: Vec<Host>, cx: &Context) -> anyhow::Result<Fleet> {
+    let own = std::env::current_exe()?;
+    let (sender, heard) = mpsc::channel();
+    let mut stations = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        let station = Station::new(local(host, cx), own.clone(), &cx.env);
+        stations.push(station.clone());
+        let sender = sender.clone();
+        let clock = crate::base::clock::SystemClock::new();
+        std::thread::spawn(move || station.watch(&clock, |said| sender.send((at, said)).is_ok()));
+    }
+    let mut fleet = Fleet::new(hosts, cx.clock.now());
+    let begun = cx.clock.elapsed();
+    while !fleet.settled() {
+        let left = PATIENCE.saturating_sub(cx.clock.elapsed() - begun);
+        match heard.recv_timeout(left) {
+            Ok((at, said)) => fleet.apply(at, said, cx.clock.now()),
+            Err(_) => break,
+        }
+    }
+    stations.iter().for_each(Station::hang_up);
+    Ok(fleet)
+}
+
+/// This machine's runs are those of `--runs-dir` unless the file says otherwise.
+fn local(host: &Host, cx: &Context) -> Host {
+    let mut host = host.clone();
+    if host.place == crate::fleet::Place::Here && host.runs_dir.is_none() {
+        host.runs_dir = Some(cx.runs_dir.display().to_string());
+    }
+    host
+}
+
+fn table(fleet: &Fleet, cx: &Context) -> String {
+    let head = [
+        "HOST", "RUN", "STATUS", "VERDICT", "STEP", "LOSS", "VAL", "LEFT",
+    ]
+    .map(String::from);
+    let mut rows = vec![head];
+    rows.extend(fleet.rows(Sort::Newest).iter().map(cells));
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..8).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let padded =
+            row.iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, width))| match column {
+                    0..=3 => format!("{cell:<width$}  "),
+                    _ => format!("{cell:>width$}  "),
+                });
+        let line: String = padded.collect();
+        let line: String = line
+            .chars()
+            .take(cx.columns().unwrap_or(usize::MAX))
+            .collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn cells(row: &Row<'_>) -> [String; 8] {
+    let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
+    let run = row.run;
+    let left = run.remaining().filter(|_| row.live());
+    [
+        one_line(&row.host.host.name),
+        one_line(&run.id),
+        one_line(&run.status),
+        one_line(run.verdict.as_deref().unwrap_or("-")),
+        format!("{}/{}", run.step, run.max_steps),
+        loss(run.train_loss),
+        loss(run.val_loss),
+        left.map_or("-".into(), |s| {
+            human::duration(Duration::from_secs_f64(s.clamp(0.0, 1e9)))
+        }),
+    ]
+}

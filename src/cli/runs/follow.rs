@@ -1,0 +1,68 @@
+//! `llmtui runs --json --follow`: what changes among the runs here, line by line, for a fleet.
+
+use crate::cli::Context;
+use crate::cli::exit::Exit;
+use crate::fleet::{Machine, News, Run, VERSION, encode};
+use crate::hardware::{Live, Provider};
+use crate::run::index;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_secs(2);
+/// Looks after which a beat is sent although nothing changed: it also finds out whether somebody still reads.
+const QUIET: u32 = 3;
+
+/// Tells until nobody reads.
+pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
+    // Nobody sends: a wait that is not a sleep.
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    let mut provider = Live::new(&cx.env).with_runs_in(&cx.runs_dir);
+    let mut told: BTreeMap<String, Run> = BTreeMap::new();
+    let mut out = std::io::stdout().lock();
+    let begin = News::Begin {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+    };
+    out.write_all(encode(&begin).as_bytes())?;
+    let mut quiet = QUIET;
+    loop {
+        let (runs, _) = index::list(&cx.runs_dir)
+            .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
+        let mut now = BTreeMap::new();
+        for summary in &runs {
+            // The same words as `runs --json`, of which a list needs a part.
+            let run: Run = serde_json::from_value(serde_json::to_value(summary)?)?;
+            now.insert(run.id.clone(), run);
+        }
+        let mut changed = false;
+        for (id, run) in &now {
+            if told.get(id) != Some(run) {
+                out.write_all(encode(&News::Run { run: run.clone() }).as_bytes())?;
+                changed = true;
+            }
+        }
+        for id in told.keys().filter(|id| !now.contains_key(*id)) {
+            out.write_all(encode(&News::Gone { id: id.clone() }).as_bytes())?;
+            changed = true;
+        }
+        told = now;
+        quiet += 1;
+        if changed || quiet > QUIET {
+            quiet = 0;
+            let machine = readings(&mut provider);
+            out.write_all(encode(&News::Beat { machine }).as_bytes())?;
+        }
+        out.flush()?;
+        let _ = never.recv_timeout(EVERY);
+    }
+}
+
+fn readings(provider: &mut dyn Provider) -> Machine {
+    let values = provider.sample().into_iter();
+    values
+        .filter(|(_, value)| value.0.is_finite())
+        .map(|(id, value)| (id, value.0))
+        .collect()
+}

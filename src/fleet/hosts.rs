@@ -1,0 +1,287 @@
+//! The machines of a fleet: a small YAML file.
+
+use crate::spec::yaml;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What is shown where there is no file.
+pub const EXAMPLE: &str = "hosts:
+  - me@gpu-box                                # as after `ssh`
+  - {name: lab, ssh: lab.example.org, program: ~/bin/llmtui, runs_dir: /data/runs}
+  - {name: here, local: true}                 # this machine
+";
+
+/// Bytes of a file, and machines in it, at most.
+const MAX_BYTES: u64 = 64 << 10;
+const MAX_HOSTS: usize = 64;
+
+/// Where a machine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Here,
+    /// A destination of `ssh`: `host`, `user@host`, an alias of its configuration.
+    Ssh(String),
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    pub name: String,
+    pub place: Place,
+    /// The program there; `llmtui` in its PATH otherwise.
+    pub program: String,
+    pub runs_dir: Option<String>,
+}
+
+/// Why a file of hosts cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HostsError {
+    #[error("{path}: {error}")]
+    Unreadable {
+        path: PathBuf,
+        error: std::io::Error,
+    },
+    #[error("{path}: {what}")]
+    Wrong { path: PathBuf, what: String },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    hosts: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Word(String),
+    Named(Named),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    name: Option<String>,
+    ssh: Option<String>,
+    #[serde(default)]
+    local: bool,
+    program: Option<String>,
+    runs_dir: Option<String>,
+}
+
+impl Host {
+    /// This machine alone, where there is no file.
+    pub fn here(runs_dir: &Path) -> Host {
+        Host {
+            name: "here".into(),
+            place: Place::Here,
+            program: "llmtui".into(),
+            runs_dir: Some(runs_dir.display().to_string()),
+        }
+    }
+
+    /// Reads a file of hosts.
+    ///
+    /// # Errors
+    /// It cannot be read, is no such file, or names a machine in a way that `ssh` would take for an option.
+    pub fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
+        let text = crate::base::files::read_small_text(path, MAX_BYTES);
+        let text = text.map_err(|error| HostsError::Unreadable {
+            path: path.to_path_buf(),
+            error,
+        })?;
+        parse(&text).map_err(|what| HostsError::Wrong {
+            path: path.to_path_buf(),
+            what,
+        })
+    }
+
+    /// The command line that `words` are for this machine's program. `terminal`: somebody will type there.
+    pub fn command(
+        &self,
+        own: &Path,
+        control: Option<&Path>,
+        words: &[&str],
+        terminal: bool,
+    ) -> Vec<OsString> {
+        let mut inner: Vec<String> = Vec::new();
+        if let Some(dir) = &self.runs_dir {
+            inner.extend(["--runs-dir".to_string(), dir.clone()]);
+        }
+        inner.extend(words.iter().map(|word| word.to_string()));
+        let Place::Ssh(destination) = &self.place else {
+            let own = std::iter::once(own.as_os_str().to_os_string());
+            return own.chain(inner.into_iter().map(OsString::from)).collect();
+        };
+        let mut line: Vec<OsString> = [
+            "ssh",
+            "-o",
+            "ConnectTimeout=10",
+            "-o",
+            "ServerAliveInterval=10",
+            "-o",
+            "ServerAliveCountMax=3",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        match terminal {
+            true => line.push("-t".into()),
+            // Nobody is there to answer for a password.
+            false => line.extend(["-T", "-o", "BatchMode=yes"].map(OsString::from)),
+        }
+        if let Some(control) = control {
+            line.extend(
+                ["-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o"].map(OsString::from),
+            );
+            let mut path = OsString::from("ControlPath=");
+            path.push(control);
+            line.push(path);
+        }
+        line.extend(["--".into(), destination.into()]);
+        let quoted: Vec<String> = inner.iter().map(|word| quoted(word)).collect();
+        line.push(format!("{} {}", in_shell(&self.program), quoted.join(" ")).into());
+        line
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Host>, String> {
+    let value = yaml::parse(text).map_err(|e| e.to_string())?;
+    let file: File = crate::base::json::read(&value).map_err(|e| e.to_string())?;
+    if file.hosts.len() > MAX_HOSTS {
+        return Err(format!("{} hosts; {MAX_HOSTS} at most", file.hosts.len()));
+    }
+    let mut names = HashSet::new();
+    let mut hosts = Vec::new();
+    for (at, entry) in file.hosts.into_iter().enumerate() {
+        let host = entry
+            .host()
+            .map_err(|what| format!("hosts[{at}]: {what}"))?;
+        if !names.insert(host.name.clone()) {
+            return Err(format!(
+                "hosts[{at}]: another one is called {} already; give it a name",
+                host.name
+            ));
+        }
+        hosts.push(host);
+    }
+    if hosts.is_empty() {
+        return Err("no hosts; write at least one".into());
+    }
+    Ok(hosts)
+}
+
+impl Entry {
+    fn host(self) -> Result<Host, String> {
+        let named = match self {
+            Entry::Named(named) => named,
+            Entry::Word(ssh) => Named {
+                name: None,
+                ssh: Some(ssh),
+                local: false,
+                program: None,
+                runs_dir: None,
+            },
+        };
+        let place = match (named.ssh, named.local) {
+            (Some(ssh), false) => Place::Ssh(destination(ssh)?),
+            (None, true) => Place::Here,
+            _ => return Err("write either ssh: DESTINATION or local: true".into()),
+        };
+        let name = named.name.unwrap_or_else(|| match &place {
+            Place::Ssh(ssh) => ssh.rsplit('@').next().unwrap_or(ssh).to_string(),
+            Place::Here => "here".into(),
+        });
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("{name:?} is no name"));
+        }
+        let program = named.program.unwrap_or_else(|| "llmtui".into());
+        if program.is_empty() || program.starts_with('-') {
+            return Err(format!("program: {program:?} is no program"));
+        }
+        Ok(Host {
+            name,
+            place,
+            program,
+            runs_dir: named.runs_dir,
+        })
+    }
+}
+
+/// `ssh` takes a destination that begins with a dash for an option, and options may run programs.
+fn destination(ssh: String) -> Result<String, String> {
+    let odd = |c: char| c.is_whitespace() || c.is_control();
+    match ssh.is_empty() || ssh.starts_with('-') || ssh.contains(odd) {
+        true => Err(format!(
+            "ssh: {ssh:?} is no destination; write HOST or USER@HOST, options belong into ~/.ssh/config"
+        )),
+        false => Ok(ssh),
+    }
+}
+
+/// A word for the shell of the other machine.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// A path whose `~` the other shell is to replace.
+fn in_shell(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) => format!("~/{}", quoted(rest)),
+        None => quoted(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_a_file_of_three_hosts() {
+        let hosts = parse(EXAMPLE).unwrap();
+        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["gpu-box", "lab", "here"]);
+        assert_eq!(hosts[0].place, Place::Ssh("me@gpu-box".into()));
+        assert_eq!(hosts[2].place, Place::Here);
+        assert_eq!(hosts[1].runs_dir.as_deref(), Some("/data/runs"));
+    }
+
+    #[test]
+    fn what_ssh_would_take_for_an_option_is_refused_with_its_place() {
+        for (text, what) in [
+            ("hosts: ['-oProxyCommand=touch /tmp/x']", "hosts[0]: ssh:"),
+            ("hosts: [a, {ssh: 'b c'}]", "hosts[1]: ssh:"),
+            ("hosts: [a, me@a]", "another one is called a"),
+            ("hosts: [{name: x}]", "either ssh"),
+            ("hosts: [{ssh: a, program: -x}]", "program:"),
+            ("hosts: []", "no hosts"),
+            ("host: [a]", "host"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_reach_the_other_shell_as_they_are() {
+        let host = &parse("hosts: [{ssh: lab, program: ~/bin/my llmtui, runs_dir: \"/d/it's\"}]")
+            .unwrap()[0];
+        let line = host.command(Path::new("/own"), None, &["attach", "a; rm -rf ~"], true);
+        let line: Vec<String> = line.into_iter().map(|w| w.into_string().unwrap()).collect();
+        assert_eq!(line[0], "ssh");
+        assert!(line.contains(&"-t".to_string()) && !line.contains(&"BatchMode=yes".to_string()));
+        assert_eq!(line[line.len() - 3..line.len() - 1], ["--", "lab"]);
+        assert_eq!(
+            line.last().unwrap(),
+            r"~/'bin/my llmtui' --runs-dir '/d/it'\''s' attach 'a; rm -rf ~'"
+        );
+        let here = Host::here(Path::new("runs"));
+        let line = here.command(Path::new("/own"), None, &["runs"], false);
+        assert_eq!(line, ["/own", "--runs-dir", "runs", "runs"]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What a machine says of its runs, one JSON object a line: `llmtui runs --json --follow`. It begins with its version; then comes
+//! each run that is new or has changed, and a beat with the machine's readings after each look.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Of the lines; a reader refuses a larger one.
+pub const VERSION: u32 = 1;
+
+/// A run as a list shows it: a part of what `llmtui runs --json` prints. What a line lacks is left at its default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Run {
+    pub id: String,
+    pub name: String,
+    /// `live`, `finished`, `stopped`, `failed`, `crashed`, `empty`.
+    pub status: String,
+    pub method: String,
+    pub step: u64,
+    pub max_steps: u64,
+    /// Nats per token.
+    pub train_loss: Option<f64>,
+    pub val_loss: Option<f64>,
+    /// Milliseconds since 1970.
+    pub created: u64,
+    pub updated: u64,
+    /// Spent so far.
+    pub seconds: f64,
+    pub verdict: Option<String>,
+    /// Training loss, oldest first.
+    pub curve: Vec<f64>,
+}
+
+impl Run {
+    pub fn is_live(&self) -> bool {
+        self.status == "live"
+    }
+
+    /// Seconds to its last step at its pace so far; of live runs.
+    pub fn remaining(&self) -> Option<f64> {
+        let left = self.max_steps.checked_sub(self.step)? as f64;
+        let known = self.is_live() && self.step > 0 && self.seconds > 0.0;
+        known.then(|| left * self.seconds / self.step as f64)
+    }
+}
+
+/// Readings of a machine by their ids: `host/cpu_percent`, `gpu0/utilization`, …
+pub type Machine = BTreeMap<String, f64>;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum News {
+    Begin {
+        version: u32,
+        #[serde(default)]
+        program: String,
+    },
+    Run {
+        run: Run,
+    },
+    /// A run that is no longer there.
+    Gone {
+        id: String,
+    },
+    Beat {
+        #[serde(default)]
+        machine: Machine,
+    },
+    /// What a newer program says.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A line with its end.
+pub fn encode(news: &News) -> String {
+    // The types above have string keys and nothing that cannot be written.
+    let mut line = serde_json::to_string(news).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back_and_newer_kinds_are_passed_over() {
+        let run = Run {
+            id: "a".into(),
+            status: "live".into(),
+            step: 10,
+            max_steps: 40,
+            seconds: 5.0,
+            curve: vec![1.5],
+            ..Run::default()
+        };
+        for news in [
+            News::Begin {
+                version: VERSION,
+                program: "0.1.0".into(),
+            },
+            News::Run { run: run.clone() },
+            News::Gone { id: "a".into() },
+            News::Beat {
+                machine: [("host/cpu_percent".to_string(), 40.0)].into(),
+            },
+        ] {
+            let line = encode(&news);
+            assert!(line.ends_with('\n'));
+            assert_eq!(serde_json::from_str::<News>(&line).unwrap(), news);
+        }
+        let newer = r#"{"type":"weather","sun":true}"#;
+        assert_eq!(serde_json::from_str::<News>(newer).unwrap(), News::Unknown);
+        assert_eq!(run.remaining(), Some(15.0));
+    }
+}

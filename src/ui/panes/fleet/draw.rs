@@ -1,0 +1,206 @@
+//! The fleet on the screen: a line for each machine, then the runs of all of them.
+
+use super::FleetPane;
+use crate::base::clock::UnixMillis;
+use crate::base::human::{self, grouped};
+use crate::base::text::one_line;
+use crate::fleet::{EXAMPLE, HostState, Reach, Row};
+use crate::ui::store::short_run;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use std::time::Duration;
+
+/// Without a word for so long, a machine that answers is told to be silent.
+const SILENT: Duration = Duration::from_secs(30);
+/// Columns of a host's and of a run's name, at most.
+const HOST: usize = 14;
+const RUN: usize = 28;
+/// Columns of a curve.
+const CURVE: usize = 12;
+
+fn muted(text: impl Into<String>) -> Word {
+    word(text, Meaning::Muted)
+}
+
+impl FleetPane {
+    /// Draws everything; the places of the rows.
+    pub(super) fn draw_all(
+        &mut self,
+        buffer: &mut Buffer,
+        area: Rect,
+        now: UnixMillis,
+        theme: &Theme,
+    ) -> Vec<(usize, Rect)> {
+        let inner = Rect {
+            x: area.x + 2,
+            width: area.width.saturating_sub(4),
+            ..area
+        };
+        let Some(fleet) = &self.fleet else {
+            let words = format!(
+                "No other machine is watched. `llmtui fleet` shows the runs of all that a file names (~/.config/llmtui/hosts.yaml):\n\n{EXAMPLE}"
+            );
+            text::paragraph(buffer, inner, &words, Meaning::Muted, theme);
+            return Vec::new();
+        };
+        let mut y = inner.y;
+        let mut line = |words: &[Word]| {
+            if y < inner.bottom() {
+                text::draw(buffer, inner.x, y, inner.width, words, theme);
+            }
+            y += 1;
+        };
+        for host in &fleet.hosts {
+            line(&machine(host, now, theme));
+        }
+        line(&[]);
+        let rows = fleet.rows(self.sort);
+        let widths = widths(&rows);
+        let live = rows.iter().filter(|row| row.live()).count();
+        line(&[
+            word(format!("{} runs", grouped(rows.len() as u64)), Meaning::Title),
+            muted(format!(", {live} live, {}", self.sort.word())),
+        ]);
+        let room = usize::from(inner.bottom().saturating_sub(y));
+        let at = self.place(fleet).unwrap_or(0);
+        self.page = room;
+        self.first = self.first.min(at).max((at + 1).saturating_sub(room));
+        let mut places = Vec::new();
+        for (number, row) in rows.iter().enumerate().skip(self.first).take(room) {
+            let words = run_line(row, number == at, widths, now, theme);
+            text::draw(buffer, inner.x, y, inner.width, &words, theme);
+            places.push((
+                number,
+                Rect {
+                    y,
+                    height: 1,
+                    ..inner
+                },
+            ));
+            y += 1;
+        }
+        places
+    }
+}
+
+/// Columns of hosts and of runs.
+fn widths(rows: &[Row<'_>]) -> (usize, usize) {
+    let widest = |of: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    (
+        widest(&|row| row.host.host.name.chars().count()).min(HOST),
+        widest(&|row| short_run(&row.run.id).chars().count()).min(RUN),
+    )
+}
+
+/// `● gpu-box  3 runs, 2 live  CPU 40 %  GPU 97 %`
+fn machine(host: &HostState, now: UnixMillis, theme: &Theme) -> Vec<Word> {
+    let glyphs = theme.glyphs();
+    let (mark, meaning) = match host.reach {
+        Reach::Asking => (glyphs.ring, Meaning::Muted),
+        Reach::Up => (glyphs.ok, Meaning::Good),
+        Reach::Gone { .. } => (glyphs.bad, Meaning::Bad),
+    };
+    let name = text::fit(&one_line(&host.host.name), HOST, theme.ascii);
+    let mut words = vec![word(format!("{mark} "), meaning), word(format!("{name:<HOST$}"), Meaning::Title)];
+    match &host.reach {
+        Reach::Asking => words.push(muted("  asking")),
+        Reach::Gone { since, why } => {
+            let ago = human::age(now.since(*since));
+            words.push(word(format!("  gone for {ago}"), Meaning::Bad));
+            words.push(muted(format!("  {}", one_line(why))));
+        }
+        Reach::Up => {
+            let live = host.runs.values().filter(|run| run.is_live()).count();
+            let runs = match host.runs.len() {
+                1 => "1 run".to_string(),
+                n => format!("{n} runs"),
+            };
+            words.push(muted(format!("  {runs}, {live} live")));
+            let silent = now.since(host.heard);
+            if silent > SILENT {
+                words.push(word(format!("  silent for {}", human::age(silent)), Meaning::Warn));
+            }
+        }
+    }
+    if let Some(cpu) = host.machine.get("host/cpu_percent") {
+        words.push(muted("  CPU "));
+        words.push(word(format!("{cpu:.0} %"), Meaning::Text));
+    }
+    let gpus = host.machine.iter().filter(|(id, _)| id.starts_with("gpu/") && id.ends_with("/util"));
+    let gpus: Vec<String> = gpus.map(|(_, util)| format!("{util:.0}")).collect();
+    if !gpus.is_empty() {
+        words.push(muted("  GPU "));
+        words.push(word(format!("{} %", gpus.join(" ")), Meaning::Text));
+    }
+    words
+}
+
+fn run_line(
+    row: &Row<'_>,
+    marked: bool,
+    (host, name): (usize, usize),
+    now: UnixMillis,
+    theme: &Theme,
+) -> Vec<Word> {
+    let glyphs = theme.glyphs();
+    let run = row.run;
+    let (mark, meaning) = match run.status.as_str() {
+        "live" if row.live() => (glyphs.dot, Meaning::Accent),
+        "live" => (glyphs.ring, Meaning::Muted),
+        "finished" => (glyphs.ok, Meaning::Good),
+        "stopped" | "empty" => (glyphs.ring, Meaning::Warn),
+        _ => (glyphs.bad, Meaning::Bad),
+    };
+    let title = if marked { Meaning::Title } else { Meaning::Text };
+    let cut = |text: &str, width: usize| text::fit(&one_line(text), width, theme.ascii);
+    let pointer = if marked { glyphs.pointer } else { " " };
+    let mut words = vec![
+        word(format!("{pointer} "), Meaning::Title),
+        muted(format!("{:<host$}  ", cut(&row.host.host.name, host))),
+        word(format!("{mark} "), meaning),
+        word(format!("{:<name$}  ", cut(short_run(&run.id), name)), title),
+    ];
+    let steps = match run.max_steps {
+        0 => grouped(run.step),
+        max => format!("{:>3} %", run.step * 100 / max.max(1)),
+    };
+    words.push(word(format!("{steps:>5}  "), Meaning::Text));
+    let time = match run.remaining().filter(|_| row.live()) {
+        Some(left) => format!("{} left", human::duration(Duration::from_secs_f64(left.clamp(0.0, 1e9)))),
+        None => format!("{} ago", human::age(now.since(UnixMillis(run.updated.max(run.created))))),
+    };
+    words.push(muted(format!("{time:>12}  ")));
+    if let Some(loss) = run.val_loss.or(run.train_loss) {
+        let what = if run.val_loss.is_some() { "val" } else { "loss" };
+        words.push(muted(format!("{what:>4} ")));
+        words.push(word(format!("{loss:<7.3}  "), Meaning::Text));
+    }
+    if !theme.ascii {
+        words.push(word(format!("{:<CURVE$}  ", sparkline(&run.curve)), Meaning::Train));
+    }
+    if let Some(verdict) = &run.verdict {
+        let meaning = match verdict.as_str() {
+            "LEARNING" | "STABLE" => Meaning::Good,
+            "TOO EARLY" => Meaning::Muted,
+            _ => Meaning::Warn,
+        };
+        words.push(word(cut(verdict, 16), meaning));
+    }
+    words
+}
+
+/// Eight heights between the least and the greatest of the curve.
+fn sparkline(curve: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let part = curve.len().div_ceil(CURVE).max(1);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let curve: Vec<f64> = curve.chunks(part).map(mean).filter(|x| x.is_finite()).collect();
+    let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let span = (high - low).max(f64::MIN_POSITIVE);
+    let bar = |x: &f64| BARS[(((x - low) / span * 7.0).round() as usize).min(7)];
+    curve.iter().map(bar).collect()
+}
+
