@@ -2,8 +2,10 @@
 //! with their weights. Where answers come from and what is learnt from their rewards are other rooms' matters.
 
 mod command;
+mod countdown;
 mod exact;
 mod json;
+mod language;
 mod length;
 mod list;
 mod model;
@@ -117,7 +119,7 @@ pub trait Worker: std::fmt::Debug + Send {
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, schema: Schema, length: Length, repetition: Repetition, command: Command, model: Model, python: Python
+        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, schema: Schema, length: Length, repetition: Repetition, command: Command, model: Model, python: Python, countdown: Countdown, language: Language
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod copy;
+mod countdown;
 mod grammar;
 mod recall;
 mod sort;
@@ -46,7 +47,7 @@ pub trait Generator {
 crate::base::registry! {
     /// What a made-up data set teaches.
     pub enum SyntheticConfig: dyn Generator {
-        arithmetic: Arithmetic, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall
+        arithmetic: Arithmetic, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall, countdown: Countdown
     }
 }
 
