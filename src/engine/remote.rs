@@ -71,6 +71,11 @@ pub struct Remote {
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
+    /// How many processes there are.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
     usual: Vec<f64>,
