@@ -71,11 +71,6 @@ pub struct Remote {
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
-    /// How many processes there are.
-    pub fn ranks(&self) -> usize {
-        self.ranks
-    }
-
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
     usual: Vec<f64>,
@@ -230,6 +225,11 @@ impl Remote {
     pub fn copy_changed(&mut self) {
         self.copy = Copy::Ahead;
         self.moments_ahead = true;
+    }
+
+    /// How many processes there are.
+    pub fn ranks(&self) -> usize {
+        self.ranks
     }
 
     /// Seconds of forward passes of each rank since this was asked last: where ranks wait for none other.
