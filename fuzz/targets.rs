@@ -12,6 +12,7 @@ use llmtui::engine::checkpoint::Manifest;
 use llmtui::gguf::Gguf;
 use llmtui::hardware::Recording;
 use llmtui::pipeline::Pipeline;
+use llmtui::release::{Here, Subject};
 use llmtui::run::index::summarize;
 use llmtui::run::log::read_all;
 use llmtui::run::{RunDir, RunState};
@@ -83,6 +84,11 @@ pub const TARGETS: &[Target] = &[
         name: "manifest",
         run: manifest,
         seeds: &["fuzz/corpus/manifest"],
+    },
+    Target {
+        name: "release",
+        run: release,
+        seeds: &["fuzz/corpus/release"],
     },
     Target {
         name: "gguf",
@@ -287,6 +293,21 @@ fn manifest(data: &[u8], folder: &Path) {
     written(folder, "manifest.json", data);
     if let Err(fault) = Manifest::read(folder) {
         told(format!("{fault:?}"));
+    }
+}
+
+/// The bytes as a model's card, its list of checksums and an adapter's description, looked at as a stranger does.
+fn release(data: &[u8], folder: &Path) {
+    for name in ["README.md", "SHA256SUMS", "adapter_config.json"] {
+        written(folder, name, data);
+    }
+    match Subject::open(folder, &Here::default()) {
+        Ok(subject) => {
+            for finding in llmtui::release::check(&subject, &|_| ()) {
+                told(format!("{} {}", finding.evidence, finding.place));
+            }
+        }
+        Err(error) => told(error),
     }
 }
 
