@@ -393,6 +393,12 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
     let state = RunState::from_events(&events);
     assert_eq!((state.step, state.word()), (8, "completed"));
     assert_eq!(state.evaluations.len(), 2);
+    // Two micro-batches of a millisecond on each rank.
+    for rank in 0..2 {
+        let id = format!("rank/{rank}/forward_ms");
+        assert!(state.metric(&id).is_some(), "{id} is declared");
+        assert!((state.latest(&id).unwrap() - 2.0).abs() < 1e-9, "{id}");
+    }
     assert!(state.log.iter().any(|line| {
         line.text
             .contains("PyTorch 2.15.0: 2 processes (ddp) on cpu")

@@ -227,6 +227,11 @@ impl Remote {
         self.moments_ahead = true;
     }
 
+    /// How many processes there are.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
     /// Seconds of forward passes of each rank since this was asked last: where ranks wait for none other.
     pub fn take_forward_seconds(&mut self) -> Vec<f64> {
         std::mem::replace(&mut self.forward, vec![0.0; self.ranks])

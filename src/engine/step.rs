@@ -8,11 +8,12 @@ use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::emit_layers;
 use super::rescue::{self, Taken};
+use super::roles::Models;
 use super::rollouts::{POLICY_LOSS, Parts, SHARE};
 use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
-use crate::metrics::id;
+use crate::metrics::{id, ranks};
 use crate::optim::clip_scale;
 use crate::probes::Probes;
 use crate::wire::{Event, MetricInfo, Num, Values};
@@ -276,6 +277,7 @@ impl Stepper {
             set(&metric, value);
         }
         values.extend(seen.values);
+        values.extend(of_ranks(&mut cx.state.models, f64::from(log.steps.max(1))));
         let (step, tokens) = (cx.step(), cx.state.progress.tokens);
         cx.port.emit(Event::Stepped {
             step,
@@ -357,4 +359,13 @@ fn update_ratio(state: &TrainState) -> Option<f64> {
     let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
     let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
     median(&ratios)
+}
+
+/// Milliseconds of each rank's forward passes, by step, where there are several.
+fn of_ranks(models: &mut Models, steps: f64) -> Values {
+    let remote = models.remote.as_mut().filter(|remote| remote.ranks() > 1);
+    let seconds = remote.map_or_else(Vec::new, |remote| remote.take_forward_seconds());
+    let of = |(rank, seconds): (usize, f64)| (ranks::forward(rank), Num(1e3 * seconds / steps));
+    let seconds = seconds.into_iter().take(ranks::MOST);
+    seconds.enumerate().map(of).collect()
 }

@@ -86,6 +86,9 @@ pub(super) fn begin(
     metrics.extend(cx.extras.declarations());
     metrics.extend(trainer.tasks.declarations());
     metrics.extend(trainer.stepper.declarations());
+    if let Some(remote) = cx.state.models.remote.as_ref().filter(|r| r.ranks() > 1) {
+        metrics.extend(crate::metrics::ranks::declarations(remote.ranks()));
+    }
     if let Some(id) = &job.spec.eval.best_by {
         cx.best_by = BestBy::named(id, &metrics)?;
     }

@@ -2,6 +2,7 @@
 //! reading is computed stands where its ingredients are (engine, methods); the guide says what it means.
 
 pub mod estimators;
+pub mod ranks;
 mod readings;
 pub mod texts;
 

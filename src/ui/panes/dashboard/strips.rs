@@ -7,7 +7,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::Diagnosis;
-use crate::metrics::id;
+use crate::metrics::{id, ranks};
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
@@ -61,6 +61,9 @@ pub(super) fn opening(state: &RunState) -> &'static str {
 
 pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     let mut words = Vec::new();
+    if let Some((slow, true)) = ranks_words(state).filter(|_| state.running()) {
+        words.push(word(format!("{slow}  "), Meaning::Warn));
+    }
     if let Some(cpu) = state.host.get("host/cpu_percent") {
         words.push(word("CPU ", Meaning::Muted));
         words.push(word(format!("{cpu:>3.0} %"), Meaning::Text));
@@ -106,6 +109,7 @@ pub fn hardware(
     }
     rows.extend(plan_row(state, planned, total));
     rows.extend(gpu_row(state));
+    rows.extend(ranks_words(state).map(|(words, _)| ("rank", None, words)));
     if rows.is_empty() && area.height > 0 {
         let words = [word("No reading yet.", Meaning::Muted)];
         text::draw(
@@ -198,6 +202,20 @@ fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
         n => format!("{mean:>3.0} %  mean of {n}"),
     };
     Some(("GPU", Some(mean / 100.0), words))
+}
+
+/// `4 alike, 41 ms`, or the rank that the others wait for, and that there is one.
+fn ranks_words(state: &RunState) -> Option<(String, bool)> {
+    let newest = |id: &str| state.series.get(id)?.last();
+    let step = newest(&ranks::forward(0))?.step;
+    // An earlier generation may have had more ranks.
+    let millis = ranks::newest(|id| newest(id).filter(|p| p.step == step).map(|p| p.value));
+    let mean = millis.iter().sum::<f64>() / millis.len().max(1) as f64;
+    match ranks::slow(&millis) {
+        Some((rank, times)) => Some((format!("rank {rank} slow ({times:.1}×)"), true)),
+        None if millis.is_empty() => None,
+        None => Some((format!("{} alike, {mean:.0} ms", millis.len()), false)),
+    }
 }
 
 fn host_words(state: &RunState) -> String {

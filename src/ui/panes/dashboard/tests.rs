@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::paths::Env;
+use crate::metrics::ranks;
 use crate::ui::action::Action;
 use crate::ui::theme::{ColorDepth, Themes};
 use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome, Phase};
@@ -471,4 +472,38 @@ fn the_log_scrolls_by_pages_and_the_filter_shows_no_empty_boxes() {
     });
     let found = |filter: &str| catalog::charts(&state, filter).len();
     assert_eq!((found("token acc"), found("token e")), (0, 1));
+}
+
+#[test]
+fn ranks_are_summed_up_and_the_slow_one_is_named() {
+    let mut state = live();
+    let shown =
+        |state: &RunState, size| picture(&mut Dashboard::new(), state, &Theme::ansi(), size);
+    assert!(!shown(&state, (160, 46)).contains("rank"));
+    let step = state.step + 1;
+    let stepped = |step: u64, millis: &[f64]| {
+        let of = |(rank, x): (usize, &f64)| (ranks::forward(rank), Num(*x));
+        let values = millis.iter().enumerate().map(of).collect();
+        Event::Stepped {
+            step,
+            tokens: 0,
+            values,
+        }
+    };
+    let say = |state: &mut RunState, event: Event| {
+        let (seq, t) = (state.last_seq + 1, state.last_t);
+        state.apply(&Envelope {
+            v: 1,
+            seq,
+            t,
+            event,
+        });
+    };
+    say(&mut state, stepped(step, &[40.0, 41.0, 42.0, 41.0]));
+    assert!(shown(&state, (160, 46)).contains("4 alike, 41 ms"));
+    say(&mut state, stepped(step + 1, &[40.0, 41.0, 42.0, 82.0]));
+    assert!(shown(&state, (160, 46)).contains("rank 3 slow (2.0×)"));
+    // A generation of fewer ranks: those that are gone do not count.
+    say(&mut state, stepped(step + 2, &[40.0, 42.0]));
+    assert!(shown(&state, (160, 46)).contains("2 alike, 41 ms"));
 }
