@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "countdown",
     title: "Countdown",
-    summary: "Numbers that make a target, each once: 3 7 25 to 46= → 25+3*7. Many answers are right: the reward countdown knows them all.",
+    summary: "Numbers that make a target, each once: 3 7 25 to 46= → 25+3*7. The reward countdown takes any right one.",
     source: "Gandhi et al. 2024, arXiv 2404.03683",
 };
 
@@ -17,9 +17,10 @@ const MAX_NUMBERS: usize = 6;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Numbers of a problem, at least and at most.
+    /// Numbers of a problem, at least.
     #[schemars(range(min = 2, max = 6))]
     pub min_numbers: usize,
+    /// Numbers of a problem, at most.
     #[schemars(range(min = 2, max = 6))]
     pub max_numbers: usize,
     /// The largest number.
