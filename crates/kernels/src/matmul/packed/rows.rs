@@ -12,8 +12,6 @@ use std::cell::RefCell;
 const WORTHWHILE: usize = 1 << 17;
 /// Rows up to which memory is the limit: columns then come one by one, as one stream, for which the hardware prefetches best.
 const ONE_STREAM: usize = 2;
-/// Groups of columns between the one that is prefetched and the one being computed.
-const AHEAD: usize = 1;
 /// Columns per share are a multiple of this: whole groups of every kernel.
 const SHARE: usize = 12;
 
