@@ -63,7 +63,7 @@ impl Trainer<'_, '_> {
         let lr = |progress: &Progress| progress.adjustments.lr.unwrap_or(of_spec);
         let (before, kept) = (lr(&left), lr(&state.progress));
         let lr = before.min(kept) * rescue.lr_factor;
-        let moments_reset = !stable || !moments_are_finite(state)?;
+        let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
             state.optimizer = update_rule(self.cx.spec, state.models.policy.params())?;
             state.changed_here();
@@ -115,14 +115,4 @@ impl Trainer<'_, '_> {
         }
         Ok(None)
     }
-}
-
-/// Moments may hold a NaN where weights do not yet.
-fn moments_are_finite(state: &crate::engine::TrainState) -> Result<bool, EngineError> {
-    let mut finite = true;
-    for part in state.optimizer.state() {
-        let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
-        state.optimizer.read_state(part.name, &mut look)?;
-    }
-    Ok(finite)
 }
