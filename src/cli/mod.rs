@@ -61,6 +61,7 @@ mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod undo;
 mod watch;
 mod workbench;
 
@@ -152,6 +153,7 @@ enum Verb {
     Pause(pause::Args),
     Resume(resume::Args),
     Stop(stop::Args),
+    Undo(undo::Args),
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
@@ -244,6 +246,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Pause(args) => pause::run(&args, &cx),
         Verb::Resume(args) => resume::run(&args, &cx),
         Verb::Stop(args) => stop::run(&args, &cx),
+        Verb::Undo(args) => undo::run(&args, &cx),
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),

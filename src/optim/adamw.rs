@@ -1,7 +1,7 @@
 //! AdamW: Adam with decoupled weight decay.
 
 use super::held::{PIECES, pieces, rates, whole};
-use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
+use super::{Group, MeanSquare, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
 use crate::kernels::{adamw, flat, pages};
@@ -106,6 +106,14 @@ impl UpdateRule for AdamW {
 
     fn last_norms(&self) -> &[TensorNorms] {
         self.chunks.norms()
+    }
+
+    fn mean_square(&self) -> Option<MeanSquare> {
+        let correction = 1.0 - self.config.beta2.powf(self.steps as f64);
+        (self.steps > 0).then_some(MeanSquare {
+            part: SQUARE,
+            correction,
+        })
     }
 
     fn state(&self) -> Vec<StatePart> {

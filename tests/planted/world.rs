@@ -241,7 +241,8 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
             values.insert(id::ENTROPY.into(), Num(entropy));
         }
         if finite {
-            probes.gradient(&model, &*rule).unwrap();
+            let scale = llmtui::optim::clip_scale(seen.norm, plan.clip);
+            probes.gradient(&model, &*rule, scale).unwrap();
             let rates = Rates {
                 lr: plan.lr * warm * jump,
                 clip_norm: plan.clip,
