@@ -235,16 +235,6 @@ impl TrainState {
             .params()
             .read_held(|weights| weights.iter().all(|x| x.is_finite()))
     }
-
-    /// True while every moment of the optimizer is a number: one may be none where the weights still are.
-    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
-        let mut finite = true;
-        for part in self.optimizer.state() {
-            let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
-            self.optimizer.read_state(part.name, &mut look)?;
-        }
-        Ok(finite)
-    }
 }
 
 /// The update rule of a spec with fresh state, and an average of the weights beside it where the spec wants one.
