@@ -39,6 +39,7 @@ mod merge;
 mod model;
 mod model_ref;
 mod new;
+mod open_files;
 mod parse_child;
 mod pause;
 mod pipeline;
@@ -215,6 +216,12 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         // A dumb terminal shows lines and no screens.
         stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
+    if !matches!(
+        cli.verb,
+        Some(Verb::ParseChild(_) | Verb::SandboxChild(_) | Verb::Completions(_))
+    ) {
+        open_files::check()?;
+    }
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
     if let Some(theme) = &cx.theme {

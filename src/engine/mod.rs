@@ -117,6 +117,7 @@ impl EngineError {
             },
             EngineError::Stopped => Outcome::Stopped,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
+            EngineError::Checkpoint(checkpoint::CheckpointError::Optimizer(_)) => Outcome::Invalid,
             _ => Outcome::Failed,
         }
     }

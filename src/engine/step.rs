@@ -185,7 +185,7 @@ impl Stepper {
         let found = match &mut models.remote {
             Some(remote) => {
                 remote.push(model)?;
-                remote.gradients(method, &step.batches)?
+                remote.gradients(method, &step.batches, at)?
             }
             None => {
                 let optimizer = &mut *cx.state.optimizer;

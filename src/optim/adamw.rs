@@ -140,7 +140,7 @@ impl UpdateRule for AdamW {
             STEPS => {
                 let mut pieces = pieces(self.steps);
                 write(&mut pieces);
-                self.steps = whole(&pieces);
+                self.steps = whole(&pieces)?;
                 Ok(())
             }
             MEAN => flat::write(&self.mean, write),

@@ -156,13 +156,6 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         "engine: torch has no experts yet",
         here,
     );
-    let dropped = config.adapter.as_ref().map_or(0.0, |a| a.dropout());
-    judge.want(
-        config.model.dropout == 0.0 && dropped == 0.0,
-        &["engine", "model.dropout"],
-        "engine: torch drops no features: its draws would be others after a resume",
-        "set dropout to 0, as most large models are trained, or engine: candle",
-    );
     judge.want(
         config.train.ema_decay.is_none()
             && config.train.z_loss == 0.0
