@@ -302,6 +302,23 @@ fn closed_and_full_outputs_are_no_bugs() {
 }
 
 #[test]
+fn too_few_open_files_are_told_before_anything_starts() {
+    let place = Place::new();
+    for limit in [12, 20, 40] {
+        let output = place.go(&format!(
+            "ulimit -n {limit}; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground"
+        ));
+        assert_eq!(code(&output), 3, "{limit}: {}", said(&output));
+        assert!(said(&output).contains("ulimit -n"), "{}", said(&output));
+    }
+    assert!(place.try_run().is_none(), "a run was begun");
+    // A soft limit is no wall: the program raises its own.
+    let output = place
+        .go("ulimit -S -n 20; exec $P train smoke $SMALL -s max_steps=3 --headless --foreground");
+    assert_eq!(code(&output), 0, "{}", said(&output));
+}
+
+#[test]
 fn no_message_steers_the_terminal() {
     let place = Place::new();
     let evil = "\u{1b}]52;c;cHduZWQ=\u{7}\u{9b}2J\u{202e}";

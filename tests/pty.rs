@@ -448,6 +448,19 @@ fn no_color_and_a_plain_locale_are_respected() {
     }
 }
 
+#[test]
+fn a_dumb_terminal_gets_plain_lines() {
+    let place = Place::new();
+    let args = ["train", "smoke", "-s", "max_steps=3", "--runs-dir", "runs"];
+    let mut command = place.command(env!("CARGO_BIN_EXE_llmtui"), &args);
+    command.env("TERM", "dumb");
+    let mut term = Term::open(command, (80, 24));
+    assert_eq!(term.wait_exit(), 0);
+    let text = String::from_utf8(term.raw.clone()).unwrap();
+    assert!(text.contains("completed at step 3"), "{text}");
+    assert!(!text.contains('\x1b'), "{text:?}");
+}
+
 /// Prints what the workbench writes; run with `cargo test --release --test pty -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement of about a minute"]

@@ -128,11 +128,12 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // Bind the socket first: a run that cannot be watched or stopped must not start.
     let door = Door::open(&env, &run)?;
     let signals = signals::listen(Hangup::Ignore);
+    let logged = run_ref::logged(&run);
     let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
     let _last_words = super::last_words::of_run(&host);
     signals.attach(host.stop_flag(), host.commands());
     let outcome = host.wait()?;
-    learn_from(&run, cx);
+    learn_from(&run, logged, cx);
     Ok(outcome.into())
 }
 
@@ -148,12 +149,12 @@ pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
     engine::run(job, &mut emit, commands, stop, clock)
 }
 
-/// Records what the run used for the planner. A failure only makes later plans less accurate.
-pub fn learn_from(run: &RunDir, cx: &Context) {
+/// Records for the planner what the run used since its log had `logged` bytes. A failure only makes later plans less accurate.
+pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
     };
-    let outcome = run_ref::fold(run).and_then(|state| match learn::observe(&state) {
+    let outcome = run_ref::fold_from(run, logged).and_then(|state| match learn::observe(&state) {
         Some(observation) => learn::record(folder, &observation),
         None => Ok(()),
     });

@@ -4,6 +4,7 @@
 use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
+use super::run_ref;
 use super::{Context, out as door};
 use super::{last_words, workbench};
 use crate::engine::EngineJob;
@@ -35,6 +36,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let advice = job.spec.advice();
     // The engine's first event may bring somebody to stop it: signals are heard before.
     let signals = signals::listen(Hangup::Stop);
+    let logged = run_ref::logged(&run);
     let host = start(job, claim, cx)?;
     let _last_words = last_words::of_run(&host);
     let stop = host.stop_flag();
@@ -45,12 +47,17 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         let shown = workbench::open(What::Here(run.clone(), link), cx);
         stop.store(true, Ordering::Relaxed);
         let outcome = host.wait()?;
-        learn_from(&run, cx);
+        learn_from(&run, logged, cx);
         shown?;
         return Ok(outcome.into());
     }
     for advice in &advice {
-        tell!("advice: {}: {}", advice.place, advice.evidence);
+        tell!(
+            "advice: {}: {}; {}",
+            advice.place,
+            advice.evidence,
+            advice.fix
+        );
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {
@@ -61,7 +68,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         stop.store(true, Ordering::Relaxed);
     }
     let outcome = host.wait()?;
-    learn_from(&run, cx);
+    learn_from(&run, logged, cx);
     printed?;
     Ok(outcome.into())
 }

@@ -39,6 +39,7 @@ mod merge;
 mod model;
 mod model_ref;
 mod new;
+mod open_files;
 mod parse_child;
 mod pause;
 mod pipeline;
@@ -60,6 +61,7 @@ mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod undo;
 mod watch;
 mod workbench;
 
@@ -151,6 +153,7 @@ enum Verb {
     Pause(pause::Args),
     Resume(resume::Args),
     Stop(stop::Args),
+    Undo(undo::Args),
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
@@ -213,6 +216,12 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         // A dumb terminal shows lines and no screens.
         stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
+    if !matches!(
+        cli.verb,
+        Some(Verb::ParseChild(_) | Verb::SandboxChild(_) | Verb::Completions(_))
+    ) {
+        open_files::check()?;
+    }
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
     if let Some(theme) = &cx.theme {
@@ -237,6 +246,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Pause(args) => pause::run(&args, &cx),
         Verb::Resume(args) => resume::run(&args, &cx),
         Verb::Stop(args) => stop::run(&args, &cx),
+        Verb::Undo(args) => undo::run(&args, &cx),
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),

@@ -76,6 +76,10 @@ impl Progress {
                     .map(|rescue| vec![rescue.words()])
                     .unwrap_or_default()
             }
+            Event::RescueUndone { .. } => {
+                let told = self.state.log.back();
+                told.map(|line| vec![line.text.clone()]).unwrap_or_default()
+            }
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }

@@ -54,8 +54,18 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
 
 /// The fold over the whole log.
 pub fn fold(run: &RunDir) -> std::io::Result<RunState> {
+    fold_from(run, 0)
+}
+
+/// Bytes of log that a run has so far.
+pub fn logged(run: &RunDir) -> u64 {
+    std::fs::metadata(run.events_path()).map_or(0, |log| log.len())
+}
+
+/// The fold over the log behind `offset` bytes: of one engine process, where the log was so long when that began.
+pub fn fold_from(run: &RunDir, offset: u64) -> std::io::Result<RunState> {
     let mut state = RunState::new();
-    let mut tail = Tail::open(&run.events_path())?;
+    let mut tail = Tail::open_at(&run.events_path(), offset)?;
     while let Some(envelope) = tail.next_event()? {
         state.apply(&envelope);
     }

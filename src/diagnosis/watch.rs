@@ -59,6 +59,7 @@ impl Watch {
             | Event::Adjusted { .. }
             | Event::Skipped { .. }
             | Event::Rescued { .. }
+            | Event::RescueUndone { .. }
             | Event::RolledBack { .. } => event.clone(),
             _ => return,
         };

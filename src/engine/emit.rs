@@ -1,10 +1,9 @@
 //! The engine's only backend: events go out, commands and the stop flag come in.
 
+use super::rules::Rules;
 use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
-use crate::diagnosis::Watch;
-use crate::run::log::Tail;
 use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -37,7 +36,7 @@ pub(super) struct Port<'a> {
     pub clock: Arc<dyn Clock>,
     phase: Phase,
     /// The rules beside the run: what they find is said at each evaluation and at the end.
-    watch: Watch,
+    rules: Rules,
 }
 
 impl<'a> Port<'a> {
@@ -56,35 +55,33 @@ impl<'a> Port<'a> {
             telemetry: Telemetry::start(env),
             clock,
             phase: Phase::Preparing,
-            watch: Watch::new(),
+            rules: Rules::new(),
         }
     }
 
     pub fn emit(&mut self, event: Event) {
-        self.watch.hear(&event);
+        self.rules.hear(&event);
         // `Finished` is always the last word.
         if let Event::Finished { .. } = event {
-            self.diagnose();
+            self.diagnose(true);
         }
         let evaluated = matches!(event, Event::Evaluated { .. });
         self.emit.emit(event);
         if evaluated {
-            self.diagnose();
+            self.diagnose(false);
         }
     }
 
-    /// Takes in what a run has logged before: a resumed one is judged by its whole history.
-    pub fn recall(&mut self, log: &Path) -> std::io::Result<()> {
-        let mut tail = Tail::open(log)?;
-        while let Some(envelope) = tail.next_event()? {
-            self.watch.hear(&envelope.event);
+    /// Takes in what a run has logged before, on the side: a resumed one is judged by its whole history.
+    pub fn recall(&mut self, log: &Path) {
+        if let Ok(log_so_far) = std::fs::metadata(log) {
+            self.rules = Rules::of_log(log.into(), log_so_far.len());
         }
-        Ok(())
     }
 
     /// Emits what the rules find otherwise than before.
-    fn diagnose(&mut self) {
-        for event in self.watch.news() {
+    fn diagnose(&mut self, last: bool) {
+        for event in self.rules.news(last) {
             self.emit.emit(event);
         }
     }

@@ -28,6 +28,7 @@ mod rescue;
 pub mod revisit;
 pub mod roles;
 pub mod rollouts;
+mod rules;
 mod sample;
 mod state;
 mod step;
@@ -116,6 +117,7 @@ impl EngineError {
             },
             EngineError::Stopped => Outcome::Stopped,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
+            EngineError::Checkpoint(checkpoint::CheckpointError::Optimizer(_)) => Outcome::Invalid,
             _ => Outcome::Failed,
         }
     }
@@ -147,8 +149,7 @@ pub fn run(
             &job.run_dir.events_path(),
             crate::hardware::memory().oom_kills,
         );
-        // A log that cannot be read now will be reported by whoever needs it: the rules only know less.
-        let _ = port.recall(&job.run_dir.events_path());
+        port.recall(&job.run_dir.events_path());
     }
     port.emit(hello(job));
     if let Some(killed) = killed {

@@ -57,15 +57,7 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
-    if (saved_at.is_some() || spec.train.from.is_some()) && !state.weights_are_finite()? {
-        let place = match (saved_at, &spec.train.from) {
-            (None, Some(from)) => format!("train.from: {}", one_line(&from.display().to_string())),
-            _ => format!("the checkpoint of step {}", state.progress.step),
-        };
-        return Err(EngineError::Setup(format!(
-            "{place} holds weights that are no numbers: it was saved from a run that diverged, or is damaged; take an older one"
-        )));
-    }
+    are_numbers(&state, spec, saved_at.is_some())?;
     let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
         Some(rollouts) => Box::new(rollouts),
         None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
@@ -83,6 +75,35 @@ pub(super) fn prepare<'a, 'p>(
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
+}
+
+/// Refuses a start from weights, or a resume with moments, that hold a NaN or an infinity: what follows would be blamed on
+/// the learning rate.
+fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), EngineError> {
+    let checkpoint = || format!("the checkpoint of step {}", state.progress.step);
+    let poisoned = |place: String, what: &str, fix: &str| {
+        Err(EngineError::Setup(format!(
+            "{place} holds {what} that are no numbers: it was saved from a run that diverged, or is damaged; {fix}"
+        )))
+    };
+    let older = "take an older one";
+    match &spec.train.from {
+        _ if resumed => {
+            if !state.weights_are_finite()? {
+                return poisoned(checkpoint(), "weights", older);
+            }
+            if !state.moments_are_finite()? {
+                let fix = "take an older one, or begin the optimizer anew with --fresh-optimizer";
+                return poisoned(checkpoint(), "moments of the optimizer", fix);
+            }
+        }
+        Some(from) if !state.weights_are_finite()? => {
+            let place = format!("train.from: {}", one_line(&from.display().to_string()));
+            return poisoned(place, "weights", older);
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn schedule(spec: &RunSpec) -> BatchSchedule {

@@ -17,7 +17,7 @@ use crate::models::ModelSource;
 use crate::nn::{Model, Params, PrecisionError};
 use crate::optim::{Averaged, UpdateRule};
 use crate::spec::RunSpec;
-use crate::wire::{Best, Num};
+use crate::wire::{Best, Num, UndoPoint};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -29,6 +29,16 @@ pub struct Adjustments {
     pub lr: Option<f64>,
     /// Replaces `train.clip_norm`.
     pub clip_norm: Option<f64>,
+}
+
+/// How a rescue can be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    pub to: UndoPoint,
+    /// Step of the checkpoint that the rescue went back to.
+    pub rescue: u64,
+    pub why: String,
 }
 
 /// The counters of a run: what `state.json` of a checkpoint holds besides fingerprints.
@@ -74,6 +84,9 @@ pub struct Progress {
     /// Rescues so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub rescues: u64,
+    /// What the newest rescue gave up, while it can be taken up again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Undo>,
     /// What outliers are measured against.
     #[serde(skip_serializing_if = "Guard::is_new")]
     pub guard: Guard,
@@ -203,6 +216,16 @@ impl TrainState {
             .adjustments
             .clip_norm
             .unwrap_or(spec.train.clip_norm)
+    }
+
+    /// True while every part of the optimizer's state is a number: a NaN may be there before it is in the weights.
+    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
+        let mut finite = true;
+        for part in self.optimizer.state() {
+            let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
+            self.optimizer.read_state(part.name, &mut look)?;
+        }
+        Ok(finite)
     }
 
     /// True while every weight is a number: what is not is never saved.

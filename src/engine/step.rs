@@ -137,12 +137,12 @@ impl Stepper {
         };
         let (loss, norm) = (self.log.last.gradients.loss, self.log.last.gradients.norm);
         let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
+        let scale = clip_scale(norm, rates.clip_norm);
         if let Some(remote) = &mut cx.state.models.remote {
-            let scale = clip_scale(norm, rates.clip_norm);
             self.log.last.clipped = scale < 1.0;
             return Ok(remote.apply(rates.lr, scale, optimizer)?);
         }
-        self.probes.gradient(model, optimizer)?;
+        self.probes.gradient(model, optimizer, scale)?;
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
         self.probes.update(model, optimizer, (loss, norm))?;
         Ok(())
@@ -185,7 +185,7 @@ impl Stepper {
         let found = match &mut models.remote {
             Some(remote) => {
                 remote.push(model)?;
-                remote.gradients(method, &step.batches)?
+                remote.gradients(method, &step.batches, at)?
             }
             None => {
                 let optimizer = &mut *cx.state.optimizer;

@@ -4,6 +4,7 @@ mod generations;
 mod obey;
 mod rescue;
 mod stop;
+mod undo;
 
 use super::checkpoint::Checkpoints;
 use super::context::RunContext;
@@ -199,6 +200,7 @@ impl Trainer<'_, '_> {
                     self.checkpoints.save_or_warn(&mut self.cx);
                 } else {
                     self.checkpoints.save_at_the_end(&mut self.cx)?;
+                    self.forget_what_was_given_up();
                 }
                 if self.checkpoints.saved_at() == Some(step) {
                     self.spectra.begin(&self.cx, step);

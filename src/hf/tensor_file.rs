@@ -1,19 +1,20 @@
-//! Reading safetensors files: the header is size-limited and validated first; values are read on demand through a memory
-//! map.
+//! Reading safetensors files: the header is size-limited and validated first; values are read on demand, a piece at a time.
+//! Not through a memory map: a file that is cut while it is mapped kills the process that reads it, and checkpoints are
+//! read beside training.
 
 use super::dtype::Dtype;
-use crate::base::mapped::Mapped;
 use crate::base::text::one_line;
 use safetensors::tensor::Metadata;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Largest accepted header: a malicious one must not make us allocate gigabytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Bytes read before their pages are released.
+/// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
 /// Why tensors could not be read.
@@ -49,11 +50,19 @@ struct Place {
     from: usize,
 }
 
+/// A tensor that was found: its bytes lie in the file, which was as long as its header says when it was opened.
+struct Found {
+    dtype: Dtype,
+    from: u64,
+    /// Number of values.
+    len: usize,
+}
+
 /// An open safetensors file.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    map: Mapped,
+    file: File,
     /// Start of the data.
     start: usize,
     index: HashMap<String, Place>,
@@ -75,14 +84,15 @@ impl TensorFile {
             path: path.into(),
             what: one_line(&what),
         };
-        let text = header(path)?;
+        let mut file = File::open(path).map_err(io)?;
+        let text = header(path, &mut file)?;
         // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
         let heads: Metadata =
             serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
-        let map = Mapped::open(path).map_err(io)?;
-        let (start, whole) = (8 + text.len(), map.len());
+        let whole = file.metadata().map_err(io)?.len();
+        let start = 8 + text.len();
         let wanted = start.saturating_add(heads.data_len());
-        if wanted != whole {
+        if wanted as u64 != whole {
             return Err(malformed(format!(
                 "{whole} bytes, but its header describes {wanted}"
             )));
@@ -99,7 +109,7 @@ impl TensorFile {
             path: path.into(),
             words: heads.metadata().clone().unwrap_or_default(),
             index: index.collect(),
-            map,
+            file,
             start,
         })
     }
@@ -131,8 +141,8 @@ impl TensorFile {
         self.find(name, expected).map(|_| ())
     }
 
-    /// The dtype and the bytes of a tensor after validation.
-    fn find(&self, name: &str, expected: &[usize]) -> Result<(Dtype, &[u8]), TensorFileError> {
+    /// The dtype of a tensor after validation, where its bytes begin, and how many values it has.
+    fn find(&self, name: &str, expected: &[usize]) -> Result<Found, TensorFileError> {
         let Some(place) = self.index.get(name) else {
             return Err(TensorFileError::Missing {
                 path: self.path.clone(),
@@ -149,15 +159,11 @@ impl TensorFile {
             let found = format!("dtype {:?}", place.dtype);
             return Err(self.mismatch(name, found, "F32, F16 or BF16".into()));
         };
-        let len = place.shape.iter().product::<usize>() * dtype.size();
-        let from = self.start + place.from;
-        match self.map.get(from..from + len) {
-            Some(bytes) => Ok((dtype, bytes)),
-            None => Err(TensorFileError::Malformed {
-                path: self.path.clone(),
-                what: format!("`{}` lies outside the file", one_line(name)),
-            }),
-        }
+        Ok(Found {
+            dtype,
+            from: (self.start + place.from) as u64,
+            len: place.shape.iter().product(),
+        })
     }
 
     fn mismatch(&self, name: &str, found: String, expected: String) -> TensorFileError {
@@ -171,22 +177,33 @@ impl TensorFile {
 
     /// The values of a tensor as f32; the shape must match.
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
-        let (dtype, bytes) = self.find(name, expected)?;
-        let mut values = vec![0.0; bytes.len() / dtype.size()];
-        self.widen(dtype, bytes, &mut values);
+        let found = self.find(name, expected)?;
+        let mut values = vec![0.0; found.len];
+        self.widen(found.dtype, found.from, &mut values)?;
         Ok(values)
     }
 
-    /// Reads bytes of the map in chunks and releases the pages of each: a file read once would otherwise
-    /// stay in memory beside its values.
-    fn widen(&self, dtype: Dtype, bytes: &[u8], into: &mut [f32]) {
-        let base = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
-        let step = PIECE / dtype.size();
-        for (i, (from, to)) in bytes.chunks(PIECE).zip(into.chunks_mut(step)).enumerate() {
-            dtype.widen(from, to);
-            let at = base + i * PIECE;
-            self.map.release(at..at + from.len());
+    /// Reads as many values as `into` holds, from byte `from` of the file on.
+    fn widen(&self, dtype: Dtype, from: u64, into: &mut [f32]) -> Result<(), TensorFileError> {
+        let mut bytes = vec![0; PIECE.min(into.len() * dtype.size())];
+        let mut at = from;
+        for into in into.chunks_mut(PIECE / dtype.size()) {
+            let bytes = &mut bytes[..into.len() * dtype.size()];
+            let read = self.file.read_exact_at(bytes, at);
+            read.map_err(|source| match source.kind() {
+                io::ErrorKind::UnexpectedEof => TensorFileError::Malformed {
+                    path: self.path.clone(),
+                    what: "it was cut while it was read".into(),
+                },
+                _ => TensorFileError::Io {
+                    path: self.path.clone(),
+                    source,
+                },
+            })?;
+            dtype.widen(bytes, into);
+            at += bytes.len() as u64;
         }
+        Ok(())
     }
 
     /// Reads a tensor into `into`, which has its number of values.
@@ -196,9 +213,7 @@ impl TensorFile {
         expected: &[usize],
         into: &mut [f32],
     ) -> Result<(), TensorFileError> {
-        let (_, bytes) = self.find(name, expected)?;
-        let len = expected.iter().product::<usize>();
-        debug_assert!(bytes.len() >= len * 2);
+        let len = self.find(name, expected)?.len;
         if into.len() != len {
             let expected = format!("{} values", into.len());
             return Err(self.mismatch(name, format!("{len} values"), expected));
@@ -214,31 +229,23 @@ impl TensorFile {
         first: usize,
         into: &mut [f32],
     ) -> Result<(), TensorFileError> {
-        let (dtype, bytes) = self.find(name, expected)?;
-        let range = first * dtype.size()..(first + into.len()) * dtype.size();
-        match bytes.get(range) {
-            Some(bytes) => self.widen(dtype, bytes, into),
-            None => {
-                let found = format!("{} values", bytes.len() / dtype.size());
-                let expected = format!("at least {}", first + into.len());
-                return Err(self.mismatch(name, found, expected));
-            }
+        let found = self.find(name, expected)?;
+        if first.saturating_add(into.len()) > found.len {
+            let found = format!("{} values", found.len);
+            let expected = format!("at least {}", first.saturating_add(into.len()));
+            return Err(self.mismatch(name, found, expected));
         }
-        Ok(())
+        let from = found.from + (first * found.dtype.size()) as u64;
+        self.widen(found.dtype, from, into)
     }
 }
 
-/// The header's text, read before anything is mapped.
-fn header(path: &Path) -> Result<Vec<u8>, TensorFileError> {
-    let io = |source| TensorFileError::Io {
-        path: path.into(),
-        source,
-    };
+/// The header's text.
+fn header(path: &Path, file: &mut File) -> Result<Vec<u8>, TensorFileError> {
     let malformed = |what: String| TensorFileError::Malformed {
         path: path.into(),
         what,
     };
-    let mut file = File::open(path).map_err(io)?;
     let mut length = [0; 8];
     file.read_exact(&mut length)
         .map_err(|_| malformed("shorter than its 8-byte header length".into()))?;

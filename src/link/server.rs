@@ -156,7 +156,7 @@ impl Door {
         let (say, answers) = mpsc::channel(ANSWERS);
         let mut speak = std::pin::pin!(self.speak(write, answers));
         let left = tokio::select! {
-            left = listen(read, &self.engine, say) => left,
+            left = listen(read, &self.engine, say, FIRST_WORD) => left,
             _ = &mut speak => return,
         };
         if left == Left::Refused {
@@ -248,9 +248,14 @@ fn ours(stream: &UnixStream) -> bool {
 
 /// Reads commands until the viewer leaves. An invalid line is answered, not executed; one that is too long closes
 /// the connection.
-async fn listen(read: OwnedReadHalf, engine: &EngineEnd, say: mpsc::Sender<Answer>) -> Left {
+async fn listen(
+    read: OwnedReadHalf,
+    engine: &EngineEnd,
+    say: mpsc::Sender<Answer>,
+    first_word: Duration,
+) -> Left {
     let mut lines = FramedRead::new(read, LinesCodec::new_with_max_length(MAX_LINE));
-    let mut patience = Some(FIRST_WORD);
+    let mut patience = Some(first_word);
     loop {
         let line = match patience.take() {
             // Whoever connects and says nothing keeps a place from others.
@@ -282,6 +287,51 @@ async fn listen(read: OwnedReadHalf, engine: &EngineEnd, say: mpsc::Sender<Answe
         };
         if say.send(answer).await.is_err() {
             return Left::Freely;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn a_connection_that_says_nothing_is_dropped_and_one_that_spoke_may_be_silent() {
+        let (commands, _commands) = std::sync::mpsc::sync_channel(8);
+        let engine = EngineEnd {
+            commands,
+            stop: std::sync::Arc::default(),
+            alarms: watch::channel(None).1,
+        };
+        let patience = Duration::from_millis(50);
+        let ample = Duration::from_secs(60);
+        for speaks in [false, true] {
+            let (theirs, ours) = UnixStream::pair().unwrap();
+            let (read, write) = ours.into_split();
+            let (say, mut answers) = mpsc::channel(8);
+            let listening = listen(read, &engine, say, patience);
+            let client = async {
+                let (mut hears, mut says) = theirs.into_split();
+                if speaks {
+                    let subscribe = br#"{"id":1,"command":"subscribe","from_seq":1}"#;
+                    says.write_all(subscribe).await.unwrap();
+                    says.write_all(b"\n").await.unwrap();
+                    assert!(matches!(answers.recv().await, Some(Answer::Feed(1))));
+                    tokio::time::sleep(patience * 4).await;
+                } else {
+                    // Held open: only the listener's patience ends it.
+                    tokio::time::timeout(ample, hears.read_u8()).await.ok();
+                }
+            };
+            tokio::select! {
+                left = tokio::time::timeout(ample, listening) => {
+                    assert!(!speaks, "one that spoke was dropped");
+                    assert_eq!(left.unwrap(), Left::Freely);
+                }
+                () = client => assert!(speaks),
+            }
+            drop(write);
         }
     }
 }

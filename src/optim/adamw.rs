@@ -1,7 +1,7 @@
 //! AdamW: Adam with decoupled weight decay.
 
 use super::held::{PIECES, pieces, rates, whole};
-use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
+use super::{Group, MeanSquare, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
 use crate::kernels::{adamw, flat, pages};
@@ -108,6 +108,14 @@ impl UpdateRule for AdamW {
         self.chunks.norms()
     }
 
+    fn mean_square(&self) -> Option<MeanSquare> {
+        let correction = 1.0 - self.config.beta2.powf(self.steps as f64);
+        (self.steps > 0).then_some(MeanSquare {
+            part: SQUARE,
+            correction,
+        })
+    }
+
     fn state(&self) -> Vec<StatePart> {
         let len = self.mean.elem_count();
         [(STEPS, PIECES), (MEAN, len), (SQUARE, len)]
@@ -132,7 +140,7 @@ impl UpdateRule for AdamW {
             STEPS => {
                 let mut pieces = pieces(self.steps);
                 write(&mut pieces);
-                self.steps = whole(&pieces);
+                self.steps = whole(&pieces)?;
                 Ok(())
             }
             MEAN => flat::write(&self.mean, write),

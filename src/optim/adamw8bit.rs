@@ -177,7 +177,7 @@ impl UpdateRule for AdamW8bit {
             STEPS => {
                 let mut count = pieces(self.steps);
                 write(&mut count);
-                self.steps = whole(&count);
+                self.steps = whole(&count)?;
             }
             MEAN_SCALES => write(&mut self.mean.scales),
             SQUARE_SCALES => write(&mut self.square.scales),

@@ -1,7 +1,7 @@
 //! An exponential moving average of the weights (EMA) beside any update rule: evaluations, samples, checkpoints and exports see the
 //! average, training goes on from the weights.
 
-use super::{StatePart, TensorNorms, UpdateRule};
+use super::{MeanSquare, StatePart, TensorNorms, UpdateRule};
 use crate::kernels::flat;
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
@@ -97,6 +97,10 @@ impl UpdateRule for Averaged {
 
     fn take_curvature(&mut self, params: &Params, labels: f64) -> Result<()> {
         self.rule.take_curvature(params, labels)
+    }
+
+    fn mean_square(&self) -> Option<MeanSquare> {
+        self.rule.mean_square()
     }
 
     fn state(&self) -> Vec<StatePart> {

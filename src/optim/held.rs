@@ -13,11 +13,16 @@ pub(super) fn pieces(count: u64) -> [f32; PIECES] {
     std::array::from_fn(|i| ((count >> (16 * i)) & 0xffff) as f32)
 }
 
-pub(super) fn whole(pieces: &[f32; PIECES]) -> u64 {
-    pieces
-        .iter()
-        .rev()
-        .fold(0, |sum, &piece| (sum << 16) | piece as u64)
+/// The count that [`pieces`] were made of. Of a damaged file they may be anything: an error then, not another count.
+pub(super) fn whole(pieces: &[f32; PIECES]) -> Result<u64> {
+    let mut count = 0;
+    for &piece in pieces.iter().rev() {
+        if piece.fract() != 0.0 || !(0.0..65_536.0).contains(&piece) {
+            bail!("a count of steps is made of {piece}, which is not 16 bits of a whole number")
+        }
+        count = (count << 16) | piece as u64;
+    }
+    Ok(count)
 }
 
 /// State in host memory.
@@ -86,7 +91,7 @@ impl Held {
         if let Some((_, count)) = self.counters.iter_mut().find(|(n, _)| *n == name) {
             let mut pieces = pieces(*count);
             write(&mut pieces);
-            *count = whole(&pieces);
+            *count = whole(&pieces)?;
             return Ok(());
         }
         match self.buffers.iter_mut().find(|(n, _)| *n == name) {

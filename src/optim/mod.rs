@@ -5,6 +5,7 @@ use crate::nn::{ParamInfo, Params};
 pub use average::Averaged;
 use candle_core::Result;
 pub use groups::{Group, by_decay};
+pub use muon::Scale as MuonScale;
 
 mod adafactor;
 mod adamw;
@@ -66,12 +67,25 @@ pub trait UpdateRule: Send {
     fn take_curvature(&mut self, _params: &Params, _labels: f64) -> Result<()> {
         Ok(())
     }
+    /// The running mean of each element's squared gradient, once the rule has one.
+    fn mean_square(&self) -> Option<MeanSquare> {
+        None
+    }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
     /// Hands one part's values to `read`, without a copy where they lie in host memory; errors on an unknown name.
     fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()>;
     /// Lets `write` fill one part in place; errors on an unknown name.
     fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()>;
+}
+
+/// Where an update rule keeps each element's mean squared gradient, flat like the gradients.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanSquare {
+    /// Of its state.
+    pub part: &'static str,
+    /// What divides it to take its bias towards 0 away.
+    pub correction: f64,
 }
 
 /// One part of an update rule's state.

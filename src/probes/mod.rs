@@ -115,11 +115,11 @@ pub trait Probe: Send {
     fn logits(&mut self, _lse: &[f32]) {}
     /// The flat gradients, summed up to micro-batch number `micro`.
     fn micro_gradient(&mut self, _micro: usize, _grads: &[f32]) {}
-    /// The step's gradient is whole, and the optimizer has not seen it.
+    /// The step's gradient is whole, and the optimizer has not seen it. The update will scale it by `scale`: clipping.
     ///
     /// # Errors
     /// Those of reading the optimizer's state.
-    fn gradient(&mut self, _params: &Params, _rule: &dyn UpdateRule) -> Result<()> {
+    fn gradient(&mut self, _params: &Params, _rule: &dyn UpdateRule, _scale: f64) -> Result<()> {
         Ok(())
     }
     /// The weights were updated.
@@ -142,4 +142,4 @@ macro_rules! probes {
     };
 }
 
-probes! { layers noise momentum spikes micro_batches dead_units activations attention logits weights spectral }
+probes! { layers noise momentum spikes elements micro_batches dead_units activations attention logits weights spectral }

@@ -51,7 +51,7 @@ impl Momentum {
 }
 
 impl Probe for Momentum {
-    fn gradient(&mut self, params: &Params, rule: &dyn UpdateRule) -> Result<()> {
+    fn gradient(&mut self, params: &Params, rule: &dyn UpdateRule, _scale: f64) -> Result<()> {
         let parts = rule.state();
         // The first part as long as the gradient is the mean of past ones, in every rule that has one.
         let Some(part) = parts.iter().find(|part| part.len == params.n_trainable()) else {

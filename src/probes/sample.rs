@@ -64,6 +64,27 @@ impl Sample {
         }
     }
 
+    /// Elements in all.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Blocks; the group of what belongs to none.
+    pub fn n_layer(&self) -> usize {
+        self.n_layer
+    }
+
+    /// Each piece: its group, its place in the sample, and what one of its elements stands for.
+    pub fn pieces(&self) -> impl Iterator<Item = (usize, Range<usize>, f64)> + '_ {
+        self.pieces.iter().map(|piece| {
+            (
+                piece.group,
+                piece.at..piece.at + piece.grads.len(),
+                piece.weight,
+            )
+        })
+    }
+
     /// Copies the sample of `grads` into `into`.
     pub fn gather(&self, grads: &[f32], into: &mut Vec<f32>) {
         into.clear();
@@ -99,26 +120,27 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
+/// A trained tensor of `len` elements from `from` on.
+#[cfg(test)]
+pub(super) fn info(layer: Option<u32>, from: usize, len: usize) -> ParamInfo {
+    ParamInfo {
+        name: "w".into(),
+        role: crate::nn::Role::Embedding,
+        layer,
+        expert: None,
+        shape: vec![len],
+        offset: from,
+        len,
+        grad: Some(from),
+        decay: true,
+        lr_scale: 1.0,
+        init: crate::nn::Init::Zeros,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::{Init, Role};
-
-    fn info(layer: Option<u32>, from: usize, len: usize) -> ParamInfo {
-        ParamInfo {
-            name: "w".into(),
-            role: Role::Embedding,
-            layer,
-            expert: None,
-            shape: vec![len],
-            offset: from,
-            len,
-            grad: Some(from),
-            decay: true,
-            lr_scale: 1.0,
-            init: Init::Zeros,
-        }
-    }
 
     #[test]
     fn small_gradients_are_taken_whole_and_large_ones_in_unbiased_pieces() {

@@ -183,12 +183,14 @@ impl Probes {
         }
     }
 
-    /// Between the gradient and the update.
+    /// Between the gradient and the update, which will scale it by `scale`.
     ///
     /// # Errors
     /// Those of the probes.
-    pub fn gradient(&mut self, model: &Model, rule: &dyn UpdateRule) -> Result<()> {
-        self.look(Look::Gradient, |probe| probe.gradient(model.params(), rule))
+    pub fn gradient(&mut self, model: &Model, rule: &dyn UpdateRule, scale: f64) -> Result<()> {
+        self.look(Look::Gradient, |probe| {
+            probe.gradient(model.params(), rule, scale)
+        })
     }
 
     /// After the update.

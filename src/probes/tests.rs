@@ -77,7 +77,7 @@ fn run(mut seen_by: impl FnMut(&Model) -> Probes) -> (Vec<f32>, Vec<Report>, Vec
                 .unwrap();
         }
         let norm = model.params().grad_norm().unwrap();
-        probes.gradient(&model, &*rule).unwrap();
+        probes.gradient(&model, &*rule, 1.0).unwrap();
         rule.step(model.params_mut(), 1e-2, 1.0).unwrap();
         probes.update(&model, &*rule, (loss, norm)).unwrap();
         reports.push(probes.report());
@@ -112,10 +112,11 @@ fn looking_changes_no_bit_and_every_value_was_declared() {
             seen.insert(id);
         }
     }
-    // Two need more steps, one a clock that goes on, three a checkpoint.
+    // Three need more steps, one a clock that goes on, three a checkpoint.
     let late = [
         "spike_score/grad",
         "spike_score/loss",
+        "spike_score/element/layer",
         "probe_cost",
         "alpha/layer",
         "stable_rank/layer",

@@ -135,6 +135,7 @@ actions! {
         Smooth "smooth" "smoothing" "Smooth the line more; after the strongest level, not at all."
         ShowBatch "show-batch" "batch" "Show the rows that the step under the cursor learned from, or those of the newest step."
         FollowAdvice "follow-advice" "advice" "Change the settings that a finding advises: in the live run, or in a branch from a checkpoint."
+        UndoRescue "undo-rescue" "undo rescue" "Undo the newest rescue: what it was for and what would be given up is shown first."
         FilterCharts "filter-charts" "filter" "Show only charts whose name contains a text."
         LogUp "log-up" "older log" "Scroll the log back."
         LogDown "log-down" "newer log" "Scroll the log on."

@@ -112,6 +112,9 @@ pub enum Command {
     Rollback {
         step: u64,
     },
+    /// Take up the state from before the newest rescue again, with its learning rate and its batches; answered by
+    /// `RescueUndone`.
+    UndoRescue,
     Note {
         text: String,
     },

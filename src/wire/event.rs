@@ -284,6 +284,27 @@ pub enum Event {
         /// Which rescue of the run it is, and how many it may have.
         count: u64,
         at_most: u64,
+        /// What `UndoRescue` would take up again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        undo: Option<UndoPoint>,
+    },
+    /// The newest rescue was undone: the state from before it goes on, with its learning rate, and sees the batches that were
+    /// left out. Comes behind the `RolledBack` to the rescue's checkpoint; what that rescue's own `RolledBack` took away
+    /// up to `step` counts again.
+    RescueUndone {
+        /// The step that goes on, and the tokens consumed there.
+        step: u64,
+        tokens: u64,
+        /// Step of the checkpoint that the rescue went back to.
+        rescue: u64,
+        /// Why it came.
+        why: String,
+        /// The peak learning rate before and from now on.
+        lr: (Num, Num),
+        /// As in `UndoPoint`.
+        whole: bool,
+        /// Steps since the rescue that are given up.
+        lost: u64,
     },
     Noted {
         step: u64,
@@ -346,6 +367,15 @@ pub struct Outlier {
     pub usual: Num,
     /// Distance in standard deviations of that window.
     pub sigmas: Num,
+}
+
+/// The state that a rescue gave up, kept to be taken up again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoPoint {
+    pub step: u64,
+    /// It is the state of just before the rescue. Otherwise that one's weights or moments were no numbers, and it is the
+    /// newest checkpoint before it.
+    pub whole: bool,
 }
 
 /// One example: a text, or the sides of a pair.

@@ -10,7 +10,8 @@ pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
 pub use event::{
-    Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Outlier, Phase, StopReason, Values,
+    Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Outlier, Phase, StopReason,
+    UndoPoint, Values,
 };
 pub use metric::{Band, Best, ChartPlace, Direction, MetricInfo, Origin};
 

@@ -5,7 +5,7 @@
 use memmap2::Mmap;
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::path::Path;
 
 /// The bytes of an immutable file.
@@ -31,26 +31,6 @@ impl Mapped {
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Mapped { map: Some(map) })
     }
-
-    /// Tells the system that these bytes are not needed for now, so their pages can be released; reading them again
-    /// goes to the disk. A hint, without effect on systems that lack it.
-    pub fn release(&self, bytes: Range<usize>) {
-        #[cfg(unix)]
-        if let Some(map) = &self.map
-            && bytes.end <= map.len()
-        {
-            // SAFETY: the pages are backed by the file and never written, so that they are reloaded unchanged.
-            let _ = unsafe {
-                map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    bytes.start,
-                    bytes.len(),
-                )
-            };
-        }
-        #[cfg(not(unix))]
-        let _ = bytes;
-    }
 }
 
 impl Deref for Mapped {
@@ -72,9 +52,6 @@ mod tests {
         std::fs::write(&path, b"bytes").unwrap();
         let mapped = Mapped::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(&*mapped, b"bytes");
-        mapped.release(1..3);
-        mapped.release(3..99);
         assert_eq!(&*mapped, b"bytes");
         std::fs::write(&path, b"").unwrap();
         assert!(Mapped::open(&path).unwrap().is_empty());

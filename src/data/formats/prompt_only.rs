@@ -3,8 +3,7 @@
 use super::turns::with_system;
 use super::{Format, SYSTEM, Shape, TOOLS, optional, required};
 use crate::base::registry::Entry;
-use crate::data::Content;
-use crate::data::Turns;
+use crate::data::{Content, Message, Turns};
 use serde_json::Value;
 
 pub(super) const FORMAT: Format = Format {
@@ -23,14 +22,16 @@ pub(super) const FORMAT: Format = Format {
     fits: |_| true,
     read: |row| {
         let system = row.optional_text("system")?;
-        let prompt = match (row.prose("prompt")?, system) {
-            (Turns::Messages(messages), system) => Turns::Messages(with_system(messages, system)),
-            (Turns::Text(text), Some(_)) if text.is_empty() => Turns::Text(text),
-            (Turns::Text(text), Some(system)) => Turns::Messages(vec![
-                crate::data::Message::new("system", system),
-                crate::data::Message::new("user", text),
-            ]),
-            (text, None) => text,
+        let column = row.part("prompt").map_or("", |found| found.column);
+        let prompt = match row.prose("prompt")? {
+            Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
+            // A text under the name `prompt` is continued as it stands; a question is what a user says.
+            Turns::Text(text) if text.is_empty() || (column == "prompt" && system.is_none()) => {
+                Turns::Text(text)
+            }
+            Turns::Text(text) => {
+                Turns::Messages(with_system(vec![Message::new("user", text)], system))
+            }
         };
         let answer = match row.part("answer") {
             None => None,

@@ -313,7 +313,7 @@ fn prompts_alone_and_with_answers() {
     assert_eq!(
         example.content,
         Content::Prompt {
-            prompt: Turns::Text("How many?".into()),
+            prompt: Turns::Messages(vec![Message::new("user", "How many?")]),
             answer: Some("1000".into()),
         }
     );

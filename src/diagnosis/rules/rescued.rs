@@ -25,7 +25,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
     let share = state.skipped as f64 / state.step.max(1) as f64;
     let many = state.skipped >= 5 && share > MANY;
-    let (at, evidence) = match &state.rescued {
+    // One that somebody took back says nothing of the course that goes on.
+    let rescued = state.rescued.as_ref().filter(|rescue| !rescue.undone);
+    let (at, evidence) = match rescued {
         Some(rescue) => (rescue.from, rescue.words()),
         None if many => {
             let text = format!(

@@ -368,6 +368,21 @@ impl Checkpoints {
         Some(newest?.step)
     }
 
+    /// Gives up the checkpoints of `step` and after it: what is in memory is of another course.
+    pub fn abandon_from(&mut self, cx: &mut RunContext<'_, '_>, step: u64) {
+        (self.saved_at, self.saved) = (None, None);
+        let progress = &mut cx.state.progress;
+        // The best of that course may be among those that a rescue gave up.
+        let there = |best: &crate::wire::Best| best.step < step && self.store.stands(best.step);
+        progress.best_saved = progress.best_saved.take().filter(there);
+        if let Err(error) = self.store.discard_from(step) {
+            let message = format!("checkpoints from step {step} on could not be deleted: {error}");
+            let hint = "delete them before a resume";
+            cx.port
+                .warn(cx.state.progress.step, "prune_failed", message, hint);
+        }
+    }
+
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.
     pub fn roll_back(&mut self, cx: &mut RunContext<'_, '_>, step: u64) -> Result<(), EngineError> {
         let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();

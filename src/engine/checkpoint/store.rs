@@ -127,6 +127,35 @@ impl Store {
         }
     }
 
+    /// Copies a whole checkpoint from elsewhere, replacing one of the same step.
+    pub fn copy_in(&mut self, step: u64, from: &Path) -> io::Result<()> {
+        let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
+        let manifest = Manifest::read(from).map_err(|fault| io::Error::other(fault.to_string()))?;
+        let names = manifest.files.keys().map(String::as_str);
+        let copied = self.clean(&temporary).and_then(|()| {
+            for name in names.chain([manifest::FILE]) {
+                self.disk.write(&temporary.join(name), &|out| {
+                    io::copy(&mut std::fs::File::open(from.join(name))?, out).map(drop)
+                })?;
+            }
+            self.disk.sync_dir(&temporary)?;
+            self.swap_in(&temporary, &self.folder.join(name_of(step)))
+        });
+        if copied.is_err() {
+            let _ = self.disk.remove_dir(&temporary);
+        }
+        self.verified.remove(&step);
+        copied
+    }
+
+    /// An empty folder to write a checkpoint into.
+    fn clean(&self, temporary: &Path) -> io::Result<()> {
+        if temporary.exists() {
+            self.disk.remove_dir(temporary)?;
+        }
+        self.disk.create_dir(temporary)
+    }
+
     /// Gives the finished folder its name. An older one of the same name changes places with it, or steps aside first and
     /// returns on an error.
     fn swap_in(&self, temporary: &Path, target: &Path) -> io::Result<()> {
@@ -171,10 +200,7 @@ impl Store {
     }
 
     fn write(&self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
-        if temporary.exists() {
-            self.disk.remove_dir(temporary)?;
-        }
-        self.disk.create_dir(temporary)?;
+        self.clean(temporary)?;
         let mut manifest = Manifest {
             format: manifest::FORMAT,
             step,
@@ -227,11 +253,21 @@ impl Store {
 
     /// Takes the checkpoints after `step` away: a roll-back abandons them.
     pub fn discard_after(&mut self, step: u64) -> io::Result<Vec<u64>> {
+        self.discard_from(step + 1)
+    }
+
+    /// Takes all checkpoints away.
+    pub fn clear(&mut self) -> io::Result<Vec<u64>> {
+        self.discard_from(0)
+    }
+
+    /// Takes the checkpoints of `step` and after it away.
+    pub fn discard_from(&mut self, step: u64) -> io::Result<Vec<u64>> {
         let newer: Vec<u64> = self
             .list()
             .iter()
             .map(|f| f.step)
-            .filter(|s| *s > step)
+            .filter(|s| *s >= step)
             .collect();
         for step in &newer {
             self.discard(*step)?;

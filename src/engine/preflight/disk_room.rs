@@ -23,8 +23,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let params = subject.state.models.policy.params();
     let moments = subject.spec.update_bytes(params.infos());
     let one = params.len() as u64 * BYTES_PER_PARAM + moments + REST;
-    // The newest ones, the best, and the one that is being written.
-    let kept = subject.spec.checkpoint.keep_last as u64 + 2;
+    // The newest ones, the best, and the one that is being written; what a rescue gives up.
+    let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
+    let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
     Ok(judge(free, one, kept))
 }
 

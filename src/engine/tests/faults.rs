@@ -74,6 +74,60 @@ fn a_loss_that_is_no_number_ends_the_run_and_is_never_saved() {
 }
 
 #[test]
+fn a_checkpoint_with_values_that_are_no_numbers_is_called_so_and_not_continued() {
+    let step_5 = "the checkpoint of step 5 holds";
+    for (file, tensor, what) in [
+        (
+            "model.safetensors",
+            "transformer.wte.weight",
+            format!("{step_5} weights"),
+        ),
+        (
+            "optimizer.safetensors",
+            "adamw.square",
+            format!("{step_5} moments"),
+        ),
+        (
+            "optimizer.safetensors",
+            "adamw.steps",
+            "a count of steps".into(),
+        ),
+    ] {
+        let mut run = Run::new(&[]);
+        run.job.stop_after = Some(5);
+        run.go();
+        // The file is whole, and its manifest vouches for it: it was saved so.
+        let folder = run.checkpoint(5);
+        let path = folder.join(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
+        let from = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+        bytes[data + from..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let listed = folder.join("manifest.json");
+        let text = std::fs::read_to_string(&listed).unwrap();
+        let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let record = super::checkpoint::disk::record_of(&path).unwrap();
+        manifest["files"][file] = serde_json::to_value(record).unwrap();
+        std::fs::write(&listed, manifest.to_string()).unwrap();
+
+        let (outcome, _, message) = finished(&run.resumed());
+        assert_eq!(outcome, Outcome::Invalid, "{tensor}: {message}");
+        assert!(message.contains(&what), "{tensor}: {message}");
+        assert!(!message.contains("learning rate"), "{message}");
+        run.job.fresh_optimizer = true;
+        let (outcome, _, message) = finished(&run.resumed());
+        let goes_on = tensor == "adamw.square";
+        assert_eq!(
+            outcome == Outcome::Completed,
+            goes_on,
+            "{tensor}: {message}"
+        );
+    }
+}
+
+#[test]
 fn a_panic_is_caught_and_the_last_event_is_still_finished() {
     let run = Run::new(&[]);
     let (_send, receive) = sync_channel(1);

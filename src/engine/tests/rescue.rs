@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::run::RunState;
-use crate::wire::Envelope;
+use crate::wire::{Envelope, UndoPoint};
 
 /// Long enough for a window, with a checkpoint each ten steps.
 const WORDS: &[&str] = &[
@@ -215,4 +215,177 @@ fn outliers_are_left_out_and_the_rest_is_learnt() {
     parted.job.stop_after = Some(skipped[0]);
     let (first, second) = (parted.go(), parted.resumed());
     assert!(loss_log(&[&events]) == loss_log(&[&first, &second]));
+}
+
+/// Undoes the first rescue once `when` says so of an event after it.
+fn undo(
+    mut when: impl FnMut(&Event) -> bool + Send,
+) -> impl FnMut(&Event, &SyncSender<Request>) + Send {
+    let (mut rescued, mut sent) = (false, false);
+    move |event, send| {
+        rescued |= matches!(event, Event::Rescued { .. });
+        if rescued && !sent && when(event) {
+            sent = true;
+            let command = Command::UndoRescue;
+            send.send(Request { id: 90, command }).unwrap();
+        }
+    }
+}
+
+fn undone(events: &[Event]) -> (usize, u64, bool, u64) {
+    let found = events.iter().enumerate().find_map(|(i, e)| match e {
+        Event::RescueUndone {
+            step, whole, lost, ..
+        } => Some((i, *step, *whole, *lost)),
+        _ => None,
+    });
+    found.expect("no rescue was undone")
+}
+
+fn kept(run: &Run) -> Vec<std::ffi::OsString> {
+    let folder = std::fs::read_dir(run.job.run_dir.path().join("before-rescue"));
+    let entries = folder.into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+const ONCE: &[&str] = &["rescue.policy=act", "rescue.at_most=1"];
+
+#[test]
+fn an_undone_rescue_leaves_the_course_of_a_run_that_was_never_rescued() {
+    let warned = run_with(&["rescue.policy=warn"]);
+    let straight = loss_log(&[&warned.go_with(&mut explode(1.0))]);
+    for later in [0, 12] {
+        let run = run_with(ONCE);
+        let (mut spike, mut since) = (explode(1.0), 0);
+        let mut undo = undo(move |event| {
+            since += u64::from(matches!(event, Event::Stepped { .. }));
+            since >= later
+        });
+        let events = run.go_with(&mut |event, send, flag| {
+            spike(event, send, flag);
+            undo(event, send);
+        });
+        let (to, from, ..) = rescues(&events)[0];
+        let (at, step, whole, lost) = undone(&events);
+        assert!(whole && step > from && lost >= later, "{step} {lost}");
+        let tail = loss_log(&[&events[at..]]);
+        let wanted = straight.iter().filter(|line| line.0 > step);
+        assert!(tail.iter().eq(wanted), "{later}");
+        for name in ["model.safetensors", "optimizer.safetensors"] {
+            let read = |run: &Run| std::fs::read(run.checkpoint(160).join(name)).unwrap();
+            assert!(read(&run) == read(&warned), "{name}, {later}");
+        }
+        let progress = checkpoint::read_state(&run.checkpoint(160))
+            .unwrap()
+            .progress;
+        assert_eq!(
+            (progress.rescues, progress.skips, progress.undo),
+            (1, vec![], None)
+        );
+        assert_eq!(kept(&run), Vec::<std::ffi::OsString>::new());
+        // The curves have what the rescue cut off.
+        let state = RunState::from_events(&in_envelopes(&events));
+        let steps: Vec<u64> = state.series["train/loss"]
+            .recent()
+            .map(|p| p.step)
+            .collect();
+        assert_eq!(steps, (1..=160).collect::<Vec<u64>>(), "{to}");
+        assert_eq!(state.settings["lr"], 1.0);
+        let rule = crate::diagnosis::diagnose(&state);
+        assert!(rule.findings.iter().all(|f| f.id != "rescued"));
+    }
+}
+
+#[test]
+fn a_resume_after_an_undo_takes_the_same_course_to_the_bit() {
+    let course = |stop: bool| {
+        let run = run_with(ONCE);
+        let (mut spike, mut undo) = (explode(1.0), undo(|_| true));
+        let events = run.go_with(&mut |event, send, flag| {
+            spike(event, send, flag);
+            undo(event, send);
+            if stop && matches!(event, Event::RescueUndone { .. }) {
+                flag.store(true, Ordering::Relaxed);
+            }
+        });
+        (run, events)
+    };
+    let (whole_run, whole) = course(false);
+    let (parted, first) = course(true);
+    assert_eq!(finished(&first).0, Outcome::Stopped);
+    let second = parted.resumed();
+    let after = |events: &[Event]| loss_log(&[&events[undone(events).0..]]);
+    let rest: Vec<Line> = [after(&first), loss_log(&[&second])].concat();
+    assert!(after(&whole) == rest);
+    same_files(&whole_run.checkpoint(160), &parted.checkpoint(160));
+}
+
+#[test]
+fn a_resume_between_a_rescue_and_its_undo_keeps_what_can_be_undone() {
+    let run = run_with(ONCE);
+    let mut spike = explode(1.0);
+    let first = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        if matches!(event, Event::Rescued { .. }) {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    assert_eq!(finished(&first).0, Outcome::Stopped);
+    assert_eq!(kept(&run).len(), 1);
+    let second = run.resumed_with(&mut at(100, Command::UndoRescue));
+    let (_, step, whole, _) = undone(&second);
+    assert!(whole && step > rescues(&first)[0].1);
+    assert!(kept(&run).is_empty());
+}
+
+#[test]
+fn a_rescue_from_a_value_that_is_no_number_is_undone_to_the_step_before_it() {
+    let run = run_with(&[
+        "rescue.policy=act",
+        "train.clip_norm=0",
+        "optimizer.adamw.weight_decay=10",
+    ]);
+    let (mut spike, mut undo) = (explode(10.0), undo(|_| true));
+    let mut point = None;
+    let events = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        if let Event::Rescued { undo, .. } = event {
+            point = point.or(*undo);
+        }
+        undo(event, send);
+    });
+    let (at, step, whole, _) = undone(&events);
+    // The weights of the step before were numbers yet.
+    assert_eq!(point, Some(UndoPoint { step, whole: true }));
+    assert!(whole && rescues(&events)[0].1 <= step + 1);
+    assert!(matches!(&events[at], Event::RescueUndone { lr, .. } if lr.1.0 == 10.0));
+    // Its batches come again, and so does the next rescue, until there are no more.
+    assert_eq!(rescues(&events).last().unwrap().3, 3);
+}
+
+#[test]
+fn only_the_newest_rescue_can_be_undone_and_only_once() {
+    let run = run_with(&["rescue.policy=act"]);
+    let mut spike = explode(1.0);
+    let mut asked = 0;
+    let events = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        let ask = matches!(event, Event::Rescued { .. } | Event::RescueUndone { .. })
+            || matches!(event, Event::Stepped { step: 20, .. });
+        if ask && asked < 3 {
+            asked += 1;
+            let command = Command::UndoRescue;
+            send.send(Request {
+                id: 90 + asked,
+                command,
+            })
+            .unwrap();
+        }
+    });
+    let refused = |id: u64| {
+        events
+            .iter()
+            .any(|e| matches!(e, Event::Rejected { id: at, .. } if *at == id))
+    };
+    assert!(refused(91) && !refused(92) && refused(93));
 }

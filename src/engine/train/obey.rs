@@ -59,6 +59,7 @@ impl Trainer<'_, '_> {
             Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
             Command::Adjust { key, value } => self.obey_adjust(id, &key, value),
             Command::Rollback { step } => self.obey_rollback(id, step)?,
+            Command::UndoRescue => self.obey_undo(id)?,
             Command::Note { text } => self.obey_note(id, text),
             Command::Ping => self.cx.port.accept(id),
             Command::Generate { .. } | Command::Cancel { .. } => self.cx.port.reject(
@@ -143,6 +144,9 @@ impl Trainer<'_, '_> {
                 self.summarize();
                 self.cx.port.accept(id);
                 self.cx.port.emit(Event::RolledBack { step });
+                if self.cx.state.progress.undo.is_none() {
+                    self.forget_what_was_given_up();
+                }
             }
             Err(EngineError::Setup(why)) => self.cx.port.reject(id, why),
             Err(other) => return Err(other),

@@ -5,7 +5,7 @@ use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
 use crate::engine::broken::NonFinite;
-use crate::engine::state::{Progress, update_rule};
+use crate::engine::state::{Progress, Undo, update_rule};
 use crate::spec::RescuePolicy;
 use crate::wire::{Event, Num, Phase};
 
@@ -51,7 +51,9 @@ impl Trainer<'_, '_> {
         if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
             return Ok(false);
         }
+        let undo = self.keep_what_is_given_up();
         let Some((step, stable)) = self.go_back()? else {
+            self.forget_what_was_given_up();
             return Ok(false);
         };
         let here = (left.step + 1, left.micro_step);
@@ -63,7 +65,7 @@ impl Trainer<'_, '_> {
         let lr = |progress: &Progress| progress.adjustments.lr.unwrap_or(of_spec);
         let (before, kept) = (lr(&left), lr(&state.progress));
         let lr = before.min(kept) * rescue.lr_factor;
-        let moments_reset = !stable || !moments_are_finite(state)?;
+        let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
             state.optimizer = update_rule(self.cx.spec, state.models.policy.params())?;
             state.changed_here();
@@ -75,6 +77,11 @@ impl Trainer<'_, '_> {
         progress.skips.push(skipped);
         progress.skips.sort_unstable();
         progress.guard.calm_down();
+        progress.undo = undo.map(|to| Undo {
+            to,
+            rescue: step,
+            why: why.into(),
+        });
         progress.advance(0);
         let count = progress.rescues;
         self.stepper.forget();
@@ -95,6 +102,7 @@ impl Trainer<'_, '_> {
             moments_reset,
             count,
             at_most: rescue.at_most,
+            undo,
         });
         self.checkpoints.save_or_warn(&mut self.cx);
         self.cx.port.enter(Phase::Training, step);
@@ -115,14 +123,4 @@ impl Trainer<'_, '_> {
         }
         Ok(None)
     }
-}
-
-/// Moments may hold a NaN where weights do not yet.
-fn moments_are_finite(state: &crate::engine::TrainState) -> Result<bool, EngineError> {
-    let mut finite = true;
-    for part in state.optimizer.state() {
-        let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
-        state.optimizer.read_state(part.name, &mut look)?;
-    }
-    Ok(finite)
 }

@@ -52,6 +52,11 @@ impl Tail {
         self.offset
     }
 
+    /// Where the next line of [`Tail::next_event`] begins: what was read ahead and not yet returned does not count.
+    pub fn told_up_to(&self) -> u64 {
+        self.offset - (self.ahead.len() - self.told) as u64
+    }
+
     /// Lines skipped because they were not text or too long.
     pub fn damaged(&self) -> u64 {
         self.damaged

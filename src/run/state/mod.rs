@@ -1,6 +1,7 @@
 //! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
+mod given_up;
 mod pace;
 mod parts;
 mod story;
@@ -17,6 +18,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
+use given_up::GivenUp;
 use parts::push_bounded;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -84,6 +86,9 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
+    /// What the newest roll-back took away, and what the newest rescue did.
+    cut_off: GivenUp,
+    before_rescue: GivenUp,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended.
@@ -246,6 +251,15 @@ impl RunState {
                 if let Some(rescue) = Rescue::from_event(event) {
                     self.mark(*step, MarkKind::Rescued, rescue.words());
                     self.rescued = Some(rescue);
+                    self.before_rescue = std::mem::take(&mut self.cut_off);
+                }
+            }
+            Event::RescueUndone { step, tokens, .. } => {
+                std::mem::take(&mut self.before_rescue).restore(self, *step);
+                (self.step, self.tokens) = (*step, *tokens);
+                self.mark(*step, MarkKind::Rescued, story::undone(event));
+                if let Some(rescue) = &mut self.rescued {
+                    (rescue.undo, rescue.undone) = (None, true);
                 }
             }
             Event::Noted { step, text } => self.mark(*step, MarkKind::Note, text::one_line(text)),
@@ -335,6 +349,7 @@ impl RunState {
 
     /// Events after `step` no longer count. The log keeps its lines: they did happen.
     fn roll_back(&mut self, step: u64) {
+        self.cut_off = GivenUp::after(self, step);
         for series in self.series.values_mut() {
             series.truncate_after(step);
         }

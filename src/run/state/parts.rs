@@ -4,7 +4,7 @@ use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::{human, text};
-use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome};
+use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome, UndoPoint};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Appends; drops the oldest if there are already `max`.
@@ -236,6 +236,9 @@ pub struct Rescue {
     pub moments_reset: bool,
     pub count: u64,
     pub at_most: u64,
+    /// What an undo would take up again.
+    pub undo: Option<UndoPoint>,
+    pub undone: bool,
 }
 
 impl Rescue {
@@ -248,6 +251,7 @@ impl Rescue {
             moments_reset,
             count,
             at_most,
+            undo,
             ..
         } = event
         else {
@@ -261,6 +265,8 @@ impl Rescue {
             moments_reset: *moments_reset,
             count: *count,
             at_most: *at_most,
+            undo: *undo,
+            undone: false,
         })
     }
 
@@ -280,6 +286,35 @@ impl Rescue {
             human::grouped(self.step),
             human::grouped(self.from),
         )
+    }
+
+    /// What an undo does while the run stands at step `now`, in sentences; `None` where there is nothing to undo.
+    pub fn undo_words(&self, now: u64) -> Option<Vec<String>> {
+        let to = self.undo?;
+        let at = human::grouped(to.step);
+        let state = match to.whole {
+            true => format!("it goes on at step {at}, with the state of just before the rescue"),
+            false => format!(
+                "it goes on at step {at}, from the newest checkpoint before the rescue: the state at the rescue itself held values that are no numbers"
+            ),
+        };
+        let batches = human::grouped(self.from);
+        let lost = now.saturating_sub(self.step);
+        let mut lines = vec![
+            format!("rescued because {}", self.why),
+            state,
+            format!(
+                "{}; the batches from step {batches} on are not left out",
+                super::story::adjusted("lr", self.lr.1, self.lr.0)
+            ),
+        ];
+        if lost > 0 {
+            let lost = human::grouped(lost);
+            lines.push(format!(
+                "{lost} steps trained since the rescue are given up"
+            ));
+        }
+        Some(lines)
     }
 }
 

@@ -200,6 +200,7 @@ impl RunState {
                 outlier(found)
             )),
             Event::Rescued { .. } => Line::notice(Level::Warn, Rescue::from_event(event)?.words()),
+            Event::RescueUndone { .. } => Line::notice(Level::Info, undone(event)),
             Event::Noted { text, .. } => Line::info(format!("note: {text}")),
             Event::Warned { message, hint, .. } if hint.is_empty() => {
                 Line::notice(Level::Warn, message.clone())
@@ -280,6 +281,32 @@ impl RunState {
 pub(super) fn adjusted(key: &str, old: f64, new: f64) -> String {
     let key = text::one_line(key);
     format!("{key} {} → {}", human::number(old), human::number(new))
+}
+
+/// What the undo of a rescue did; empty for other events.
+pub(super) fn undone(event: &Event) -> String {
+    let Event::RescueUndone {
+        step,
+        why,
+        lr,
+        whole,
+        lost,
+        ..
+    } = event
+    else {
+        return String::new();
+    };
+    let state = match whole {
+        true => "the state from before it",
+        false => "the newest checkpoint before it",
+    };
+    let (at, lr) = (human::grouped(*step), adjusted("lr", lr.0.0, lr.1.0));
+    let lost = match lost {
+        0 => String::new(),
+        lost => format!("; {} steps given up", human::grouped(*lost)),
+    };
+    let why = text::one_line(why);
+    format!("rescue undone ({why}): {state} goes on at step {at}, {lr}, its batches are seen{lost}")
 }
 
 /// `grad_norm 9.3 is 41 standard deviations above 0.21`

@@ -13,7 +13,7 @@ macro_rules! overlays {
     };
 }
 
-overlays! { editor form guide help leave picker prompt wizard }
+overlays! { editor form guide help leave picker prompt question wizard }
 
 pub use editor::Editor;
 pub use form::{Field, Form};
@@ -22,6 +22,7 @@ pub use help::HelpSheet;
 pub use leave::{LeaveChoice, LeaveQuestion};
 pub use picker::{Item, Picker};
 pub use prompt::Prompt;
+pub use question::{Question, YES};
 pub use wizard::WizardScreen;
 
 use super::action::{Action, Context};

@@ -1,6 +1,8 @@
 //! The run on the screen: the dashboard's keys and its commands to the engine. What is drawn, and the cursors over it, are
 //! the [`Dashboard`]'s matter.
 
+mod undo;
+
 use super::dashboard::Dashboard;
 use super::ending::Ending;
 use super::{Pane, PaneContext, PaneEntry, SPIN};
@@ -18,8 +20,8 @@ use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Holder, Msg, Slot};
-use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
-use crate::ui::panes::{batch, chat, home, samples};
+use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
+use crate::ui::panes::{batch, chat, health, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -306,6 +308,12 @@ impl Pane for RunPane {
                     _ => A::Pause.info().title,
                 };
                 let mut hints = vec![(A::Pause, pause)];
+                if self.dashboard.vitals().is_some() {
+                    hints.push((A::Open(&health::ENTRY), "health"));
+                }
+                if held.state.rescued.as_ref().is_some_and(|rescue| rescue.undo.is_some()) {
+                    hints.push((A::UndoRescue, A::UndoRescue.info().title));
+                }
                 hints.extend(titles(&[
                 A::Checkpoint,
                 A::Evaluate,
@@ -338,6 +346,9 @@ impl Pane for RunPane {
                 }
                 if !held.state.samples.is_empty() {
                     hints.push((A::Open(&samples::ENTRY), "samples"));
+                }
+                if self.dashboard.vitals().is_some() {
+                    hints.push((A::Open(&health::ENTRY), "health"));
                 }
                 hints.push((A::SavePicture, A::SavePicture.info().title));
                 if self.ending {
@@ -383,6 +394,10 @@ impl Pane for RunPane {
             Action::FollowAdvice => match &store.held {
                 Some(held) => batch::advice(held, &diagnose(&held.state).findings),
                 None => vec![no_engine(store)],
+            },
+            Action::UndoRescue => match store.held.as_ref() {
+                Some(held) if held.live() => vec![undo::ask(held)],
+                _ => vec![no_engine(store)],
             },
             Action::ShowBatch => match &store.held {
                 Some(held) if held.state.step > 0 => {
@@ -441,6 +456,9 @@ impl Pane for RunPane {
         match (about, answer) {
             (TUNE, Answer::Values(values)) => tune(store, &values),
             (NOTE, Answer::Text(text)) => command(store, Asked::Note, Command::Note { text }),
+            (undo::ABOUT, Answer::Text(text)) if text == YES => {
+                command(store, Asked::UndoRescue, Command::UndoRescue)
+            }
             (FILTER, Answer::Text(text)) => {
                 self.dashboard.set_filter(&text);
                 Vec::new()
@@ -473,6 +491,9 @@ impl Pane for RunPane {
                 }
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
+                if let Some(signs) = self.dashboard.vitals() {
+                    context.hits.add(signs, Target::Action(Action::Open(&health::ENTRY)));
+                }
             }
             _ => {
                 let text = sanitize(&words(store, theme, context.keymap));

@@ -4,7 +4,8 @@
 //! stand in [`Words`] are said (a log's end, the terminal's mode), and the process exits with a code.
 //!
 //! Allocations whose failure their caller handles change nothing: only the abort is caught. This takes a handler of
-//! `SIGABRT`; an abort for another reason goes its way.
+//! `SIGABRT`; an abort for another reason goes its way. What aborts without asking this allocator (the C library, for the
+//! destructors of a thread) is told apart by looking: where not even [`LITTLE`] can be mapped, it was about memory.
 
 use std::cell::Cell;
 use std::io;
@@ -15,6 +16,8 @@ use std::thread;
 
 /// Address space that is kept for the final message, less where there is less; it takes no memory until then.
 const RESERVES: [usize; 3] = [16 << 20, 4 << 20, 1 << 20];
+/// Bytes that a process which is not out of memory can map.
+const LITTLE: usize = 256 << 10;
 /// Seconds that the final message may take: they may wait for what the held thread has locked.
 const PATIENCE: u32 = 20;
 
@@ -141,6 +144,17 @@ fn speak(reserve: &Reserve) {
     exit_now()
 }
 
+/// Whether [`LITTLE`] can be mapped. A plain system call, for use in a signal handler.
+fn is_room() -> bool {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new private mapping at a place that the kernel chooses, unmapped before anybody touches it.
+    unsafe {
+        let place = mmap_anonymous(ptr::null_mut(), LITTLE, access, flags);
+        place.is_ok_and(|place| munmap(place, LITTLE).is_ok())
+    }
+}
+
 /// Exits without the handlers of a usual end: they may wait for locks of held threads.
 fn exit_now() -> ! {
     // SAFETY: async-signal-safe by POSIX.
@@ -154,9 +168,12 @@ extern "C" fn too_late(_: libc::c_int) {
 /// `abort` was called on this thread. Over an allocation: the speaker is woken, and this thread waits for the end. Otherwise
 /// it returns, and `abort` goes on as if there were no handler.
 extern "C" fn aborting(_: libc::c_int) {
-    let bytes = FAILED.get();
+    let mut bytes = FAILED.get();
     if bytes == 0 {
-        return;
+        if is_room() {
+            return;
+        }
+        bytes = LITTLE;
     }
     if SPEAKER.get() {
         exit_now()

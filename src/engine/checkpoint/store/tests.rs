@@ -89,6 +89,31 @@ fn what_was_committed_verifies_and_replaces_its_own_step() {
 }
 
 #[test]
+fn a_copy_is_whole_and_leaves_no_debris_where_it_fails() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (path, manifest) = store(from.path()).commit(7, &parts("one")).unwrap();
+    let mut copies = store(to.path());
+    copies.copy_in(7, &path).unwrap();
+    assert_eq!(copies.verify(7).unwrap(), manifest);
+    assert_eq!(
+        fs::read(to.path().join("step-000007/model")).unwrap(),
+        b"one"
+    );
+    for fail_at in 0..5 {
+        let disk = FaultyDisk {
+            calls: Arc::new(AtomicUsize::new(0)),
+            fail_at,
+            cannot_exchange: false,
+        };
+        let mut faulty = Store::open(to.path(), Box::new(disk)).unwrap();
+        assert!(faulty.copy_in(8, &path).is_err(), "{fail_at}");
+        assert_eq!(fs::read_dir(to.path()).unwrap().count(), 1, "{fail_at}");
+    }
+    copies.clear().unwrap();
+    assert!(steps(&copies).is_empty());
+}
+
+#[test]
 fn a_disk_that_fails_at_the_nth_operation_costs_only_the_new_checkpoint() {
     let mut failures = 0;
     for fail_at in 0.. {

@@ -2,6 +2,7 @@
 //! reads digits faster, and over SSH each of them costs bytes.
 
 use super::catalog::Chart;
+use super::vitals::{self, Vital};
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Status;
 use crate::base::human;
@@ -49,6 +50,7 @@ pub struct Glance {
     /// Readings behind each chart's name.
     pub titles: Vec<Vec<Word>>,
     pub diagnosis: Diagnosis,
+    pub vitals: Vec<Vital>,
     made: Option<(u64, GlanceOptions)>,
 }
 
@@ -60,6 +62,7 @@ impl Default for Glance {
             parts: Vec::new(),
             titles: Vec::new(),
             diagnosis: diagnose(&RunState::new()),
+            vitals: Vec::new(),
             made: None,
         }
     }
@@ -88,10 +91,11 @@ impl Glance {
             .map(|chart| title(state, chart, &options, glyphs))
             .collect();
         let before = self.made.as_ref().map(|(at, _)| at / FACTS_RENEWALS);
-        self.renew_diagnosis(
-            diagnose(state),
-            !training || before != Some(slot / FACTS_RENEWALS),
-        );
+        let due = !training || before != Some(slot / FACTS_RENEWALS);
+        self.renew_diagnosis(diagnose(state), due);
+        if due || self.vitals.is_empty() {
+            self.vitals = vitals::of(state);
+        }
         self.made = Some((slot, options));
     }
 

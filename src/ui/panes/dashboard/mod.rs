@@ -8,6 +8,7 @@ mod health;
 mod navigate;
 mod plan;
 mod strips;
+mod vitals;
 
 use crate::base::clock::UnixMillis;
 use crate::plan::measured::Place;
@@ -76,6 +77,8 @@ pub struct Dashboard {
     shown: Vec<Shown>,
     /// The frame before.
     before: Vec<Shown>,
+    /// The row of vital signs in the last frame.
+    vitals: Option<Rect>,
 }
 
 impl Default for Dashboard {
@@ -96,6 +99,7 @@ impl Default for Dashboard {
             glance: Glance::default(),
             shown: Vec::new(),
             before: Vec::new(),
+            vitals: None,
         }
     }
 }
@@ -110,6 +114,11 @@ impl Dashboard {
         let shown = self.shown.first().filter(|_| self.full)?;
         let charts = catalog::charts(state, &self.filter);
         Some((charts.get(shown.chart)?.id.clone(), shown.outline))
+    }
+
+    /// The place of the vital signs in the last frame.
+    pub fn vitals(&self) -> Option<Rect> {
+        self.vitals
     }
 
     /// Draws the dashboard. `now` is wall time; numbers of a training run are renewed twice a second.
@@ -142,7 +151,9 @@ impl Dashboard {
         };
         self.selected = self.selected.min(charts.len().saturating_sub(1));
         self.before = std::mem::take(&mut self.shown);
-        let Some(plan) = plan::plan(area, charts.len(), self.mode()) else {
+        let signs = self.filter.is_empty() && vitals::any(state);
+        self.vitals = None;
+        let Some(plan) = plan::plan(area, charts.len(), self.mode(), signs) else {
             frame::sentence(buffer, area, state, theme);
             return;
         };
@@ -167,6 +178,10 @@ impl Dashboard {
             .log
             .map_or(0, |log| log.height.saturating_sub(2).into());
         strips::progress(buffer, plan.progress, &self.glance, theme);
+        self.vitals = plan.vitals;
+        if let Some(row) = plan.vitals {
+            vitals::draw(buffer, row, &self.glance.vitals, theme);
+        }
         let boxes = self.draw_boxes(buffer, &plan, &canvas, &visible);
         for (slot, chart) in shown_charts.iter().enumerate() {
             self.draw_chart(buffer, boxes[slot], chart, slot, visible[slot], &canvas);

@@ -19,6 +19,8 @@ pub enum Mode {
 pub struct Plan {
     /// One row.
     pub progress: Rect,
+    /// One row, where there are vital signs to show and room for them.
+    pub vitals: Option<Rect>,
     /// Outlines of the charts, the loss first; fewer than there are metrics when there is no room.
     pub charts: Vec<Rect>,
     pub health: Option<Rect>,
@@ -41,14 +43,16 @@ const LARGE_WIDTH: u16 = 100;
 const LARGE_HEIGHT: u16 = 28;
 /// From here on two columns of small charts beside the loss.
 const WIDE: u16 = 170;
+/// From here on a row of vital signs leaves the small charts enough.
+const VITALS_HEIGHT: u16 = 20;
 /// Rows of a small chart with its upper border.
 const SMALL_CHART: u16 = 7;
 /// Columns and rows of a chart in the grid, borders included.
 const GRID_WIDTH: u16 = 40;
 const GRID_HEIGHT: u16 = 9;
 
-/// Lays out `area` for `n_charts` charts. `None` when there is room for a sentence only.
-pub fn plan(area: Rect, n_charts: usize, mode: Mode) -> Option<Plan> {
+/// Lays out `area` for `n_charts` charts, and a row of vital signs if wanted. `None` when there is room for a sentence only.
+pub fn plan(area: Rect, n_charts: usize, mode: Mode, vitals: bool) -> Option<Plan> {
     let (w, h) = (area.width, area.height);
     if w < MIN_WIDTH || h < MIN_HEIGHT {
         return None;
@@ -60,10 +64,17 @@ pub fn plan(area: Rect, n_charts: usize, mode: Mode) -> Option<Plan> {
         ..area
     };
     let compact = w < COMPACT_WIDTH || h < COMPACT_HEIGHT;
+    let vitals = vitals && h >= VITALS_HEIGHT;
     let mut plan = match mode {
-        Mode::Overview if w >= LARGE_WIDTH && h >= LARGE_HEIGHT => large(body, n_charts),
+        Mode::Overview if w >= LARGE_WIDTH && h >= LARGE_HEIGHT => {
+            let (row, rest) = cut_top(body, u16::from(vitals));
+            Plan {
+                vitals: vitals.then_some(row),
+                ..large(rest, n_charts)
+            }
+        }
         _ if compact || mode == Mode::Full => single(body),
-        _ => small(body, n_charts),
+        _ => small(body, n_charts, vitals),
     };
     plan.progress = progress;
     Some(plan)
@@ -79,9 +90,10 @@ fn single(body: Rect) -> Plan {
     }
 }
 
-/// A grid of charts, a status line, a line of sample.
-fn small(body: Rect, n_charts: usize) -> Plan {
-    let (charts, lines) = cut_bottom(body, 2);
+/// A grid of charts, vital signs, a status line, a line of sample.
+fn small(body: Rect, n_charts: usize, vitals: bool) -> Plan {
+    let (charts, lines) = cut_bottom(body, 2 + u16::from(vitals));
+    let (row, lines) = cut_top(lines, u16::from(vitals));
     let across = (charts.width / GRID_WIDTH).clamp(2, 4);
     let down = (charts.height / GRID_HEIGHT).clamp(2, 5);
     let n = n_charts.clamp(1, usize::from(across * down)) as u16;
@@ -89,6 +101,7 @@ fn small(body: Rect, n_charts: usize) -> Plan {
     let (status, sample_line) = cut_bottom(lines, 1);
     Plan {
         charts: grid(charts, across.min(n), down, usize::from(n)),
+        vitals: vitals.then_some(row),
         status: Some(status),
         sample_line: Some(sample_line),
         ..Plan::default()
@@ -181,6 +194,10 @@ fn share(size: u16, i: u16, n: u16) -> u16 {
     ((u32::from(size.saturating_sub(1)) * u32::from(i)) / u32::from(n.max(1))) as u16
 }
 
+fn cut_top(area: Rect, rows: u16) -> (Rect, Rect) {
+    cut_bottom(area, area.height.saturating_sub(rows))
+}
+
 fn cut_bottom(area: Rect, rows: u16) -> (Rect, Rect) {
     let rows = rows.min(area.height);
     let upper = Rect {
@@ -243,6 +260,7 @@ mod tests {
             plan.log,
             plan.status,
             plan.sample_line,
+            plan.vitals,
         ];
         let mut all: Vec<Rect> = plan.charts.clone();
         all.extend(boxes.into_iter().flatten());
@@ -257,8 +275,8 @@ mod tests {
             .flat_map(|w| (1..=70).map(move |h| (w, h)))
         {
             for mode in [Mode::Overview, Mode::Grid, Mode::Full] {
-                for n in [0, 1, 2, 3, 4, 5, 9, 30] {
-                    let Some(plan) = plan(area(w, h), n, mode) else {
+                for (n, vitals) in [0, 1, 2, 3, 4, 5, 9, 30].map(|n| (n, (n + h) % 2 == 0)) {
+                    let Some(plan) = plan(area(w, h), usize::from(n), mode, vitals) else {
                         continue;
                     };
                     let all = regions(&plan);
@@ -280,7 +298,7 @@ mod tests {
 
     #[test]
     fn usual_sizes_show_what_was_promised() {
-        let charts = |w, h| plan(area(w, h), 12, Mode::Overview).map(|p| p.charts.len());
+        let charts = |w, h| plan(area(w, h), 12, Mode::Overview, false).map(|p| p.charts.len());
         assert_eq!(charts(80, 22), Some(4));
         assert!(charts(120, 34) >= Some(5));
         assert!(charts(160, 46) >= Some(6));
@@ -288,17 +306,39 @@ mod tests {
         assert_eq!(charts(59, 22), Some(1));
         assert_eq!(charts(80, 14), Some(1));
         assert_eq!(charts(27, 22), None);
-        assert_eq!(plan(area(160, 46), 12, Mode::Full).unwrap().charts.len(), 1);
         assert_eq!(
-            plan(area(160, 46), 12, Mode::Grid).unwrap().charts.len(),
+            plan(area(160, 46), 12, Mode::Full, true)
+                .unwrap()
+                .charts
+                .len(),
+            1
+        );
+        assert_eq!(
+            plan(area(160, 46), 12, Mode::Grid, false)
+                .unwrap()
+                .charts
+                .len(),
             12
         );
     }
 
     #[test]
+    fn vital_signs_have_a_row_where_it_costs_no_chart() {
+        let at = |w, h, mode| plan(area(w, h), 12, mode, true).unwrap();
+        let large = at(160, 46, Mode::Overview);
+        assert_eq!(large.vitals, Some(Rect::new(3, 3, 160, 1)));
+        let small = at(80, 22, Mode::Overview);
+        assert_eq!(small.vitals, Some(Rect::new(3, 21, 80, 1)));
+        assert_eq!(small.charts.len(), 4);
+        for none in [at(80, 19, Mode::Overview), at(160, 46, Mode::Full)] {
+            assert_eq!(none.vitals, None);
+        }
+    }
+
+    #[test]
     fn few_metrics_leave_no_empty_boxes() {
         for n in 1..6 {
-            let plan = plan(area(160, 46), n, Mode::Overview).unwrap();
+            let plan = plan(area(160, 46), n, Mode::Overview, true).unwrap();
             assert!(plan.charts.len() <= n, "{n}: {}", plan.charts.len());
         }
     }

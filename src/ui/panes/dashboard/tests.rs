@@ -5,7 +5,7 @@ use crate::base::paths::Env;
 use crate::metrics::ranks;
 use crate::ui::action::Action;
 use crate::ui::theme::{ColorDepth, Themes};
-use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome, Phase};
+use crate::wire::{Band, ChartPlace, Envelope, Event, MetricInfo, Num, Origin, Outcome, Phase};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use crate::ui::tape;
@@ -107,6 +107,80 @@ fn live_at_real_sizes() {
         let picture = picture(&mut Dashboard::new(), &state, &Theme::ansi(), (w, h));
         insta::assert_snapshot!(format!("live_{w}x{h}"), picture);
     }
+}
+
+/// The live run with what probes saw: block 2's units die, the rest is well.
+fn probed() -> RunState {
+    let band = |low: Option<f64>, high: f64| Band {
+        low,
+        high: Some(high),
+        origin: Origin::RuleOfThumb,
+    };
+    let info = |id: &str, label: &str, band: Option<Band>| MetricInfo {
+        id: id.into(),
+        title: label.into(),
+        label: label.into(),
+        place: ChartPlace::Health,
+        per_layer: id.ends_with("/layer"),
+        band,
+        ..MetricInfo::default()
+    };
+    let metrics = vec![
+        info("update_ratio", "update ratio", Some(band(None, 1e-2))),
+        info("grad_spike", "gradient spike", Some(band(None, 10.0))),
+        info("noise_scale", "noise scale", None),
+        info("gsnr", "GSNR, whole", None),
+        info("dead_units/layer", "dead units", Some(band(None, 0.5))),
+        info(
+            "attn_entropy/layer",
+            "attention entropy",
+            Some(band(Some(0.05), 0.97)),
+        ),
+        info("alpha/layer", "alpha", Some(band(Some(2.0), 6.0))),
+        info("act_max/layer", "largest activation", Some(band(None, 1e4))),
+    ];
+    let values = [
+        ("update_ratio", 1.24e-3),
+        ("grad_spike", 1.31),
+        ("noise_scale", 12_300.0),
+        ("gsnr", 0.0312),
+    ];
+    let layers = [
+        ("dead_units/layer", vec![0.01, 0.75, 0.02]),
+        ("attn_entropy/layer", vec![0.61, 0.55, 0.48]),
+        ("alpha/layer", vec![3.1, 3.6, 4.2]),
+        ("act_max/layer", vec![12.0, 31.0, 44.0]),
+    ];
+    let (step, tokens) = (1_240, 1_240 * tape::BATCH_TOKENS);
+    live_and(vec![
+        Event::MetricsDeclared { metrics },
+        Event::Stepped {
+            step,
+            tokens,
+            values: values.map(|(id, x)| (id.to_string(), Num(x))).into(),
+        },
+        Event::Probed {
+            step,
+            layers: layers
+                .map(|(id, xs)| (id.to_string(), xs.into_iter().map(Num).collect()))
+                .into(),
+        },
+    ])
+}
+
+#[test]
+fn vital_signs_stand_in_a_row_and_what_is_outside_its_band_is_always_among_them() {
+    let state = probed();
+    for (w, h) in [(80, 24), (160, 48)] {
+        let mut dashboard = Dashboard::new();
+        let picture = picture(&mut dashboard, &state, &Theme::ansi(), (w, h));
+        assert!(picture.contains("▲ dead   0.75"), "{picture}");
+        assert!(dashboard.vitals().is_some());
+        insta::assert_snapshot!(format!("vitals_{w}x{h}"), picture);
+    }
+    let mut dashboard = Dashboard::new();
+    let short = picture(&mut dashboard, &state, &Theme::ansi(), (80, 18));
+    assert!(!short.contains("dead ") && dashboard.vitals().is_none());
 }
 
 #[test]
@@ -445,7 +519,7 @@ fn a_live_run_costs_few_bytes_a_second() {
             true_color < most * 1.4,
             "{size:?}: {true_color:.0} B/s in true colour"
         );
-        let charts = plan::plan(Rect::new(0, 0, size.0, size.1), 12, Mode::Overview)
+        let charts = plan::plan(Rect::new(0, 0, size.0, size.1), 12, Mode::Overview, true)
             .map_or(0, |p| p.charts.len());
         assert!(
             charts >= n_charts && rate < most,

@@ -30,8 +30,13 @@ const POINTS: usize = 22;
 
 /// The measured metrics that probes gave, and those of the dashboard that have a band, as declared.
 pub fn rows(state: &RunState) -> Vec<Row<'_>> {
-    let shown = |info: &&MetricInfo| info.place == ChartPlace::Health || info.band.is_some();
-    state.metrics.iter().filter(shown).filter_map(|info| row(state, info)).collect()
+    let shown = state.metrics.iter().filter(|info| is_shown(info));
+    shown.filter_map(|info| row(state, info)).collect()
+}
+
+/// Whether a metric is one of them, once it was measured.
+pub fn is_shown(info: &MetricInfo) -> bool {
+    info.place == ChartPlace::Health || info.band.is_some()
 }
 
 fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {

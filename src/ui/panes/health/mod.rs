@@ -18,7 +18,7 @@ use crate::ui::widgets::axis::Scale;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Band, MetricInfo};
-use list::Row;
+pub(super) use list::{Row, is_shown, rows};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -58,16 +58,26 @@ impl Pane for HealthPane {
         Hints::of_pane(hints)
     }
 
+    /// Before anything was chosen, what is outside its band is.
+    fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
+        if let (0, Some(held)) = (self.selected, &context.store.held) {
+            let rows = rows(&held.state);
+            let outside = rows.iter().position(|row| row.inside == Some(false));
+            self.selected = outside.unwrap_or(0);
+        }
+        Vec::new()
+    }
+
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let held = context.store.held.as_ref();
-        let last = held.map_or(0, |held| list::rows(&held.state).len().saturating_sub(1));
+        let last = held.map_or(0, |held| rows(&held.state).len().saturating_sub(1));
         let page = self.page.max(1);
         match action {
             Action::Accept => self.words = !self.words,
             Action::Cancel => self.words = false,
             Action::SaveChart => {
                 let name = held.map_or("llmtui", |held| held.name());
-                let rows = held.map_or_else(Vec::new, |held| list::rows(&held.state));
+                let rows = held.map_or_else(Vec::new, |held| rows(&held.state));
                 let metric = rows.get(self.selected).map_or("health", |row| &row.info.id);
                 return save_chart(format!("{name}-{metric}"), self.picture);
             }
@@ -105,7 +115,7 @@ impl Pane for HealthPane {
         let Some(held) = context.store.held.as_ref() else {
             return note(frame, "No run is open: choose one on Home.");
         };
-        let rows = list::rows(&held.state);
+        let rows = rows(&held.state);
         if rows.is_empty() {
             let words = if held.state.metrics.is_empty() || held.live() {
                 "Probes report with the first logged step. Without any: health.enabled is false in this run."
@@ -355,7 +365,7 @@ mod tests {
         let theme = Theme::ansi();
         terminal
             .draw(|frame| {
-                let rows = list::rows(state);
+                let rows = rows(state);
                 let area = frame.area();
                 detail(frame.buffer_mut(), area, state, &rows[selected], only_words, &theme);
             })
@@ -366,7 +376,7 @@ mod tests {
     #[test]
     fn a_block_outside_its_band_stands_out_and_what_was_never_measured_has_no_row() {
         let state = state();
-        let rows = list::rows(&state);
+        let rows = rows(&state);
         let ids: Vec<&str> = rows.iter().map(|row| row.info.id.as_str()).collect();
         assert_eq!(ids, ["dead_units/layer", "noise_scale"]);
         assert_eq!((rows[0].inside, rows[1].inside), (Some(false), Some(true)));

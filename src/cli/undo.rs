@@ -1,0 +1,44 @@
+//! `llmtui undo`: take the newest rescue of a live run back.
+
+use super::Context;
+use super::control::Controlled;
+use super::exit::{Exit, Failure};
+use crate::base::human;
+use crate::wire::Command;
+use std::io::Write;
+
+/// Undo the newest rescue of a live run: its state from before it goes on; says first what would be given up
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A run's directory, id or name; default: the newest live run
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Do what is shown
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let mut run = Controlled::connect(args.run.as_deref(), cx)?;
+    let rescue = run.state.rescued.as_ref();
+    let Some(words) = rescue.and_then(|rescue| rescue.undo_words(run.state.step)) else {
+        let what = format!("{} has no rescue that could be undone", run.run.id());
+        return Err(Failure::yours(what, format!("llmtui logs {}", run.run.id())).into());
+    };
+    let mut out = std::io::stdout().lock();
+    for line in words {
+        writeln!(out, "{line}")?;
+    }
+    if !args.yes {
+        writeln!(out, "llmtui undo {} --yes does it", run.run.id())?;
+        return Ok(Exit::Done);
+    }
+    run.command(Command::UndoRescue)?;
+    let id = run.run.id();
+    writeln!(
+        out,
+        "{id}: the rescue is undone at step {}",
+        human::grouped(run.state.step)
+    )?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,149 @@
+//! The rules of the diagnosis room beside the engine. What a resumed run has logged before is read on a thread of its own:
+//! a log of a gigabyte keeps no first step waiting. Until it is read, new events wait in order, so that the rules see the
+//! run's whole history as it happened.
+
+use crate::diagnosis::Watch;
+use crate::run::log::Tail;
+use crate::wire::Event;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// What the rules know of the run.
+pub(super) struct Rules {
+    watch: Watch,
+    history: Option<History>,
+}
+
+/// What was logged before, as long as it is being read.
+struct History {
+    reading: JoinHandle<Watch>,
+    /// Events since the resume, oldest first.
+    waiting: Vec<Event>,
+}
+
+impl Rules {
+    /// Of a run that begins.
+    pub fn new() -> Rules {
+        Rules {
+            watch: Watch::new(),
+            history: None,
+        }
+    }
+
+    /// Of a run that is taken up again, whose log has `bytes` so far: what comes behind them is told by [`Rules::hear`].
+    /// Where no thread can be started, or the log cannot be read, the rules only know less; who needs the log reports it.
+    pub fn of_log(log: PathBuf, bytes: u64) -> Rules {
+        let thread = std::thread::Builder::new().name("rules".into());
+        let reading = thread.spawn(move || {
+            let mut watch = Watch::new();
+            let _ = recall(&mut watch, &log, bytes);
+            watch
+        });
+        let history = reading.ok().map(|reading| History {
+            reading,
+            waiting: Vec::new(),
+        });
+        Rules {
+            history,
+            ..Rules::new()
+        }
+    }
+
+    /// Takes an event in.
+    pub fn hear(&mut self, event: &Event) {
+        match &mut self.history {
+            Some(history) => history.waiting.push(event.clone()),
+            None => self.watch.hear(event),
+        }
+    }
+
+    /// What the rules find otherwise than before; nothing yet while the history is being read. The run's `last` word waits
+    /// for it: an end is judged by all of the run.
+    pub fn news(&mut self, last: bool) -> Vec<Event> {
+        let read = |history: &mut History| last || history.reading.is_finished();
+        if let Some(history) = self.history.take_if(read) {
+            // A panic in there leaves rules that know less.
+            self.watch = history.reading.join().unwrap_or_default();
+            for event in &history.waiting {
+                self.watch.hear(event);
+            }
+        }
+        match self.history {
+            Some(_) => Vec::new(),
+            None => self.watch.news(),
+        }
+    }
+}
+
+/// Takes in the events that begin before `bytes`.
+fn recall(watch: &mut Watch, log: &Path, bytes: u64) -> std::io::Result<()> {
+    let mut tail = Tail::open(log)?;
+    while tail.told_up_to() < bytes {
+        match tail.next_event()? {
+            Some(envelope) => watch.hear(&envelope.event),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Envelope, VERSION, encode};
+
+    /// A step with a loss that explodes from 60 on.
+    fn stepped(step: u64) -> Event {
+        let loss = if step < 60 { 3.0 } else { 3.0 * step as f64 };
+        Event::Stepped {
+            step,
+            tokens: step * 64,
+            values: [("train/loss".to_string(), crate::wire::Num(loss))].into(),
+        }
+    }
+
+    fn log(steps: std::ops::Range<u64>) -> String {
+        let line = |step| {
+            encode(&Envelope {
+                v: VERSION,
+                seq: step + 1,
+                t: UnixMillis(5),
+                event: stepped(step),
+            })
+        };
+        steps.map(line).collect()
+    }
+
+    #[test]
+    fn history_and_what_came_while_it_was_read_are_judged_together_and_nothing_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("events.jsonl");
+        let before = log(0..70);
+        // The engine's own writer goes on behind the history while it is read.
+        std::fs::write(&path, before.clone() + &log(70..90)).unwrap();
+        let mut rules = Rules::of_log(path, before.len() as u64);
+        let mut whole = Watch::new();
+        for step in 0..90 {
+            whole.hear(&stepped(step));
+            if step >= 70 {
+                rules.hear(&stepped(step));
+            }
+        }
+        let expected = whole.news();
+        assert!(expected.len() > 1, "the planted divergence is found");
+        assert_eq!(rules.news(true), expected);
+        assert!(rules.history.is_none());
+    }
+
+    #[test]
+    fn a_log_that_is_gone_leaves_rules_that_know_less() {
+        let mut rules = Rules::of_log("/nowhere/events.jsonl".into(), 100);
+        rules.hear(&stepped(1));
+        assert_eq!(rules.news(true), {
+            let mut watch = Watch::new();
+            watch.hear(&stepped(1));
+            watch.news()
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! The way back from a rescue: the state that it gave up is kept beside the checkpoints until it is taken up again, the next
+//! rescue replaces it, or the run is complete. One is kept at most.
+
+use super::Trainer;
+use crate::engine::EngineError;
+use crate::engine::checkpoint::disk::RealDisk;
+use crate::engine::checkpoint::{self, CheckpointError, Fingerprint, Store, name_of};
+use crate::engine::context::RunContext;
+use crate::wire::{CommandId, Event, Num, Phase, UndoPoint};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Inside a run's directory.
+const FOLDER: &str = "before-rescue";
+
+fn folder(cx: &RunContext<'_, '_>) -> PathBuf {
+    cx.job.run_dir.path().join(FOLDER)
+}
+
+impl Trainer<'_, '_> {
+    /// Before a rescue: keeps the state as it is; where weights or moments are no numbers, the newest checkpoint in its
+    /// place. The rescue does not wait for a disk that takes neither.
+    pub(super) fn keep_what_is_given_up(&mut self) -> Option<UndoPoint> {
+        let kept = self.keep();
+        kept.unwrap_or_else(|e| {
+            let what = format!("this rescue cannot be undone: {e}");
+            let hint =
+                "make room on the disk: one checkpoint more is kept while a rescue can be undone";
+            self.cx
+                .port
+                .warn(self.cx.step(), "rescue_final", what, hint);
+            None
+        })
+    }
+
+    fn keep(&mut self) -> Result<Option<UndoPoint>, CheckpointError> {
+        let step = self.cx.step();
+        let written = |source: io::Error| CheckpointError::Write { step, source };
+        let mut store = Store::open(&folder(&self.cx), Box::new(RealDisk)).map_err(written)?;
+        // The one before goes first: never two.
+        store.clear().map_err(written)?;
+        self.cx.state.take_from_ranks()?;
+        let whole = self.cx.state.weights_are_finite()? && self.cx.state.moments_are_finite()?;
+        let step = match (whole, self.checkpoints.newest()) {
+            (true, _) => {
+                let fingerprint = Fingerprint::of(self.cx.spec, &self.cx.data);
+                checkpoint::save(&mut store, &mut self.cx.state, &self.cx.data, &fingerprint)?;
+                step
+            }
+            (false, Some(newest)) => {
+                let from = self.cx.job.run_dir.checkpoints_path().join(name_of(newest));
+                store.copy_in(newest, &from).map_err(written)?;
+                newest
+            }
+            (false, None) => return Ok(None),
+        };
+        store.verify(step)?;
+        Ok(Some(UndoPoint { step, whole }))
+    }
+
+    /// Nothing is left to undo: the kept state goes.
+    pub(super) fn forget_what_was_given_up(&mut self) {
+        let folder = folder(&self.cx);
+        if let Err(e) = remove(&folder) {
+            let what = format!("{} could not be deleted: {e}", folder.display());
+            self.cx
+                .port
+                .warn(self.cx.step(), "prune_failed", what, "delete it by hand");
+        }
+    }
+
+    /// Takes up the state from before the newest rescue, with its learning rate and its batches. What was trained since is
+    /// given up. The count of rescues stays: what is undone again and again comes to an end.
+    pub(super) fn obey_undo(&mut self, id: CommandId) -> Result<(), EngineError> {
+        let progress = &self.cx.state.progress;
+        let Some(undo) = progress.undo.clone() else {
+            self.cx
+                .port
+                .reject(id, "no rescue stands that could be undone");
+            return Ok(());
+        };
+        let (rescues, now, lr_now) = (progress.rescues, progress.step, self.peak_lr());
+        let kept = folder(&self.cx).join(name_of(undo.to.step));
+        if let Err(fault) = checkpoint::Manifest::verify(&kept) {
+            let why = format!("the state from before the rescue is not there any more: {fault}");
+            self.cx.port.reject(id, why);
+            return Ok(());
+        }
+        checkpoint::load(&kept, &mut self.cx.state)?;
+        self.checkpoints.abandon_from(&mut self.cx, undo.rescue);
+        let progress = &mut self.cx.state.progress;
+        progress.rescues = rescues;
+        progress.undo = None;
+        let (step, tokens) = (progress.step, progress.tokens);
+        let lr = self.peak_lr();
+        self.stepper.forget();
+        self.summarize();
+        self.cx.port.accept(id);
+        let rescue = undo.rescue;
+        self.cx.port.emit(Event::RolledBack { step: rescue });
+        if lr_now != lr {
+            self.cx.port.emit(Event::Adjusted {
+                step: rescue,
+                key: "lr".into(),
+                old: Num(lr_now),
+                new: Num(lr),
+            });
+        }
+        self.cx.port.emit(Event::RescueUndone {
+            step,
+            tokens,
+            rescue,
+            why: undo.why,
+            lr: (Num(lr_now), Num(lr)),
+            whole: undo.to.whole,
+            lost: now - rescue.min(now),
+        });
+        self.checkpoints.save_or_warn(&mut self.cx);
+        if self.checkpoints.saved_at() == Some(step) {
+            self.forget_what_was_given_up();
+        }
+        self.cx.port.enter(Phase::Training, step);
+        Ok(())
+    }
+
+    /// The schedule's peak as it is now.
+    pub(super) fn peak_lr(&self) -> f64 {
+        let of_spec = self.cx.spec.optimizer.lr();
+        self.cx.state.progress.adjustments.lr.unwrap_or(of_spec)
+    }
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

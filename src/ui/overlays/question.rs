@@ -1,0 +1,151 @@
+//! A question with its reasons: sentences, then yes or no. For what cannot be taken back without a loss.
+
+use super::{Canvas, Choice, Overlay, Reply};
+use crate::ui::action::Action;
+use crate::ui::hit::Target;
+use crate::ui::layout::{centred, fill, framed, wrap};
+use crate::ui::request::{Answer, Topic};
+use crate::ui::theme::Meaning;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
+
+/// The answer that a pane hears.
+pub const YES: &str = "yes";
+
+/// The question; no answer at all is no.
+#[derive(Debug)]
+pub struct Question {
+    title: String,
+    reasons: Vec<String>,
+    yes: &'static str,
+    no: &'static str,
+    topic: Topic,
+    /// The second row, which is the harmless one.
+    no_selected: bool,
+}
+
+impl Question {
+    pub fn new(title: &str, reasons: Vec<String>, yes: &'static str, topic: Topic) -> Question {
+        Question {
+            title: title.into(),
+            reasons,
+            yes,
+            no: "leave it as it is",
+            topic,
+            no_selected: true,
+        }
+    }
+
+    fn answer(&self) -> Reply {
+        match self.no_selected {
+            true => Reply::Close,
+            false => Reply::Chosen(Choice::Answer(self.topic, Answer::Text(YES.into()))),
+        }
+    }
+}
+
+impl Overlay for Question {
+    fn topic(&self) -> Option<Topic> {
+        Some(self.topic)
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        match action {
+            Action::Up | Action::Down => self.no_selected = !self.no_selected,
+            Action::Top => self.no_selected = false,
+            Action::Bottom => self.no_selected = true,
+            Action::Accept => return self.answer(),
+            Action::Cancel | Action::Leave => return Reply::Close,
+            _ => {}
+        }
+        Reply::Stay
+    }
+
+    fn click(&mut self, row: usize) -> Reply {
+        self.no_selected = row > 0;
+        self.answer()
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        const INDENT: u16 = 2;
+        let theme = canvas.theme;
+        let width = 76.min(area.width.saturating_sub(2));
+        let room = width.saturating_sub(2 + 2 * INDENT).max(1);
+        let lines: Vec<String> = self.reasons.iter().flat_map(|r| wrap(r, room)).collect();
+        let height = u16::try_from(lines.len() + 5).unwrap_or(u16::MAX);
+        let area = centred(area, width, height);
+        let block = framed(theme, &self.title);
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        // The rows come before the reasons where the screen is too small for both.
+        let reasons = inner.height.saturating_sub(3);
+        for (line, y) in lines.iter().zip(inner.y..inner.y + reasons) {
+            let place = Rect {
+                y,
+                height: 1,
+                ..inner
+            };
+            let text = format!("{:1$}{line}", "", usize::from(INDENT));
+            let text = fill(&text, inner.width.into(), theme.glyphs().ellipsis);
+            frame.render_widget(Line::styled(text, theme.style(Meaning::Text)), place);
+        }
+        let first = inner.bottom().saturating_sub(2).max(inner.y);
+        for ((i, words), y) in [self.yes, self.no]
+            .iter()
+            .enumerate()
+            .zip(first..inner.bottom())
+        {
+            let place = Rect {
+                y,
+                height: 1,
+                ..inner
+            };
+            let selected = (i == 1) == self.no_selected;
+            let (pointer, meaning) = match selected {
+                true => (theme.glyphs().pointer, Meaning::Selected),
+                false => (" ", Meaning::Text),
+            };
+            let text = fill(words, usize::from(inner.width.saturating_sub(INDENT)), "");
+            let line = Line::from(vec![
+                Span::styled(format!("{pointer} "), theme.style(meaning)),
+                Span::styled(text, theme.style(meaning)),
+            ]);
+            frame.render_widget(line, place);
+            canvas.hits.add(place, Target::OverlayRow(i));
+        }
+    }
+}
+
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    let topic = Topic {
+        pane: &crate::ui::panes::run::ENTRY,
+        about: "x",
+    };
+    Box::new(Question::new(
+        "undo the rescue",
+        vec!["why".into()],
+        "undo it",
+        topic,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enter_alone_changes_nothing() {
+        let mut question = example();
+        assert_eq!(question.act(Action::Accept), Reply::Close);
+        question.act(Action::Up);
+        let yes = question.act(Action::Accept);
+        assert!(matches!(yes, Reply::Chosen(Choice::Answer(_, Answer::Text(word))) if word == YES));
+        assert_eq!(question.act(Action::Cancel), Reply::Close);
+    }
+}

@@ -1,0 +1,208 @@
+//! Vital signs: one row with the newest values of the health metrics that matter, each with a mark that says whether it lies
+//! within its band, above or below. Bands and values are the health pane's; the row says only what to look at there.
+
+use crate::base::human;
+use crate::metrics::id;
+use crate::run::RunState;
+use crate::ui::panes::health::{self, Row};
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// What is shown first, under a word that is short enough for a row.
+const FIRST: [(&str, &str); 14] = [
+    (id::UPDATE_RATIO, "update"),
+    ("grad_spike", "spike"),
+    (id::ENTROPY, "entropy"),
+    ("noise_scale", "noise"),
+    ("gsnr", "GSNR"),
+    ("dead_units/layer", "dead"),
+    ("attn_entropy/layer", "attention"),
+    ("alpha/layer", "alpha"),
+    (id::CLIPPED, "clipped"),
+    ("grad_cosine", "cosine"),
+    ("logit_lse", "logits"),
+    ("spike_score/loss", "loss spikes"),
+    ("spectral_norm/layer", "spectral"),
+    ("loss_dispersion", "dispersion"),
+];
+/// Columns of a value, so that a new digit moves nothing.
+const VALUE: usize = 6;
+/// Columns between two signs.
+const GAP: usize = 2;
+const TITLE: &str = "health";
+
+/// One metric of the row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vital {
+    name: String,
+    value: f64,
+    place: Place,
+}
+
+/// Where a value lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Above,
+    Below,
+    /// There is no band.
+    Free,
+}
+
+/// Whether anything of the row was measured.
+pub fn any(state: &RunState) -> bool {
+    let measured = |id: &str| {
+        state.series.get(id).is_some_and(|s| !s.is_empty()) || state.layers.contains_key(id)
+    };
+    let mut shown = state.metrics.iter().filter(|info| health::is_shown(info));
+    state.step > 0 && shown.any(|info| measured(&info.id))
+}
+
+/// The signs in their order; what has no place of its own comes last, and only while it is outside its band.
+pub fn of(state: &RunState) -> Vec<Vital> {
+    let rows = health::rows(state);
+    let known = |(id, name): &(&str, &str)| match rows.iter().find(|row| row.info.id == *id) {
+        Some(row) => Some(vital(name, row)),
+        // It has no band, and so no row.
+        None => state.latest(id).map(|value| Vital {
+            name: (*name).into(),
+            value,
+            place: Place::Free,
+        }),
+    };
+    let mut signs: Vec<Vital> = FIRST.iter().filter_map(known).collect();
+    let others = rows
+        .iter()
+        .filter(|row| row.inside == Some(false) && FIRST.iter().all(|(id, _)| *id != row.info.id));
+    signs.extend(others.map(|row| {
+        let info = row.info;
+        let name = if info.label.is_empty() {
+            &info.title
+        } else {
+            &info.label
+        };
+        vital(name, row)
+    }));
+    signs
+}
+
+fn vital(name: &str, row: &Row<'_>) -> Vital {
+    Vital {
+        name: name.into(),
+        value: row.value,
+        place: match (row.inside, row.info.band.and_then(|band| band.high)) {
+            (Some(true), _) => Place::Inside,
+            (Some(false), Some(high)) if row.value > high => Place::Above,
+            (Some(false), _) => Place::Below,
+            (None, _) => Place::Free,
+        },
+    }
+}
+
+/// `health  ✓ update 1.2e-3  ▲ spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
+/// bands go first.
+pub fn draw(buffer: &mut Buffer, area: Rect, signs: &[Vital], theme: &Theme) {
+    let room = usize::from(area.width.saturating_sub(2));
+    let outside = |sign: &Vital| matches!(sign.place, Place::Above | Place::Below);
+    let width = |sign: &Vital| GAP + text::width(&words(sign, theme));
+    let mut left = room.saturating_sub(TITLE.len());
+    let mut taken = vec![false; signs.len()];
+    let first_outside = (0..signs.len()).filter(|i| outside(&signs[*i]));
+    let then_the_rest = (0..signs.len()).filter(|i| !outside(&signs[*i]));
+    for i in first_outside.chain(then_the_rest) {
+        let width = width(&signs[i]);
+        if width > left {
+            break;
+        }
+        left -= width;
+        taken[i] = true;
+    }
+    let mut line = vec![word(TITLE, Meaning::Title)];
+    for (sign, _) in signs.iter().zip(taken).filter(|(_, taken)| *taken) {
+        line.push(word(" ".repeat(GAP), Meaning::Muted));
+        line.extend(words(sign, theme));
+    }
+    text::draw(buffer, area.x + 1, area.y, room as u16, &line, theme);
+}
+
+fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
+    let glyphs = theme.glyphs();
+    let (mark, of_mark, of_value) = match sign.place {
+        Place::Inside => (glyphs.ok, Meaning::Good, Meaning::Text),
+        Place::Above => (glyphs.up, Meaning::Warn, Meaning::Warn),
+        Place::Below => (glyphs.down, Meaning::Warn, Meaning::Warn),
+        Place::Free => (glyphs.separator, Meaning::Muted, Meaning::Text),
+    };
+    vec![
+        word(mark, of_mark),
+        word(format!(" {} ", sign.name), Meaning::Muted),
+        word(format!("{:>VALUE$}", short(sign.value)), of_value),
+    ]
+}
+
+/// Three digits at most: `1.2e-3`, `0.061`, `1.47`, `14.2`, `12k`.
+fn short(x: f64) -> String {
+    match x.abs() {
+        a if !a.is_finite() || a == 0.0 => human::number(x),
+        a if a >= 1000.0 => human::short(x),
+        a if a >= 100.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        a if a >= 0.1 => format!("{x:.2}"),
+        a if a >= 0.01 => format!("{x:.3}"),
+        _ => format!("{x:.1e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sign(name: &str, value: f64, place: Place) -> Vital {
+        Vital {
+            name: name.into(),
+            value,
+            place,
+        }
+    }
+
+    fn drawn(signs: &[Vital], width: u16) -> String {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, 1));
+        draw(
+            &mut buffer,
+            Rect::new(0, 0, width, 1),
+            signs,
+            &Theme::ansi(),
+        );
+        let row: String = (0..width).map(|x| buffer[(x, 0)].symbol()).collect();
+        row.trim_end().to_string()
+    }
+
+    #[test]
+    fn what_is_outside_its_band_is_shown_whatever_the_width() {
+        let signs = [
+            sign("update", 1.2e-3, Place::Inside),
+            sign("entropy", 1.4721, Place::Free),
+            sign("noise", 12_300.0, Place::Free),
+            sign("dead", 0.75, Place::Above),
+        ];
+        assert_eq!(
+            drawn(&signs, 90),
+            " health  ✓ update 1.2e-3  · entropy   1.47  · noise  12.3k  ▲ dead   0.75"
+        );
+        assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ▲ dead   0.75");
+        assert_eq!(drawn(&signs, 24), " health  ▲ dead   0.75");
+    }
+
+    #[test]
+    fn values_keep_their_columns() {
+        for x in [
+            0.0, 1.24e-7, -3.2e-3, 0.0123, 0.61, 3.4, 14.23, 812.0, 54_321.0, 2.3e8,
+        ] {
+            let text = short(x);
+            assert!(text.len() <= VALUE + usize::from(x < 0.0), "{text}");
+        }
+        assert_eq!(short(f64::NAN), "NaN");
+    }
+}
