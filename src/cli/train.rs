@@ -360,11 +360,17 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             crate::engine::threads(spec),
         ),
     ];
-    let advice = spec.advice();
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let sizes = crate::spec::Sizes {
+        step_tokens: Some(spec.batch_tokens() * sequences),
+        pass_tokens: Some(data.pass_tokens()),
+        val_tokens: Some(data.val_tokens()),
+    };
+    let advice = spec.review(sizes);
     lines.extend(
         advice
             .iter()
-            .map(|a| format!("advice  {}: {}", a.place, a.evidence)),
+            .map(|a| format!("advice  {}: {}; {}", a.place, a.evidence, a.fix)),
     );
     lines
 }

@@ -8,10 +8,11 @@ use super::request::{
     Preflight, Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
-use crate::data::{DataError, Surroundings};
+use crate::base::finding::Finding;
+use crate::data::{DataError, Dataset, Surroundings};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
-use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
+use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
 use std::path::{Path, PathBuf};
 
 /// Why a name cannot be planned.
@@ -55,8 +56,25 @@ pub struct DataSize {
     pub vocab_size: usize,
     /// Tokens per epoch of the training split.
     pub epoch_tokens: Option<u64>,
+    /// Tokens that steps read in a pass, padding and all sequences of an example included.
+    pub pass_tokens: Option<u64>,
+    /// Tokens of the validation split.
+    pub val_tokens: Option<u64>,
     /// Bytes of memory for the data.
     pub bytes: u64,
+}
+
+impl DataSize {
+    /// Of data that were read for a spec.
+    pub fn of(spec: &RunSpec, data: &Dataset) -> DataSize {
+        DataSize {
+            vocab_size: data.tokenizer.vocab_size(),
+            epoch_tokens: Some(data.epoch_tokens()),
+            pass_tokens: Some(data.pass_tokens()),
+            val_tokens: Some(data.val_tokens()),
+            bytes: data_bytes(spec, data.epoch_tokens()),
+        }
+    }
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -148,11 +166,7 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
         });
     }
     match spec.open_data(&Surroundings::default()) {
-        Ok(data) => Ok(DataSize {
-            vocab_size: data.tokenizer.vocab_size(),
-            epoch_tokens: Some(data.epoch_tokens()),
-            bytes: data_bytes(spec, data.epoch_tokens()),
-        }),
+        Ok(data) => Ok(DataSize::of(spec, &data)),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),
             ..DataSize::default()
@@ -184,6 +198,7 @@ pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> O
         vocab_size: usize::try_from(vocab_size).ok()?,
         epoch_tokens: Some(epoch_tokens),
         bytes: data_bytes(&spec, epoch_tokens),
+        ..DataSize::default()
     };
     Some(of_spec(&spec, data))
 }
@@ -240,12 +255,25 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
                 Preflight::Off
             },
             asked: train.precision,
-            kept_checkpoints: spec.checkpoint.keep_last as u64,
+            kept_checkpoints: spec.checkpoint.keep_last as u64
+                + u64::from(spec.rescue.policy == spec::RescuePolicy::Act),
             epoch_tokens: data.epoch_tokens,
+            // Of a stream both are the same.
+            pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
         },
+        settings: settings(spec, data, method),
     }
+}
+
+/// What is said of a spec's settings; passes over the data are the plan's own matter, whose tokens can be changed.
+fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
+    spec.review(Sizes {
+        step_tokens: Some(spec.batch_tokens() * method.sequences()),
+        pass_tokens: None,
+        val_tokens: data.val_tokens,
+    })
 }
 
 /// Bytes of a file's weights; `None` where they are f32 in any case.

@@ -14,6 +14,7 @@ mod layer;
 mod load;
 mod merge;
 mod presets;
+mod review;
 mod rollout;
 mod run_spec;
 pub mod schema;
@@ -29,6 +30,7 @@ pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
+pub use review::{GOOD_PASSES, Sizes};
 pub use rollout::RolloutConfig;
 pub use run_spec::{RunSpec, line_origins};
 

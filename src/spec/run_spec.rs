@@ -1,6 +1,7 @@
 //! A validated spec. Only `load` and `RunSpec::from_yaml` create one; a half-checked one does not exist.
 
 use super::issue::{Origin, Origins, SpecErrors};
+use super::review::Sizes;
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
 use crate::base::finding::Finding;
@@ -131,9 +132,14 @@ impl RunSpec {
         load::reread(text)
     }
 
-    /// Legal settings that are probably unintended.
+    /// Legal settings that are probably unintended, as far as the spec alone tells.
     pub fn advice(&self) -> Vec<Finding> {
-        super::validate::advice(self)
+        self.review(Sizes::default())
+    }
+
+    /// The same against the sizes of data and steps.
+    pub fn review(&self, sizes: Sizes) -> Vec<Finding> {
+        super::review::review(self, sizes)
     }
 }
 

@@ -4,17 +4,14 @@ mod answers;
 
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
-use super::run_spec::RunSpec;
 use super::{RunConfig, embed_corpora};
-use crate::base::finding::Finding;
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::is_gguf;
-use crate::nn::{ActivationCheckpointing, HeadKind, Role};
+use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
-use crate::optim::schedule::ScheduleConfig;
 use crate::workers::EngineConfig;
 use std::path::{Path, PathBuf};
 
@@ -486,104 +483,4 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         fix(&mut file.path);
     }
     config
-}
-
-/// Legal settings that are probably unintended.
-pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
-    let mut list = Vec::new();
-    let mut note = |when: bool, path: &'static str, what: String| {
-        if when {
-            list.push(Finding::warn(what, "", "").named("setting", path).at(path));
-        }
-    };
-    let lr = spec.optimizer.lr();
-    note(
-        lr > 5e-3 && !matches!(spec.optimizer, OptimizerConfig::Muon(_)),
-        "optimizer",
-        format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
-    );
-    let (warmup, max_steps) = (spec.schedule.warmup_steps(), spec.train.max_steps);
-    // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
-    let decays = !matches!(
-        spec.schedule,
-        ScheduleConfig::Constant(_) | ScheduleConfig::Unscheduled(_)
-    );
-    note(
-        decays && matches!(spec.optimizer, OptimizerConfig::ScheduleFree(_)),
-        "schedule",
-        "the average of schedule_free takes the place of a decay: use schedule=constant with a warm-up".into(),
-    );
-    note(
-        warmup >= max_steps,
-        "schedule",
-        format!(
-            "warm-up takes {warmup} steps of {max_steps}: the learning rate never reaches its peak"
-        ),
-    );
-    note(
-        spec.schedule.warmup_steps() == 0 && spec.train.from.is_none() && spec.train.max_steps > 100,
-        "schedule",
-        "no warm-up: the first steps of a randomly initialized model are the least stable; 1 to 5 % of the steps is typical".into(),
-    );
-    note(
-        spec.adapter.is_some() && spec.train.from.is_none(),
-        "adapter",
-        "the weights under the adapters are random and stay so: name a model in train.from".into(),
-    );
-    // A GGUF file states none.
-    let theirs = spec.train.from.as_deref().map(crate::hf::dropouts);
-    let theirs = theirs.and_then(Result::ok).unwrap_or_default();
-    let rates: Vec<String> = theirs.iter().map(|(key, p)| format!("{key} {p}")).collect();
-    note(
-        spec.model.dropout == 0.0 && !rates.is_empty(),
-        "model.dropout",
-        format!(
-            "the base model's config.json states {}, which transformers' Trainer would apply; this run drops nothing. \
-             Set model.dropout to drop from embeddings and residuals as it does; attention probabilities are never dropped here",
-            rates.join(", ")
-        ),
-    );
-    note(
-        spec.train.clip_norm == 0.0,
-        "train.clip_norm",
-        "gradients are not clipped: one bad batch can undo hours of training; 1.0 is typical"
-            .into(),
-    );
-    if let ActivationCheckpointing::EveryN { n } = spec.train.activation_checkpointing {
-        note(
-            n >= spec.model.n_layer,
-            "train.activation_checkpointing",
-            format!(
-                "one segment of {n} blocks covers all {}: no memory is saved",
-                spec.model.n_layer
-            ),
-        );
-    }
-    note(
-        spec.method.on_policy().is_some()
-            && spec.train.from.is_some()
-            && spec.adapter.is_none()
-            && lr > 5e-6,
-        "optimizer",
-        format!(
-            "lr {lr} is high for reinforcement learning of a whole trained model: 1e-6 is typical, 1e-5 with adapters"
-        ),
-    );
-    let head_dim = spec.model.head_width();
-    note(
-        head_dim < 16,
-        "model.n_head",
-        format!("heads of {head_dim} features are too narrow to attend well; 32 to 128 is typical"),
-    );
-    note(
-        max_steps >= 200 && (spec.eval.every == 0 || spec.eval.every > max_steps),
-        "eval.every",
-        "validation loss is measured only at the end: overfitting will be noticed too late".into(),
-    );
-    note(
-        spec.checkpoint.every == 0 && spec.train.max_steps > 1000,
-        "checkpoint.every",
-        "only the last step is saved: a crash before it loses everything".into(),
-    );
-    list
 }

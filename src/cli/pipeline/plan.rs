@@ -60,7 +60,7 @@ pub fn plan(
                 DataSize {
                     vocab_size: data.tokenizer.vocab_size(),
                     epoch_tokens: Some(data.epoch_tokens()),
-                    bytes: 0,
+                    ..DataSize::default()
                 }
             }
         };
