@@ -29,7 +29,7 @@ mod tokens;
 mod unit;
 mod vocabulary;
 
-pub use batch::{Batch, Column, LABEL, MARGIN, Origin};
+pub use batch::{ANSWER_PLACES, Batch, Column, LABEL, MARGIN, Origin};
 pub use config::{DataConfig, Order, Stage};
 pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
