@@ -273,6 +273,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
+        here: false,
     })
 }
 

@@ -134,7 +134,10 @@ impl RunSpec {
 
     /// Legal settings that are probably unintended, as far as the spec alone tells.
     pub fn advice(&self) -> Vec<Finding> {
-        self.review(Sizes::default())
+        self.review(Sizes {
+            here: true,
+            ..Sizes::default()
+        })
     }
 
     /// The same against the sizes of data and steps.

@@ -90,6 +90,13 @@ pub enum Fault {
     MemoryGrows,
 }
 
+/// Steps of all healthy runs.
+pub fn healthy_steps() -> u64 {
+    let all = plans();
+    let healthy = all.iter().filter(|plan| plan.expected.is_empty());
+    healthy.map(|plan| plan.steps).sum()
+}
+
 pub fn plans() -> Vec<Plan> {
     use Fault as F;
     let plan = |name, expected: &'static [&'static str], fault| Plan {

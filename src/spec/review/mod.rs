@@ -6,7 +6,7 @@ use super::RunSpec;
 use crate::base::finding::Finding;
 use crate::nn::param_infos_of;
 
-/// What is known of the run besides its spec.
+/// What is known of the run besides its spec. A plan for another machine says nothing of this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sizes {
     /// Tokens that a step reads, padding and all sequences of its examples included.
@@ -15,6 +15,8 @@ pub struct Sizes {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split.
     pub val_tokens: Option<u64>,
+    /// Whether it trains on this machine, whose arithmetic is known then.
+    pub here: bool,
 }
 
 /// A spec under review.

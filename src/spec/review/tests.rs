@@ -8,6 +8,7 @@ const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
     pass_tokens: Some(400_000_000),
     val_tokens: Some(1_000_000),
+    here: true,
 };
 
 fn spec(preset: &str, words: &[&str]) -> RunSpec {

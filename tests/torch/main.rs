@@ -1,0 +1,390 @@
+//! The engine on ranks: a torchrun of our own making speaks the contract and fails in every way, so that what the engine does about it
+//! is tested without Python. Real PyTorch, on the processor with gloo: `LLMTUI_TORCH_PYTHON=/path/to/venv cargo test --test torch --
+//! --ignored --test-threads 1`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test may fail loudly, and this one is told by the environment what to play"
+)]
+
+mod rank;
+mod real;
+
+use llmtui::run::{RunState, Tail};
+use llmtui::wire::{Envelope, Event, Outcome};
+use rank::Fake;
+use serde_json::json;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SPEC: &str = "
+extends: quickstart
+name: tiny
+model: {n_layer: 1, n_head: 2, d_model: 16, seq_len: 16}
+train: {max_steps: 8, micro_batch_size: 3, grad_accum_steps: 2, threads: 1, log_every: 1, precision: f32}
+schedule: constant
+eval: {every: 4, batches: 1}
+sample: {every: 100}
+checkpoint: {every: 2}
+preflight: {enabled: false}
+health: {enabled: false}
+";
+
+/// A folder with a spec and a Python that is this test.
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// `plays`: what the ranks do, by generation.
+    fn new(plays: &[&str]) -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("tiny.yaml"), SPEC).unwrap();
+        let bin = dir.path().join("venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(dir.path().join("plays"), plays.join("\n")).unwrap();
+        let about = json!({"python": "3.12", "torch": "2.15.0", "distributed": true, "sum": 12.0, "gpus": 0});
+        let test = std::env::current_exe().unwrap();
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = -I ]; then echo '{about}'; exit 0; fi\nexport LLMTUI_PLAY='{}'\nexport LLMTUI_ARGS=\"$*\"\n\
+             exec '{}' a_rank_of_this_test --exact --nocapture\n",
+            dir.path().display(),
+            test.display()
+        );
+        let python = bin.join("python");
+        std::fs::write(&python, script).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Bench { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn llmtui(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .env("HOME", self.dir.path())
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn train(&self, more: &[&str]) -> Output {
+        let own = [
+            "train",
+            "tiny.yaml",
+            "--headless",
+            "-s",
+            "engine=torch",
+            "-s",
+            "engine.torch.python=venv",
+            "-s",
+            "engine.torch.ranks=2",
+        ];
+        self.llmtui(&[&own[..], more].concat())
+    }
+
+    /// The log of the only run.
+    fn events(&self) -> Vec<Envelope> {
+        let run = self.run();
+        let mut tail = Tail::open(&run.join("events.jsonl")).unwrap();
+        std::iter::from_fn(|| tail.next_event().unwrap()).collect()
+    }
+
+    fn run(&self) -> PathBuf {
+        let mut runs: Vec<PathBuf> = std::fs::read_dir(self.path("runs"))
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        runs.sort();
+        runs.pop().unwrap()
+    }
+
+    fn losses(&self) -> Vec<(u64, f64)> {
+        let state = RunState::from_events(&self.events());
+        state.series["train/loss"]
+            .recent()
+            .map(|p| (p.step, p.value))
+            .collect()
+    }
+
+    /// No process that this bench started is left.
+    fn nobody_is_left(&self) {
+        let started = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
+        for pid in started.lines() {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            assert!(
+                !stat.contains("a_rank_of_this_test"),
+                "process {pid} is left: {stat}"
+            );
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn warnings(events: &[Envelope]) -> Vec<String> {
+    let told = events.iter().filter_map(|e| match &e.event {
+        Event::Warned { code, message, .. } => Some(format!("{code}: {message}")),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn ending(events: &[Envelope]) -> (Outcome, String) {
+    match &events.last().unwrap().event {
+        Event::Finished {
+            outcome, message, ..
+        } => (*outcome, message.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+// ---- the ranks of the fake torchrun ----
+
+/// One process stands for torchrun and all its ranks; it plays only where the script says so.
+#[test]
+fn a_rank_of_this_test() {
+    let Ok(dir) = std::env::var("LLMTUI_PLAY") else {
+        return;
+    };
+    let args: Vec<String> = std::env::var("LLMTUI_ARGS")
+        .unwrap()
+        .split(' ')
+        .map(String::from)
+        .collect();
+    let after = |flag: &str| args[args.iter().position(|a| a == flag).unwrap() + 1].clone();
+    let ranks: usize = after("--nproc-per-node").parse().unwrap();
+    let generation: usize = after("--rdzv-id")
+        .rsplit("-g")
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let plays = std::fs::read_to_string(Path::new(&dir).join("plays")).unwrap();
+    let play = plays
+        .lines()
+        .nth(generation - 1)
+        .unwrap_or("well")
+        .to_string();
+    let mut pids = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(Path::new(&dir).join("pids"))
+        .unwrap();
+    writeln!(pids, "{}", std::process::id()).unwrap();
+    if play == "no ranks" {
+        eprintln!("ModuleNotFoundError: no module named nothing");
+        std::process::exit(1);
+    }
+    let socket = args.last().unwrap().clone();
+    let threads: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let (play, socket) = (play.clone(), socket.clone());
+            std::thread::spawn(move || Fake::new(rank, ranks, &socket, &play).serve())
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    std::process::exit(0);
+}
+
+// ---- what the engine makes of them ----
+
+#[test]
+fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
+    let bench = Bench::new(&["well"]);
+    let out = bench.train(&[]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let events = bench.events();
+    let state = RunState::from_events(&events);
+    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!(state.evaluations.len(), 2);
+    // Two micro-batches of a millisecond on each rank.
+    for rank in 0..2 {
+        let id = format!("rank/{rank}/forward_ms");
+        assert!(state.metric(&id).is_some(), "{id} is declared");
+        assert!((state.latest(&id).unwrap() - 2.0).abs() < 1e-9, "{id}");
+    }
+    assert!(state.log.iter().any(|line| {
+        line.text
+            .contains("PyTorch 2.15.0: 2 processes (ddp) on cpu")
+    }));
+    // Each update lifts the log-probability by a tenth.
+    let losses = bench.losses();
+    assert!(
+        losses.len() == 8 && (losses[0].1 - losses[7].1 - 0.7).abs() < 0.1,
+        "{losses:?}"
+    );
+    let checkpoint = bench.run().join("checkpoints/step-000008");
+    assert!(
+        checkpoint.join("manifest.json").exists() && checkpoint.join("model.safetensors").exists()
+    );
+    bench.nobody_is_left();
+}
+
+#[test]
+fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoint() {
+    for (play, phrase) in [
+        ("crash", "rank 1"),
+        ("hang", "no progress: rank 1 did not answer within 2 s"),
+        ("frozen", "rank 1"),
+    ] {
+        let bench = Bench::new(&[play, "well"]);
+        let out = bench.train(&["-s", "engine.torch.patience=2"]);
+        assert_eq!(out.status.code(), Some(0), "{play}: {}", text(&out.stderr));
+        let events = bench.events();
+        let warned = warnings(&events);
+        assert!(
+            warned
+                .iter()
+                .any(|w| w.starts_with("ranks_lost") && w.contains(phrase)),
+            "{play}: {warned:?}"
+        );
+        let back = events
+            .iter()
+            .any(|e| matches!(e.event, Event::RolledBack { step: 4 }));
+        assert!(back, "{play}");
+        // The fifth and the sixth step are done twice, with the same losses as in a run that nothing happened to.
+        let quiet = Bench::new(&["well"]);
+        quiet.train(&[]);
+        assert_eq!(bench.losses(), quiet.losses(), "{play}");
+        bench.nobody_is_left();
+    }
+}
+
+#[test]
+fn what_would_fail_again_ends_the_run_with_words() {
+    for (play, outcome, phrases) in [
+        (
+            "memory",
+            Outcome::Starved,
+            ["out of memory", "micro_batch_size"],
+        ),
+        ("bug", Outcome::Failed, ["rank 1: KeyError", "torch folder"]),
+        (
+            "old protocol",
+            Outcome::Starved,
+            ["version 99", "engine check"],
+        ),
+        (
+            "no ranks",
+            Outcome::Starved,
+            ["no module named nothing", "engine install torch"],
+        ),
+    ] {
+        let bench = Bench::new(&[play, "well"]);
+        let out = bench.train(&[]);
+        let (found, message) = ending(&bench.events());
+        assert_eq!(found, outcome, "{play}: {message} {}", text(&out.stderr));
+        for phrase in phrases {
+            assert!(message.contains(phrase), "{play}: {phrase}: {message}");
+        }
+        assert!(!message.contains('\u{1b}'));
+        bench.nobody_is_left();
+    }
+}
+
+#[test]
+fn generations_that_come_no_further_are_given_up() {
+    let bench = Bench::new(&["crash", "crash", "crash", "crash", "crash"]);
+    let out = bench.train(&[]);
+    let (outcome, message) = ending(&bench.events());
+    assert_eq!(outcome, Outcome::Starved, "{}", text(&out.stderr));
+    assert!(
+        message.contains("2 generations came no further than step 5"),
+        "{message}"
+    );
+    bench.nobody_is_left();
+}
+
+#[test]
+fn a_norm_that_is_no_number_ends_the_run_as_on_any_engine() {
+    let bench = Bench::new(&["nan"]);
+    let out = bench.train(&[]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+    let (outcome, message) = ending(&bench.events());
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(
+        message.contains("the gradient norm became NaN at step 4"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_run_changes_its_engine_at_a_resume_and_says_so() {
+    let bench = Bench::new(&["well"]);
+    let out = bench.train(&["--stop-after", "4"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let run = bench.run();
+    let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
+    let weights = std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap();
+    assert!(spec.contains("torch"));
+    // The same spec without the section: its default is this program.
+    let at = spec.find("engine:").unwrap();
+    let end = spec[at + 1..]
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with(' '))
+        .map(|line| line.len() + 1)
+        .sum::<usize>();
+    let first = spec[at..].find('\n').unwrap() + 1;
+    let candle = format!("{}{}", &spec[..at], &spec[at + first + end..]);
+    std::fs::write(run.join("spec.yaml"), candle).unwrap();
+    let out = bench.llmtui(&["train", "--resume", run.to_str().unwrap(), "--headless"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let warned = warnings(&bench.events());
+    assert!(
+        warned
+            .iter()
+            .any(|w| w.contains("engine candle instead of torch")),
+        "{warned:?}"
+    );
+    // What the resume began from is what the ranks had.
+    assert_eq!(
+        std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap(),
+        weights
+    );
+}
+
+#[test]
+fn what_ranks_cannot_do_is_said_before_anything_starts() {
+    let bench = Bench::new(&["well"]);
+    for (setting, phrase) in [
+        ("train.ema_decay=0.9", "no train.ema_decay"),
+        ("optimizer=lion", "adamw alone"),
+        ("engine.torch.python=nowhere", "there is no Python there"),
+    ] {
+        let out = bench.train(&["-s", setting]);
+        let said = text(&out.stderr) + &text(&out.stdout);
+        assert_ne!(out.status.code(), Some(0), "{setting}");
+        assert!(said.contains(phrase), "{setting}: {said}");
+    }
+    let out = bench.llmtui(&["engine", "check"]);
+    assert!(
+        text(&out.stdout).contains("engine install torch"),
+        "{}",
+        text(&out.stdout)
+    );
+    let out = bench.llmtui(&["engine", "check", "--python", "venv"]);
+    assert!(
+        text(&out.stdout).contains("PyTorch 2.15.0"),
+        "{}",
+        text(&out.stdout)
+    );
+    let out = bench.llmtui(&["engine", "install", "torch", "--dry-run"]);
+    assert!(!text(&out.stdout).contains("pip") || out.status.success());
+}
