@@ -14,7 +14,7 @@ use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
-use crate::nn::{Model, Params, PrecisionError};
+use crate::nn::{Model, Params, Precision, PrecisionError};
 use crate::optim::{Averaged, UpdateRule};
 use crate::spec::RunSpec;
 use crate::wire::{Best, Num, UndoPoint};
@@ -286,7 +286,11 @@ pub(super) fn start_weights(
 
 /// The compute dtype of the run's matmuls on this machine.
 pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
-    let asked = spec.train.precision.resolve();
+    let asked = match spec.engine.torch() {
+        // The ranks' precision is their own; this copy only writes samples.
+        Some(_) => Precision::Auto.resolve(),
+        None => spec.train.precision.resolve(),
+    };
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 

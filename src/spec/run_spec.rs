@@ -8,7 +8,7 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::{HeadKind, ParamInfo, Regularizers};
+use crate::nn::{HeadKind, ParamInfo, PrecisionError, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -130,6 +130,18 @@ impl RunSpec {
     /// Reads a written spec and validates it by the same rules, except that referenced files need not exist.
     pub fn from_yaml(text: &str) -> Result<RunSpec, SpecErrors> {
         load::reread(text)
+    }
+
+    /// Whether this machine computes as `train.precision` asks. A plan may ask for more than the machine that makes it, and
+    /// PyTorch's ranks have a precision of their own.
+    ///
+    /// # Errors
+    /// bf16 on a processor without it.
+    pub fn computes_here(&self) -> Result<(), PrecisionError> {
+        match self.engine.torch() {
+            Some(_) => Ok(()),
+            None => self.train.precision.resolve().map(|_| ()),
+        }
     }
 
     /// Legal settings that are probably unintended, as far as the spec alone tells.

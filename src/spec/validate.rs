@@ -362,10 +362,6 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             false => model_folder(&mut judge, key, &file.path, &full),
         }
     }
-    if let Err(error) = config.train.precision.resolve() {
-        let hint = crate::nn::PrecisionError::HINT;
-        judge.want(false, &["train.precision"], error.to_string(), hint);
-    }
     for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
