@@ -1,9 +1,8 @@
 //! The gate before a start, in the shell's words.
 
 use super::exit::Failure;
-use crate::nn::PrecisionError;
 use crate::plan::room;
-use crate::spec::RunSpec;
+use crate::spec::{PrecisionError, RunSpec};
 
 /// Asks the plan before anything is made: a model that cannot fit would end the process. And whether the processor has
 /// what `train.precision` asks for.

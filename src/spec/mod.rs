@@ -21,6 +21,7 @@ pub mod schema;
 mod validate;
 pub mod yaml;
 
+pub use crate::nn::PrecisionError;
 pub use base::{BaseModel, base_model};
 pub use config::{
     CheckpointConfig, EvalConfig, HealthConfig, PreflightConfig, RescueConfig, RescuePolicy,

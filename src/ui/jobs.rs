@@ -74,7 +74,12 @@ impl Workplace {
 
     fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
         let spec = &loaded.spec;
-        let refused = |e| format!("train.precision: {e}; {}", crate::nn::PrecisionError::HINT);
+        let refused = |e| {
+            format!(
+                "train.precision: {e}; {}",
+                crate::spec::PrecisionError::HINT
+            )
+        };
         spec.computes_here().map_err(refused)?;
         crate::plan::room::check(spec, &crate::hardware::memory())
             .map_err(|shortage| shortage.to_string())?;

@@ -338,12 +338,6 @@ pub fn train(plan: &Plan) -> Seen {
         if step % LOOK == 0 || !finite {
             for finding in diagnose(&state).findings {
                 if finding.status <= Status::Warn {
-                    if !found.contains_key(&finding.id) && std::env::var_os("PLANTED").is_some() {
-                        println!(
-                            "{}, step {step}: {}: {}",
-                            plan.name, finding.id, finding.evidence
-                        );
-                    }
                     found.entry(finding.id).or_insert(step);
                 }
             }
