@@ -163,6 +163,14 @@ impl Dataset {
         }
     }
 
+    /// Micro-steps of so many rows in one pass over the training split.
+    pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
+        match &self.splits {
+            Splits::Corpus(corpus) => corpus.windows_per_epoch() / batch_size as f64,
+            Splits::Documents(documents) => documents.micro_steps_per_epoch(batch_size),
+        }
+    }
+
     /// Share of the places of training rows that hold tokens; the rest is padding.
     pub fn filled(&self) -> f64 {
         match &self.splits {

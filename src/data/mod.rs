@@ -35,7 +35,7 @@ pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};
-pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches};
+pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches, StepStart};
 pub use pack::{Packing, PackingChoice, TooLong, TooLongChoice};
 pub use parsers::PARSERS;
 pub use prepare::{Request, Surroundings};

@@ -75,6 +75,16 @@ impl DataSize {
             bytes: data_bytes(spec, data.epoch_tokens()),
         }
     }
+
+    /// The spec with its epochs turned into steps, as nearly as its tokens tell; as it is where they are unknown.
+    pub fn in_steps(&self, spec: &RunSpec) -> RunSpec {
+        let sequences = spec.method.needs().unit.sequences() as u64;
+        let step = (spec.train.micro_batch_size * spec.model.seq_len) as u64 * sequences;
+        match self.pass_tokens.or(self.epoch_tokens) {
+            Some(pass) => spec.clone().on_data(pass as f64 / step as f64),
+            None => spec.clone(),
+        }
+    }
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -158,8 +168,9 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// them.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    if let (Some(vocab_size), false) = (said, spec.data.is_corpus(std::path::Path::new(""))) {
-        // There may be more rows than are worth reading for a plan.
+    // There may be more rows than are worth reading for a plan, unless it is to count passes over them.
+    let needless = !spec.data.is_corpus(Path::new("")) && spec.train.epochs.is_none();
+    if let (Some(vocab_size), true) = (said, needless) {
         return Ok(DataSize {
             vocab_size,
             ..DataSize::default()
@@ -193,7 +204,7 @@ fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
 /// The request of a run, from its `Started` event; `None` if the spec is not valid in this build.
 pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> Option<Request> {
     // JSON is YAML.
-    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?;
+    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?.in_steps();
     let data = DataSize {
         vocab_size: usize::try_from(vocab_size).ok()?,
         epoch_tokens: Some(epoch_tokens),
@@ -216,6 +227,7 @@ fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
 
 /// The request of a spec on this program's engine.
 pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
+    let spec = &data.in_steps(spec);
     let train = &spec.train;
     let arch = Arch::of(&spec.model, data.vocab_size);
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
@@ -241,7 +253,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         grad_accum,
         seq_len,
         rollouts: rollouts(spec),
-        tokens: train.max_steps * micro_batch * grad_accum * seq_len * method.sequences(),
+        tokens: spec.run_tokens() * method.sequences(),
         tokens_said: Said::Stated,
         mfu: 0.7,
         mfu_said: Said::Assumed,

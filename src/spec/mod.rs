@@ -11,6 +11,7 @@ mod implied;
 pub mod import;
 mod issue;
 mod layer;
+mod length;
 mod load;
 mod merge;
 mod presets;
@@ -29,6 +30,7 @@ pub use config::{
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes};

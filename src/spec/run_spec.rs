@@ -38,6 +38,25 @@ impl RunSpec {
         self
     }
 
+    /// The same training with its epochs turned into steps, where it has any: a pass over the data takes so many micro-steps.
+    pub fn on_data(self, pass: f64) -> RunSpec {
+        match self.config.train.epochs {
+            Some(epochs) => {
+                // A product such as 3 × 12.000000000000002 is no further step.
+                let micro_steps = (epochs * pass - 1e-6).ceil().max(1.0);
+                let steps = self.config.train.steps_of(micro_steps as u64);
+                self.to_step(steps)
+            }
+            None => self,
+        }
+    }
+
+    /// The same training, which says steps and no epochs: those of a run whose data were read.
+    pub fn in_steps(mut self) -> RunSpec {
+        self.config.train.epochs = None;
+        self
+    }
+
     /// Bytes of what the update rule, and an average of the weights beside it, keep for those of the parameters that train.
     pub fn update_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
@@ -88,10 +107,21 @@ impl RunSpec {
         (wanted && is_gguf(from)).then_some(from)
     }
 
-    /// Target tokens of one optimizer step.
+    /// Target tokens of one optimizer step, behind a batch-size ramp.
     pub fn batch_tokens(&self) -> u64 {
-        let t = &self.config.train;
-        (t.micro_batch_size * t.grad_accum_steps * self.config.model.seq_len) as u64
+        self.micro_tokens() * self.config.train.grad_accum_steps as u64
+    }
+
+    /// Target tokens of all steps.
+    pub fn run_tokens(&self) -> u64 {
+        let train = &self.config.train;
+        self.micro_tokens()
+            .saturating_mul(train.micro_steps(train.max_steps))
+    }
+
+    /// Target tokens of one micro-step.
+    fn micro_tokens(&self) -> u64 {
+        (self.config.train.micro_batch_size * self.config.model.seq_len) as u64
     }
 
     /// This run's data requirements.

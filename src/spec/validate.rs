@@ -1,6 +1,7 @@
 //! Rules between values, each with a fix. Ranges of single values are in the types.
 
 mod answers;
+mod length;
 
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
@@ -57,6 +58,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     adapter(config, &mut judge);
     reference(config, &mut judge);
     answers::rollouts(config, &mut judge);
+    length::length(config, &mut judge);
     engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);

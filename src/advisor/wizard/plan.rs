@@ -89,6 +89,7 @@ pub(super) fn lines(
     data: Option<&DataFacts>,
     machine: &Machine,
 ) -> Vec<(&'static str, String)> {
+    let spec = &size(spec, data).in_steps(spec);
     let plan = of(spec, data, machine);
     let (m, arch) = (&spec.model, &plan.request.arch);
     let tokens = plan.request.tokens;
