@@ -1,5 +1,8 @@
 //! The rules beside a running engine: folds what it emits, and gives a `Diagnosed` event for each rule that comes out
 //! otherwise than it did. Only what rules read is kept, so that a long run costs an engine a few megabytes.
+//!
+//! A warning is raised at the first look that has it and cleared, or made milder, at the second look in a row without it: a reading
+//! that swings around a threshold is one warning, not one at each evaluation (hysteresis).
 
 use super::rules::{READ, metric};
 use super::{RULES, diagnose};
@@ -16,7 +19,14 @@ pub struct Watch {
     seq: u64,
     /// What each rule said last.
     said: BTreeMap<String, Status>,
+    /// Looks in a row at which a rule came out milder than it said last.
+    milder: BTreeMap<String, u32>,
+    /// Steps were taken back since the last look: what was said of them holds no longer.
+    rewound: bool,
 }
+
+/// Looks in a row after which a rule is believed to be milder.
+const LOOKS: u32 = 2;
 
 impl Watch {
     pub fn new() -> Watch {
@@ -59,8 +69,11 @@ impl Watch {
             | Event::Adjusted { .. }
             | Event::Skipped { .. }
             | Event::Rescued { .. }
-            | Event::RescueUndone { .. }
-            | Event::RolledBack { .. } => event.clone(),
+            | Event::RescueUndone { .. } => event.clone(),
+            Event::RolledBack { .. } => {
+                self.rewound = true;
+                event.clone()
+            }
             _ => return,
         };
         self.seq += 1;
@@ -95,10 +108,8 @@ impl Watch {
             Some(rule.clear())
         });
         findings.extend(cleared);
-        findings.retain(|f| {
-            let before = self.said.insert(f.id.clone(), f.status);
-            before.unwrap_or(Status::Pass) != f.status
-        });
+        let rewound = std::mem::take(&mut self.rewound);
+        findings.retain(|f| self.is_news(f, rewound));
         // Each time, so that a list of runs finds it near the end of a log.
         findings.push(diagnosis.finding());
         let event = |finding: Finding| Event::Diagnosed {
@@ -106,5 +117,22 @@ impl Watch {
             finding: finding.into(),
         };
         findings.into_iter().map(event).collect()
+    }
+
+    /// Whether a rule comes out otherwise than it said last, for long enough.
+    fn is_news(&mut self, finding: &Finding, rewound: bool) -> bool {
+        let (id, now) = (&finding.id, finding.status);
+        let before = self.said.get(id).copied().unwrap_or(Status::Pass);
+        // `Status` is ordered from the worst on.
+        if before <= Status::Warn && now > before && !rewound {
+            let looks = self.milder.entry(id.clone()).or_default();
+            *looks += 1;
+            if *looks < LOOKS {
+                return false;
+            }
+        }
+        self.milder.remove(id);
+        self.said.insert(id.clone(), now);
+        before != now
     }
 }

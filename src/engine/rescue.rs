@@ -42,6 +42,8 @@ enum Seen {
     Healthy,
     Outlier(Outlier),
     Spike(Outlier),
+    /// A spike that nothing was done about, as after an undone rescue, and that did not pass: high losses for half a window.
+    Lasting(Outlier),
 }
 
 impl Guard {
@@ -100,7 +102,12 @@ impl Guard {
         if self.high == config.patience {
             return Seen::Spike(found);
         }
-        if self.odd > config.patience && self.odd >= config.window as u64 / 2 {
+        let enough = (config.window as u64 / 2).max(config.patience + 1);
+        // Said once: where that rescue is undone too, what is seen becomes usual.
+        if self.odd == enough && self.high > config.patience {
+            return Seen::Lasting(found);
+        }
+        if self.odd >= enough {
             self.forget();
         }
         Seen::Outlier(found)
@@ -122,7 +129,13 @@ pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_lo
     let may_act = config.policy == RescuePolicy::Act && progress.rescues < config.at_most;
     let found = match seen {
         Seen::Healthy => return Taken::Whole,
-        Seen::Spike(found) if may_act => return Taken::Spike(words(&found, step, config.patience)),
+        Seen::Spike(found) | Seen::Lasting(found) if may_act => {
+            return Taken::Spike(words(&found, step, progress.guard.high));
+        }
+        Seen::Lasting(found) => {
+            progress.guard.forget();
+            found
+        }
         Seen::Spike(found) => {
             if config.policy != RescuePolicy::Off {
                 let why = words(&found, step, config.patience);
@@ -142,9 +155,9 @@ pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_lo
     Taken::Skipped
 }
 
-fn words(found: &Outlier, step: u64, patience: u64) -> String {
+fn words(found: &Outlier, step: u64, in_a_row: u64) -> String {
     format!(
-        "train loss {} at step {}, {:.0} standard deviations above {} for {patience} steps",
+        "train loss {} at step {}, {:.0} standard deviations above {} for {in_a_row} steps",
         human::number(found.value.0),
         human::grouped(step),
         found.sigmas.0,
@@ -201,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn a_spike_that_nothing_was_done_about_is_said_once_more_and_then_is_usual() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let seen: Vec<u64> = (40..80)
+            .filter(|step| {
+                let seen = guard.judge(&config(), (*step, *step), Some(9.0), 1.0);
+                matches!(seen, Seen::Spike(_) | Seen::Lasting(_))
+            })
+            .collect();
+        assert_eq!(seen, [44, 55], "five in a row, and half a window");
+        assert_eq!(guard.since(), None);
+    }
+
+    #[test]
     fn a_gradient_alone_is_never_a_spike_and_what_stays_becomes_usual() {
         let mut guard = Guard::default();
         usual(&mut guard, 1..40);
@@ -212,7 +239,7 @@ mod tests {
                     odd += 1;
                 }
                 Seen::Healthy => {}
-                Seen::Spike(_) => panic!("a spike at {step}"),
+                Seen::Spike(_) | Seen::Lasting(_) => panic!("a spike at {step}"),
             }
         }
         assert_eq!(odd, 16, "half a window");

@@ -20,6 +20,7 @@ struct History {
     name: &'static str,
     expected: &'static [&'static str],
     method: &'static str,
+    dropout: f64,
     /// The step from which it can be seen.
     shows: u64,
     step: fn(u64) -> Readings,
@@ -84,6 +85,7 @@ const HISTORIES: &[History] = &[
         name: "healthy GRPO",
         expected: &[],
         method: "grpo",
+        dropout: 0.0,
         shows: 1,
         step: answers,
         eval: pass,
@@ -92,6 +94,7 @@ const HISTORIES: &[History] = &[
         name: "healthy DPO",
         expected: &[],
         method: "dpo",
+        dropout: 0.0,
         shows: 1,
         step: pairs,
         eval: none,
@@ -100,6 +103,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, a reward that never applies",
         expected: &["constant_reward"],
         method: "grpo",
+        dropout: 0.0,
         shows: 1,
         step: |s| {
             with(
@@ -117,6 +121,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, a reward that can be flattered",
         expected: &["reward_hacking"],
         method: "grpo",
+        dropout: 0.0,
         shows: 150,
         step: answers,
         eval: |s| {
@@ -134,6 +139,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, groups of one reward",
         expected: &["same_rewards"],
         method: "grpo",
+        dropout: 0.0,
         shows: 1,
         step: |s| {
             with(
@@ -147,6 +153,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, entropy collapses",
         expected: &["entropy_collapse"],
         method: "grpo",
+        dropout: 0.0,
         shows: 60,
         step: |s| {
             with(
@@ -163,6 +170,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, answers are cut off",
         expected: &["answer_length"],
         method: "grpo",
+        dropout: 0.0,
         shows: 1,
         step: |s| {
             with(
@@ -179,6 +187,7 @@ const HISTORIES: &[History] = &[
         name: "DPO, another reference than the policy's start",
         expected: &["preference_start"],
         method: "dpo",
+        dropout: 0.0,
         shows: 1,
         step: |s| {
             with(
@@ -193,9 +202,29 @@ const HISTORIES: &[History] = &[
         eval: none,
     },
     History {
+        name: "DPO, dropout left on",
+        expected: &["preference_start"],
+        method: "dpo",
+        dropout: 0.1,
+        shows: 1,
+        // Both answers of a pair are less probable under dropout than to the reference.
+        step: |s| {
+            let l = learnt(s - 1);
+            with(
+                pairs(s),
+                &[
+                    ("rewards/chosen", -0.8 - 0.2 * l + noise(s)),
+                    ("rewards/rejected", -0.8 - 1.7 * l),
+                ],
+            )
+        },
+        eval: none,
+    },
+    History {
         name: "DPO, chosen answers sink too",
         expected: &["displacement"],
         method: "dpo",
+        dropout: 0.0,
         shows: 100,
         step: |s| {
             with(
@@ -212,6 +241,7 @@ const HISTORIES: &[History] = &[
         name: "DPO, sides of the pairs swapped in the hold-out",
         expected: &["swapped_pairs"],
         method: "dpo",
+        dropout: 0.0,
         shows: 50,
         step: pairs,
         eval: |s| {
@@ -247,7 +277,7 @@ fn row(history: &History) -> Row {
         Event::Started {
             name: history.name.into(),
             method: method.into(),
-            spec: json!({"train": {"from": "base", "clip_norm": 1.0}, "method": {method: {}}}),
+            spec: json!({"train": {"from": "base", "clip_norm": 1.0}, "method": {method: {}}, "model": {"dropout": history.dropout}}),
             n_params: 1,
             vocab_size: 100,
             max_steps: STEPS,

@@ -85,6 +85,12 @@ pub enum Fault {
     RateLate(f64),
     /// Weights are kept with 8 bits of significand.
     Bf16Weights,
+    /// The optimizer's means are.
+    Bf16Moments,
+    /// What writes into the residual stream begins so many times too large.
+    ResidualScale(f32),
+    /// Gains of norms decay, by so much times the rate.
+    DecayedNorms(f64),
     SlowData,
     Throttled,
     MemoryGrows,
@@ -208,6 +214,16 @@ pub fn plans() -> Vec<Plan> {
         },
         planted("initial weights × 10", &["initial_loss"], F::Init(10.0)),
         planted("initial weights × 30", &["initial_loss"], F::Init(30.0)),
+        planted(
+            "residual projections × 30 at the start",
+            &["initial_loss", "lr_too_low", "not_learning", "lr_too_high"],
+            F::ResidualScale(30.0),
+        ),
+        Plan {
+            warmup: 0,
+            optimizer: json!({"beta2": 0.999}),
+            ..lr("no warm-up at rate 0.03", HIGH, 0.03, 1.0)
+        },
         planted("labels masked", &["not_learning"], F::MaskedLabels),
         planted(
             "labels masked from step 200 on",
@@ -331,6 +347,15 @@ pub fn plans() -> Vec<Plan> {
             "weights rounded to bf16 after each step",
             &["lr_too_low", "not_learning"],
             F::Bf16Weights,
+        ),
+        Plan {
+            optimizer: json!({"beta2": 0.999}),
+            ..planted("means of Adam rounded to bf16", LOW, F::Bf16Moments)
+        },
+        planted(
+            "gains of norms decay by 10",
+            &["weight_decay", "lr_too_low"],
+            F::DecayedNorms(10.0),
         ),
         planted(
             "half of each step waits for data",

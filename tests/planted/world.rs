@@ -103,9 +103,14 @@ fn write(model: &mut Model, parts: &[ParamInfo], change: impl Fn(&mut f32)) {
         .unwrap();
 }
 
+/// Rounds to the nearest number of bfloat16.
+fn to_bf16(x: &mut f32) {
+    *x = f32::from_bits((x.to_bits() + 0x8000) & 0xffff_0000);
+}
+
 /// Plants what is done to the model itself.
 fn plant(plan: &Plan, model: &mut Model, step: u64) {
-    use llmtui::nn::role::AttentionRole as A;
+    use llmtui::nn::role::{AttentionRole as A, MlpRole as M};
     let infos = model.params().infos().to_vec();
     let sharp = |r: Role| matches!(r, Role::Attention(A::Query | A::Key | A::QueryKeyValue));
     let of = |keep: &dyn Fn(&ParamInfo) -> bool| {
@@ -119,11 +124,15 @@ fn plant(plan: &Plan, model: &mut Model, step: u64) {
         Some(Fault::Init(times)) if step == 1 => {
             write(model, &of(&|p| p.shape.len() == 2), |w| *w *= times);
         }
-        Some(Fault::Bf16Weights) => {
-            write(model, &infos, |w| {
-                *w = f32::from_bits((w.to_bits() + 0x8000) & 0xffff_0000)
-            });
+        Some(Fault::ResidualScale(times)) if step == 1 => {
+            let writes = |r| matches!(r, Role::Attention(A::Output) | Role::Mlp(M::Down));
+            write(model, &of(&|p| writes(p.role)), |w| *w *= times);
         }
+        Some(Fault::DecayedNorms(decay)) => {
+            let kept = 1.0 - (plan.lr * decay) as f32;
+            write(model, &of(&|p| p.role == Role::Norm), |w| *w *= kept);
+        }
+        Some(Fault::Bf16Weights) => write(model, &infos, to_bf16),
         Some(Fault::DeadBlock(block)) if step == LATE => {
             let biases = of(&|p| p.layer == Some(block) && p.shape == [4 * 32]);
             write(model, &biases, |b| *b = -50.0);
@@ -276,6 +285,12 @@ pub fn train(plan: &Plan) -> Seen {
                 clip_norm: plan.clip,
             };
             let clipped = apply(&mut model, &mut *rule, seen.norm, rates).unwrap();
+            if plan.fault == Some(Fault::Bf16Moments) {
+                for name in ["adamw.mean", "adamw.square"] {
+                    let mut round = |values: &mut [f32]| values.iter_mut().for_each(to_bf16);
+                    rule.write_state(name, &mut round).unwrap();
+                }
+            }
             probes
                 .update(&model, &*rule, (seen.loss, seen.norm))
                 .unwrap();

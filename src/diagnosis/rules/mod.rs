@@ -85,6 +85,7 @@ pub(super) mod metric {
     pub const ACT_RMS: &str = "act_rms/layer";
     pub const MARGINS: &str = "rewards/margins";
     pub const CHOSEN: &str = "rewards/chosen";
+    pub const REJECTED: &str = "rewards/rejected";
     pub const ACCURACIES: &str = "rewards/accuracies";
     pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
     pub const SPEED: &str = "tok_per_sec";
@@ -127,6 +128,7 @@ pub(super) const READ: &[&str] = &[
     metric::ACT_RMS,
     metric::MARGINS,
     metric::CHOSEN,
+    metric::REJECTED,
     metric::ACCURACIES,
     metric::VAL_ACCURACIES,
     metric::SPEED,

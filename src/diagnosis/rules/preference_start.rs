@@ -1,4 +1,4 @@
-//! A reference model that is not what the policy began from.
+//! A reference model that is not what the policy began from, or that a policy with dropout is held against.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
@@ -11,10 +11,15 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "preference_start",
         title: "reference",
-        summary: "DPO begins with margins of 0: policy and reference are the same model.",
-        source: "fault R1; −log σ(0) = ln 2: Rafailov et al. 2023, arXiv 2305.18290",
+        summary: "DPO begins with rewards and margins of 0: policy and reference are the same model.",
+        source: "fault R1; −log σ(0) = ln 2: Rafailov et al. 2023, arXiv 2305.18290; TRL trains without dropout (disable_dropout)",
     },
-    needs: &[metric::LOSS, metric::MARGINS, metric::CHOSEN],
+    needs: &[
+        metric::LOSS,
+        metric::MARGINS,
+        metric::CHOSEN,
+        metric::REJECTED,
+    ],
     judge,
 };
 
@@ -29,18 +34,25 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     // A resumed log may lack the first steps.
     let (first, _) = view.state.series.get(metric::MARGINS)?.steps()?;
     let (margin, loss) = (view.opening(metric::MARGINS)?, view.opening(metric::LOSS)?);
-    let chosen = view.opening(metric::CHOSEN)?;
-    if first > 1 || head.resumed_from.is_some() || margin.abs() < APART || chosen.abs() < APART {
+    let (chosen, rejected) = (
+        view.opening(metric::CHOSEN)?,
+        view.opening(metric::REJECTED)?,
+    );
+    // Dropout lowers both sides alike: the margin alone may not show it.
+    let apart = |x: f64| x.abs() >= APART;
+    let differs = apart(chosen) && (apart(rejected) || apart(margin));
+    if first > 1 || head.resumed_from.is_some() || !differs {
         return None;
     }
     let number = human::number;
+    let of_rewards = format!(
+        "rewards {} and {}, margin {} before the first update",
+        number(chosen),
+        number(rejected),
+        number(margin)
+    );
     let signals = vec![
-        Signal::of(
-            metric::MARGINS,
-            margin,
-            format!("margin {} before the first update", number(margin)),
-        )
-        .at(1),
+        Signal::of(metric::CHOSEN, chosen, of_rewards).at(1),
         Signal::of(
             metric::LOSS,
             loss,
@@ -48,10 +60,19 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         )
         .at(1),
     ];
-    let cause = "the reference is another model than the policy began from, or sees other text (template, truncation), or dropout is on";
-    Some(Finding::fail(
-        signals,
-        cause,
-        "take the policy's own start as reference (method.dpo.reference: auto) and dropout 0",
-    ))
+    let dropout = head.spec["model"]["dropout"].as_f64().unwrap_or(0.0);
+    Some(match dropout > 0.0 {
+        true => Finding::fail(
+            signals,
+            format!(
+                "dropout {dropout} is on in the policy and off in the reference, so the same answers have other probabilities"
+            ),
+            "-s model.dropout=0",
+        ),
+        false => Finding::fail(
+            signals,
+            "the reference is another model than the policy began from, or sees other text (template, truncation)",
+            "take the policy's own start as reference (method.dpo.reference: auto)",
+        ),
+    })
 }

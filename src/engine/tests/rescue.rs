@@ -296,6 +296,92 @@ fn an_undone_rescue_leaves_the_course_of_a_run_that_was_never_rescued() {
     }
 }
 
+/// Moments that took in a spike would go on with it: from a checkpoint that no healthy steps followed, they begin at zero.
+#[test]
+fn moments_of_a_checkpoint_that_is_not_stable_are_polluted_and_begin_afresh() {
+    let calm = val_loss(&run_with(&["rescue.policy=act"]).go());
+    // No checkpoint has 1,000 healthy steps behind it.
+    let words = ["rescue.policy=act", "rescue.stable_after=1000"];
+    let run = run_with(&words);
+    let (mut spike, mut seen) = (explode(1.0), None);
+    let checkpoints = run.job.run_dir.checkpoints_path();
+    let events = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        // Written at once by the rescue: what the next step begins with.
+        if let (Event::Checkpointed { step, .. }, Some(0)) = (event, seen.as_ref().map(Vec::len)) {
+            let file = checkpoints.join(format!("step-{step:06}/optimizer.safetensors"));
+            seen = Some(std::fs::read(file).unwrap());
+        }
+        if matches!(event, Event::Rescued { .. }) {
+            seen = Some(Vec::new());
+        }
+    });
+    let found = rescues(&events);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let (to, from, reset, _) = found[0];
+    assert!(
+        to == 80 && from > 80 && reset,
+        "the newest before the spike: {found:?}"
+    );
+    let bytes = seen.unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    for name in ["adamw.mean", "adamw.square"] {
+        let moments = file.tensor(name).unwrap();
+        let zero = moments.data().iter().all(|byte| *byte == 0);
+        assert!(zero && !moments.data().is_empty(), "{name}");
+    }
+    let spiked = val_loss(&events);
+    assert!((spiked / calm - 1.0).abs() < 0.02, "{spiked} beside {calm}");
+    // The course is the same for a resume that begins with fresh moments.
+    let parted = run_with(&words);
+    let (mut spike, mut rescued) = (explode(1.0), false);
+    let first = parted.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        rescued |= matches!(event, Event::Rescued { .. });
+        if rescued {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    assert_eq!(finished(&first).0, Outcome::Stopped);
+    let second = parted.resumed();
+    assert!(loss_log(&[&events]) == loss_log(&[&first, &second]));
+    same_files(&run.checkpoint(160), &parted.checkpoint(160));
+}
+
+/// With the rate left as it was the spike goes on. It has half a window to pass by itself; then the next rescue comes.
+#[test]
+fn an_undone_rescue_comes_again_where_the_spike_does_not_pass() {
+    let run = run_with(&["rescue.policy=act", "rescue.at_most=2"]);
+    let (mut spike, mut undo) = (explode(1.0), undo(|_| true));
+    let events = run.go_with(&mut |event, send, flag| {
+        spike(event, send, flag);
+        undo(event, send);
+    });
+    let (at, back, ..) = undone(&events);
+    let found = rescues(&events);
+    let [first, second] = found[..] else {
+        panic!("{found:?}")
+    };
+    assert!(
+        first.3 == 1 && second.3 == 2 && second.0 <= first.0,
+        "{found:?}"
+    );
+    let between = events[at..]
+        .iter()
+        .take_while(|e| !matches!(e, Event::Rescued { .. }))
+        .filter(|e| matches!(e, Event::Stepped { step, .. } if *step > back))
+        .count();
+    assert!(
+        (8..16).contains(&between),
+        "half a window, less what was high before: {between}"
+    );
+    let state = RunState::from_events(&in_envelopes(&events));
+    assert_eq!(state.settings["lr"], run.job.spec.optimizer.lr() / 2.0);
+    val_loss(&events);
+    let diagnosis = crate::diagnosis::diagnose(&state);
+    assert_ne!(diagnosis.verdict, crate::diagnosis::Verdict::Diverged);
+}
+
 #[test]
 fn a_resume_after_an_undo_takes_the_same_course_to_the_bit() {
     let course = |stop: bool| {

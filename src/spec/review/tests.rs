@@ -80,6 +80,8 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     let none = Sizes::default();
     mends("quickstart", &["lr=0.1"], none, "lr 0.1 is high");
     mends("quickstart", &["lr=1e-6"], KNOWN, "is low");
+    mends("dpo-demo", &["model.dropout=0.1"], none, "another model");
+    mends("ppo-demo", &["model.dropout=0.1"], none, "another model");
     mends(
         "quickstart",
         &["optimizer=lion", "optimizer.lion.lr=3e-3"],

@@ -1,0 +1,20 @@
+//! Dropout where a policy is held against a reference model, or against itself as it answered: those passes drop nothing.
+
+use super::{Subject, poor};
+use crate::base::finding::Finding;
+
+const SOURCE: &str = "TRL's DPO and KTO train without dropout (disable_dropout), its PPO takes it out of every model: huggingface.co/docs/trl";
+
+pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
+    let (spec, dropout) = (subject.spec, subject.spec.model.dropout);
+    let compares = spec.method.needs().reference.is_some() || spec.method.on_policy().is_some();
+    if dropout == 0.0 || !compares {
+        return Vec::new();
+    }
+    vec![poor(
+        "model.dropout",
+        format!("dropout {dropout} makes the policy another model than the one that it is compared with: log-ratios begin with noise, not at 0"),
+        "-s model.dropout=0".into(),
+        SOURCE,
+    )]
+}
