@@ -199,10 +199,11 @@ fn difference(letter: char, found: &Comparison) -> String {
             (found.win_rate_stderr).map_or(String::new(), |s| format!(" ± {:.1}", 100.0 * s));
         let _ = writeln!(
             out,
-            "   {letter} wins {:.1}{stderr} % against A: better on {} items, worse on {}, equal on {same} (which count half)",
+            "   {letter} wins {:.1}{stderr} % against A: better on {}, worse on {}, equal on {same} (which count half) of {} items",
             100.0 * found.win_rate,
             found.better,
-            found.worse
+            found.worse,
+            found.n
         );
     }
     if let Some(won) = named(true) {
