@@ -85,6 +85,7 @@ impl RunSpec {
         if config.method.needs().head == HeadKind::Score {
             config.model.head = HeadKind::Score;
         }
+        config.model.value_head = config.method.needs().value_head;
         let lr = config.optimizer.lr();
         match &mut config.schedule {
             ScheduleConfig::Cosine(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
