@@ -45,7 +45,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "tasks",
-        &["spec", "data", "models", "nn", "embed", "sandbox"],
+        &[
+            "spec", "data", "models", "nn", "rewards", "embed", "sandbox",
+        ],
     ),
     (
         "engine",

@@ -25,6 +25,17 @@ pub(super) const SIDE_BY_SIDE: usize = 16;
 /// What stands where nothing was found, as in lm-evaluation-harness.
 const NOTHING: &str = "[invalid]";
 
+/// An answer as it was written.
+pub(super) struct Written {
+    pub record: Record,
+    /// The prompt with the chat template around it, where there is one.
+    pub asked: Option<String>,
+    /// Tokens, those of a stop text included.
+    pub tokens: usize,
+    /// It ended by itself, not at its longest length.
+    pub ended: bool,
+}
+
 /// Lets the model answer some items.
 ///
 /// # Errors
@@ -33,12 +44,12 @@ pub(super) fn write(
     subject: &mut Subject,
     task: &Task,
     items: &[&Item],
-) -> Result<Vec<Record>, TaskError> {
+) -> Result<Vec<Written>, TaskError> {
     let how = &task.config.answer;
     let context = subject.model.shape().seq_len;
     // A short context is shared by prompt and answer.
     let max_new_tokens = how.max_new_tokens.min(context / 2).max(1);
-    let (mut prompts, mut cuts) = (Vec::new(), Vec::new());
+    let (mut prompts, mut cuts, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     for item in items {
         let Asked::Answer { prompt, .. } = &item.asked else {
             continue;
@@ -56,6 +67,7 @@ pub(super) fn write(
         let cut = ids.len().saturating_sub(context - max_new_tokens);
         cuts.push(cut);
         prompts.push(ids.split_off(cut));
+        turns.push(turn);
     }
     let sampling = Sampling {
         temperature: 0.0,
@@ -96,13 +108,19 @@ pub(super) fn write(
     let records = items
         .iter()
         .zip(written)
-        .zip(cuts)
-        .map(|((item, ids), cut)| {
+        .zip(cuts.into_iter().zip(turns))
+        .map(|((item, ids), (cut, asked))| {
             let mut answer = tokenizer.decode(&ids);
-            if let Some(at) = until(&answer, &how.until) {
+            let stop = until(&answer, &how.until);
+            if let Some(at) = stop {
                 answer.truncate(at);
             }
-            judged(task, item, answer, cut)
+            Written {
+                record: judged(task, item, answer, cut),
+                asked,
+                tokens: ids.len(),
+                ended: stop.is_some() || ids.len() < max_new_tokens,
+            }
         });
     Ok(records.collect())
 }
@@ -133,14 +151,18 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
         answer
     };
     let pairs = items.iter().zip(answers);
-    let mut records: Vec<Record> = pairs
-        .map(|(item, answer)| judged(task, item, until(answer), 0))
-        .collect();
-    if let Some(tester) = &prepared.tester {
-        let items: Vec<&Item> = items.iter().collect();
-        tester.judge(&items, &mut records)?;
-    }
-    Ok(records)
+    let written = pairs.map(|(item, answer)| {
+        let answer = until(answer);
+        Written {
+            // Without a tokenizer, words stand for tokens.
+            tokens: answer.split_whitespace().count(),
+            record: judged(task, item, answer, 0),
+            asked: None,
+            ended: true,
+        }
+    });
+    let written = written.collect();
+    prepared.judged(&items.iter().collect::<Vec<_>>(), written)
 }
 
 /// Where the earliest of some texts begins.

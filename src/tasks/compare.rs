@@ -4,6 +4,7 @@ use super::record::Record;
 use super::summary::mean;
 use crate::base::rng::{Rng, Stream};
 use serde::Serialize;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Resamples of the paired bootstrap.
@@ -32,6 +33,12 @@ pub struct Comparison {
     /// The middle 95 % of the resamples.
     pub interval: [f64; 2],
     pub flips: Vec<Flip>,
+    /// Items on which the score is higher than the first model's, and those on which it is lower.
+    pub better: usize,
+    pub worse: usize,
+    /// The share of items with a higher score, equal ones counting half, and its standard error.
+    pub win_rate: f64,
+    pub win_rate_stderr: Option<f64>,
 }
 
 /// Compares what both have answered; none where they share no item with that metric.
@@ -64,6 +71,13 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
     let flips = pairs
         .iter()
         .filter(|(_, before, now)| (before > &0.5) != (now > &0.5));
+    let wins = differences.iter().map(|d| match d.partial_cmp(&0.0) {
+        Some(Ordering::Greater) => 1.0,
+        Some(Ordering::Less) => 0.0,
+        _ => 0.5,
+    });
+    let wins: Vec<f64> = wins.collect();
+    let (win_rate, win_rate_stderr) = mean(&wins);
     let is_right_or_wrong = pairs
         .iter()
         .all(|(_, a, b)| [a, b].iter().all(|x| **x == 0.0 || **x == 1.0));
@@ -84,6 +98,10 @@ pub fn compare(metric: &str, base: &[Record], other: &[Record]) -> Option<Compar
                 .collect(),
             false => Vec::new(),
         },
+        better: wins.iter().filter(|win| **win == 1.0).count(),
+        worse: wins.iter().filter(|win| **win == 0.0).count(),
+        win_rate,
+        win_rate_stderr,
     })
 }
 
@@ -114,6 +132,9 @@ mod tests {
         assert_eq!(found.difference, 0.25);
         let flips: Vec<_> = found.flips.iter().map(|f| (f.item, f.won)).collect();
         assert_eq!(flips, [(0, true), (2, false), (3, true)]);
+        // Two of four better, one worse, one the same.
+        let won = (found.better, found.worse, found.win_rate);
+        assert_eq!(won, (2, 1, 0.625));
         assert!(found.p > 0.5, "{}", found.p);
         assert!(compare("gone", &base, &other).is_none());
     }

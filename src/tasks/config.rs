@@ -1,6 +1,7 @@
 //! A task as its YAML file says it.
 
 use crate::data::source::SourceConfig;
+use crate::rewards::WeightedReward;
 use crate::sandbox::python::Python;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +98,8 @@ pub struct AnswerConfig {
     pub check: Option<Check>,
     /// Answers are run, in a sandbox, against the tests of their rows.
     pub python: Option<PythonConfig>,
+    /// What answers are worth, as the rewards of a run: one metric each, and `reward`, their weighted sum, where there are several.
+    pub rewards: Vec<WeightedReward>,
     /// Regular expressions taken out of answer and target before they are compared.
     pub ignore: Vec<String>,
     pub ignore_case: bool,
@@ -115,6 +118,7 @@ impl Default for AnswerConfig {
             counts: Vec::new(),
             check: None,
             python: None,
+            rewards: Vec::new(),
             ignore: Vec::new(),
             ignore_case: false,
         }

@@ -50,6 +50,9 @@ pub enum Asked {
         /// What `answer.python` runs, with [`COMPLETION`] where the answer belongs.
         #[serde(skip_serializing_if = "Option::is_none")]
         program: Option<String>,
+        /// The row, for `answer.rewards`.
+        #[serde(skip_serializing_if = "Map::is_empty")]
+        metadata: Row,
     },
 }
 
@@ -141,6 +144,10 @@ impl Maker<'_> {
                     None => Vec::new(),
                 },
                 program: self.program(row)?,
+                metadata: match config.answer.rewards.is_empty() {
+                    true => Row::new(),
+                    false => row.clone(),
+                },
             },
             _ => {
                 let (context, continuation) = pair(&prompt, &target);

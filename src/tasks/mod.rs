@@ -13,6 +13,7 @@ mod kept;
 mod list;
 mod programs;
 mod record;
+mod rewarded;
 mod run;
 mod score;
 mod subject;

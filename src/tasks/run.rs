@@ -162,11 +162,8 @@ impl<'a> Run<'a> {
         let prepared = self.request.prepared;
         let mut work = 0;
         for part in left.chunks(SIDE_BY_SIDE) {
-            let mut records = answers::write(subject, &prepared.task, part)?;
-            if let Some(tester) = &prepared.tester {
-                tester.judge(part, &mut records)?;
-            }
-            self.keep(records)?;
+            let written = answers::write(subject, &prepared.task, part)?;
+            self.keep(prepared.judged(part, written)?)?;
             work += part.len();
             if tell(self.progress(work, left.len())).is_break() {
                 break;

@@ -4,6 +4,7 @@ use super::answers::{IFEVAL, INSTRUCTIONS};
 use super::config::{Check, Kind, TaskConfig};
 use super::programs::PASS;
 use super::record::Record;
+use super::rewarded;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
@@ -137,6 +138,7 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
             let compared = compared.filter(|_| config.target.is_some());
             let counted = config.answer.counts.iter().map(|count| &count.name);
             let mut readings: Vec<Reading> = compared.chain(counted).map(|name| by(name)).collect();
+            readings.extend(rewarded::names(&config.answer).iter().map(|name| by(name)));
             if config.answer.python.is_some() {
                 readings.push(by(PASS));
             }

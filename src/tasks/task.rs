@@ -1,9 +1,12 @@
 //! A task with its templates compiled, and its rows read.
 
+use super::answers::Written;
 use super::config::{Kind, TaskConfig};
 use super::error::TaskError;
 use super::items::{self, Item};
 use super::programs::Tester;
+use super::record::Record as Judged;
+use super::rewarded::{self, Rewarder};
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{ReadContext, SourceConfig, rows};
 use crate::data::{DataError, Record};
@@ -57,6 +60,8 @@ pub struct Prepared {
     pub items: Vec<Item>,
     /// Runs the programs of answers, where the task has tests for them.
     pub(super) tester: Option<Tester>,
+    /// Scores answers, where the task has rewards.
+    pub(super) rewarder: Option<Rewarder>,
     /// Of everything that is asked: prompts, continuations, targets.
     pub digest: String,
 }
@@ -104,11 +109,13 @@ impl Task {
                 let judged = config.target.is_some()
                     || !how.counts.is_empty()
                     || how.check.is_some()
-                    || how.python.is_some();
+                    || how.python.is_some()
+                    || !how.rewards.is_empty();
                 need(
                     judged,
-                    "`target`, `answer.counts`, `answer.check` or `answer.python`",
+                    "`target`, `answer.counts`, `answer.check`, `answer.python` or `answer.rewards`",
                 )?;
+                rewarded::fault(how).map_or(Ok(()), Err)?;
                 let python = how.python.as_ref();
                 need(
                     python.is_none_or(|python| python.run.contains("completion")),
@@ -208,6 +215,9 @@ impl Task {
         if let Some(shots) = &mut self.config.shots {
             shots.source.make_absolute(&absolute);
         }
+        for reward in &mut self.config.answer.rewards {
+            reward.reward.fix_paths(&absolute);
+        }
     }
 
     /// Reads the rows, at most `limit`, and makes of each what is asked.
@@ -218,6 +228,9 @@ impl Task {
         let python = self.config.answer.python.as_ref();
         let tester = python.map(|python| Tester::new(&self.config.name, python));
         let tester = tester.transpose()?;
+        let how = &self.config.answer;
+        let rewarder = (!how.rewards.is_empty()).then(|| Rewarder::new(&self.config.name, how));
+        let rewarder = rewarder.transpose()?;
         let asked = self.read(&self.config.source, limit, read)?;
         let shots = match &self.config.shots {
             Some(shots) if shots.count > 0 => {
@@ -244,6 +257,7 @@ impl Task {
             task: self,
             items,
             tester,
+            rewarder,
         })
     }
 
@@ -261,5 +275,26 @@ impl Task {
         rows.take(limit.unwrap_or(usize::MAX))
             .map(|row| row.map_err(|fault| failed(fault.into())))
             .collect()
+    }
+}
+
+impl Prepared {
+    /// What answers are worth that only a program, a sandbox or a model can tell.
+    ///
+    /// # Errors
+    /// One of those broke.
+    pub(super) fn judged(
+        &self,
+        items: &[&Item],
+        mut written: Vec<Written>,
+    ) -> Result<Vec<Judged>, TaskError> {
+        if let Some(rewarder) = &self.rewarder {
+            rewarder.judge(items, &mut written)?;
+        }
+        let mut records: Vec<Judged> = written.into_iter().map(|w| w.record).collect();
+        if let Some(tester) = &self.tester {
+            tester.judge(items, &mut records)?;
+        }
+        Ok(records)
     }
 }

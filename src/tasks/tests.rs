@@ -137,6 +137,7 @@ fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
                 patterns: Vec::new(),
                 instructions: Vec::new(),
                 program: None,
+                metadata: Default::default(),
             },
         };
         let record = answers::judged(&task, &item, said("answer"), 0);

@@ -53,8 +53,15 @@ fn comparisons(models: &[Asked], summary: &Summary, task: usize) -> Vec<Option<C
 }
 
 /// What a metric is, in words.
-fn meaning(metric: &str) -> &'static str {
+fn meaning(metric: &str, prepared: &[Prepared]) -> &'static str {
+    let configs = prepared.iter().map(|task| &task.task.config().answer);
+    let rewards = configs.flat_map(|how| &how.rewards);
+    let named: Vec<_> = rewards.filter(|reward| reward.name == metric).collect();
+    if let Some(reward) = named.first() {
+        return reward.reward.entry().summary;
+    }
     match metric {
+        "reward" => "the weighted sum of the task's rewards",
         "acc" => "share of right answers",
         "acc_norm" => "the same, log-probability per character of the choice (lm-eval's acc_norm)",
         "acc_norm_tokens" => "the same, log-probability per token of the choice",
@@ -146,7 +153,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
     }
     out.push('\n');
     for metric in metrics {
-        let _ = writeln!(out, "{metric}: {}", meaning(&metric));
+        let _ = writeln!(out, "{metric}: {}", meaning(&metric, prepared));
     }
     let _ = writeln!(
         out,
@@ -185,6 +192,19 @@ fn difference(letter: char, found: &Comparison) -> String {
             n => format!("{n} items ({shown}{more})"),
         })
     };
+    // Right and wrong answers are named one by one; of a likelihood it says little which is higher.
+    if found.flips.is_empty() && found.better + found.worse > 0 && found.metric != "logp" {
+        let same = found.n - found.better - found.worse;
+        let stderr =
+            (found.win_rate_stderr).map_or(String::new(), |s| format!(" ± {:.1}", 100.0 * s));
+        let _ = writeln!(
+            out,
+            "   {letter} wins {:.1}{stderr} % against A: better on {} items, worse on {}, equal on {same} (which count half)",
+            100.0 * found.win_rate,
+            found.better,
+            found.worse
+        );
+    }
     if let Some(won) = named(true) {
         let _ = writeln!(out, "   only {letter} is right: {won}");
     }

@@ -60,10 +60,11 @@ fn a_loss_of_log_probabilities_and_values_has_exact_gradients() {
                 0.05 * largest,
             );
         }
-        // The trunk learns from values, too.
+        // The trunk learns from values, too; adapters whose B is zero let half of it through.
         let moved = exact.grads.iter().zip(&without.grads);
         let apart = moved.filter(|(a, b)| (*a - *b).abs() > 1e-6 * largest);
-        assert!(apart.count() > exact.grads.len() / 2, "{backend:?}");
+        let least = if adapter.is_some() { 4 } else { 2 };
+        assert!(apart.count() > exact.grads.len() / least, "{backend:?}");
     }
 }
 

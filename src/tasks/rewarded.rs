@@ -1,0 +1,175 @@
+//! Answers scored by rewards: rules, programs, or a reward model as the judge of a win rate.
+
+use super::answers::Written;
+use super::config::AnswerConfig;
+use super::error::TaskError;
+use super::items::{Asked, Item};
+use crate::base::text::one_line;
+use crate::rewards::{Answer, Judge, Reference};
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// The weighted sum, where a task has several rewards.
+pub(super) const SUM: &str = "reward";
+
+/// The rewards of one task.
+pub struct Rewarder {
+    task: String,
+    /// Programs and models that score keep something from answer to answer.
+    judge: Mutex<Judge>,
+}
+
+impl fmt::Debug for Rewarder {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Rewarder({})", self.task)
+    }
+}
+
+/// What a task's rewards are called, their sum last.
+pub(super) fn names(config: &AnswerConfig) -> Vec<String> {
+    let mut names: Vec<String> = config.rewards.iter().map(|r| r.name.clone()).collect();
+    if names.len() > 1 {
+        names.push(SUM.into());
+    }
+    names
+}
+
+/// What is wrong with the rewards of a task's file.
+pub(super) fn fault(config: &AnswerConfig) -> Option<String> {
+    let faults = config.rewards.iter().find_map(|reward| reward.fault());
+    if let Some((what, fix)) = faults {
+        return Some(format!("`answer.rewards`: {what}; {fix}"));
+    }
+    let mut all = names(config);
+    all.extend(config.extract.iter().map(|extract| extract.name.clone()));
+    all.extend(config.counts.iter().map(|count| count.name.clone()));
+    all.sort_unstable();
+    let twice = all
+        .windows(2)
+        .find(|two| two[0] == two[1] && !config.rewards.is_empty())?;
+    Some(format!(
+        "`answer.rewards`: two metrics are called `{}`; give the reward a `name`",
+        one_line(&twice[0])
+    ))
+}
+
+impl Rewarder {
+    /// # Errors
+    /// What this machine lacks for one of them: known before anything is asked.
+    pub(super) fn new(task: &str, config: &AnswerConfig) -> Result<Rewarder, TaskError> {
+        for reward in &config.rewards {
+            if let Some((what, hint)) = reward.reward.missing() {
+                return Err(TaskError::Programs {
+                    task: task.into(),
+                    what,
+                    hint,
+                });
+            }
+        }
+        Ok(Rewarder {
+            task: task.into(),
+            judge: Mutex::new(Judge::new(&config.rewards)),
+        })
+    }
+
+    /// Notes what each answer is worth.
+    ///
+    /// # Errors
+    /// A row without what a reward needs, a program or a model that gave no score.
+    pub(super) fn judge(&self, items: &[&Item], written: &mut [Written]) -> Result<(), TaskError> {
+        let answers = items.iter().zip(written.iter());
+        let answers: Vec<Answer> = answers.filter_map(|(item, w)| answer(item, w)).collect();
+        // A judge that panicked while another thread held it is asked anew.
+        let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = judge.score(&answers).map_err(|e| TaskError::Programs {
+            task: self.task.clone(),
+            what: one_line(&e.to_string()),
+            hint: "correct the reward, or the row".into(),
+        })?;
+        for (at, written) in written.iter_mut().enumerate() {
+            let scores = &mut written.record.scores;
+            let mut sum = 0.0;
+            for of in &all {
+                scores.insert(of.name.clone(), of.values[at]);
+                sum += of.weight * of.values[at];
+            }
+            if all.len() > 1 {
+                scores.insert(SUM.into(), sum);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer(item: &Item, written: &Written) -> Option<Answer> {
+    let Asked::Answer {
+        prompt,
+        target,
+        metadata,
+        ..
+    } = &item.asked
+    else {
+        return None;
+    };
+    Some(Answer {
+        prompt: written.asked.clone().unwrap_or_else(|| prompt.clone()),
+        text: written.record.answer.clone()?,
+        tokens: written.tokens,
+        ended: written.ended,
+        reference: Reference {
+            answer: Some(target.clone()).filter(|target| !target.is_empty()),
+            metadata: metadata.clone(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::data::source::ReadContext;
+    use crate::tasks::{Prepared, compare, judge, load, summarize};
+
+    fn task(rewards: &str) -> Result<Prepared, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let rows = "{\"ask\": \"1 + 1\", \"sum\": \"2\"}\n{\"ask\": \"2 + 2\", \"sum\": \"4\"}\n";
+        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+        let yaml = format!(
+            "name: sums\nversion: 1\nsummary: Sums.\nkind: answer\nsource: rows.jsonl\nprompt: '{{{{ ask }}}} ='\n\
+             target: '{{{{ sum }}}}'\nanswer: {{rewards: {rewards}}}\n"
+        );
+        let path = dir.path().join("sums.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        let task = load(path.to_str().unwrap(), None).map_err(|e| e.to_string())?;
+        let prepared = task.prepare(None, &ReadContext::default());
+        prepared.map_err(|e| e.to_string())
+    }
+
+    fn answers(texts: [&str; 2]) -> Vec<String> {
+        texts.map(String::from).to_vec()
+    }
+
+    #[test]
+    fn answers_are_scored_by_rewards_and_the_win_rate_counts_who_scores_higher() {
+        let prepared =
+            task("[number, {regex: {pattern: please}, weight: 0.5, name: polite}]").unwrap();
+        let plain = judge(&prepared, answers(["3", "it is 4"])).unwrap();
+        let other = judge(&prepared, answers(["2, please", "4"])).unwrap();
+        let of = |name: &str| other.iter().map(|r| r.scores[name]).collect::<Vec<_>>();
+        assert_eq!(of("number"), [1.0, 1.0]);
+        assert_eq!(of("polite"), [1.0, 0.0]);
+        assert_eq!(of("reward"), [1.5, 1.0]);
+        let summary = summarize(prepared.task.config(), &other);
+        let reading = |name: &str| summary.readings.iter().find(|r| r.metric == name);
+        assert_eq!(reading("reward").unwrap().value, 1.25);
+        // Better on the first, the same on the second.
+        let found = compare("reward", &plain, &other).unwrap();
+        assert_eq!((found.better, found.worse, found.win_rate), (1, 0, 0.75));
+    }
+
+    #[test]
+    fn rewards_that_cannot_be_given_are_told_before_anything_is_asked() {
+        let error = task("[{model: {path: ''}}]").unwrap_err();
+        assert!(error.contains("which reward model"), "{error}");
+        let error = task("[{number: {}, name: exact}]").unwrap_err();
+        assert!(error.contains("two metrics are called `exact`"), "{error}");
+    }
+}
