@@ -208,8 +208,10 @@ fn loss_log(events: &Path) -> Vec<Line> {
 }
 
 fn bits(values: &Values) -> Vec<(String, u64)> {
-    const OF_ANSWERS: [&str; 4] = [
+    const OF_ANSWERS: [&str; 6] = [
         "policy_loss",
+        "loss/value_avg",
+        "val/var_explained",
         "reward",
         "eval/pass@1",
         "completions/mean_length",
