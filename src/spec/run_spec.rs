@@ -86,6 +86,7 @@ impl RunSpec {
         if config.method.needs().head == HeadKind::Score {
             config.model.head = HeadKind::Score;
         }
+        config.model.value_head = config.method.needs().value_head;
         config.warm_up();
         let lr = config.optimizer.lr();
         match &mut config.schedule {
