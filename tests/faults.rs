@@ -319,6 +319,21 @@ fn too_few_open_files_are_told_before_anything_starts() {
 }
 
 #[test]
+fn bf16_on_a_processor_without_it_is_planned_and_not_trained() {
+    let place = Place::new();
+    let train = "LLMTUI_SIMD=avx2 exec $P train smoke $SMALL -s precision=bf16 --headless";
+    for start in [train.to_string(), format!("{train} --dry-run")] {
+        let output = place.go(&start);
+        assert_eq!(code(&output), 2, "{}", said(&output));
+        let named = said(&output).contains("train.precision") && said(&output).contains("auto");
+        assert!(named, "{}", said(&output));
+    }
+    assert!(place.try_run().is_none(), "a run was begun");
+    let output = place.go("LLMTUI_SIMD=avx2 exec $P plan smoke -s precision=bf16");
+    assert_eq!(code(&output), 0, "{}", said(&output));
+}
+
+#[test]
 fn no_message_steers_the_terminal() {
     let place = Place::new();
     let evil = "\u{1b}]52;c;cHduZWQ=\u{7}\u{9b}2J\u{202e}";

@@ -205,11 +205,15 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
     }
 }
 
+/// Rounding of a sum grows with its largest terms, so small values beside large ones are held to the scale of these: orders of
+/// summation differ between programs.
 fn compare(name: &str, values: &[f32], exact: &[f32]) {
     assert_eq!(values.len(), exact.len(), "{name}");
+    let largest = exact.iter().fold(1.0_f32, |top, x| top.max(x.abs()));
+    let tolerance = TOLERANCE * f64::from(largest);
     for (i, (a, b)) in values.iter().zip(exact).enumerate() {
         let error = f64::from((a - b).abs());
-        assert!(error <= TOLERANCE, "{name}[{i}]: {a}, PyTorch has {b}");
+        assert!(error <= tolerance, "{name}[{i}]: {a}, PyTorch has {b}");
     }
 }
 

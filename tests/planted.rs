@@ -22,6 +22,10 @@ const ROWS: usize = 8;
 const MICRO: usize = 4;
 const LAYERS: usize = 4;
 const STEPS: u64 = 500;
+/// Of each healthy run: more than 10,000 together.
+const HEALTHY_STEPS: u64 = 1_100;
+/// A rule in time names its fault so soon after it shows.
+const SOON: u64 = 100;
 /// From this step on, where a fault comes late.
 const LATE: u64 = 200;
 /// Steps between two looks of the rules.
@@ -32,11 +36,13 @@ struct Row {
     name: String,
     expected: Vec<&'static str>,
     found: BTreeMap<String, u64>,
+    /// The step from which the fault is there to be seen.
+    shows: u64,
 }
 
 /// Trains all of them, two at a time.
 fn trained() -> Vec<Row> {
-    // PLANTED="dropout 0.7|six batches repeated" trains these alone, for work on a rule.
+    // PLANTED="dropout 0.7|six batches repeated" trains these alone and tells what rules see, for work on a rule.
     let wanted = std::env::var_os("PLANTED")
         .unwrap_or_default()
         .into_string()
@@ -51,11 +57,12 @@ fn trained() -> Vec<Row> {
                 while let Some((at, plan)) = Some(next.fetch_add(1, Ordering::Relaxed))
                     .and_then(|at| Some((at, plans.get(at)?)))
                 {
-                    let found = world::train(plan);
+                    let seen = world::train(plan);
                     let row = Row {
                         name: plan.name.into(),
                         expected: plan.expected.to_vec(),
-                        found,
+                        found: seen.found,
+                        shows: seen.shows,
                     };
                     rows.lock().unwrap().push((at, row));
                 }
@@ -73,9 +80,10 @@ const BEGIN: &str = "<!-- faults -->\n";
 #[ignore = "trains fifty small models: cargo long --test planted"]
 fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
     let mut table = String::from(
-        "| planted | expected | named | at step | others that spoke |\n|---|---|---|---|---|\n",
+        "| planted | expected | shows from | named | at step | others that spoke |\n|---|---|---|---|---|---|\n",
     );
     let (mut named, mut faults, mut alarms) = (0, 0, Vec::new());
+    let mut late = Vec::new();
     for row in trained().into_iter().chain(histories::rows()) {
         let hits = row
             .expected
@@ -96,8 +104,16 @@ fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
             );
         } else {
             faults += 1;
-            named += u32::from(hit.is_some());
+            let soon = hit.is_some_and(|(_, step)| step <= row.shows + SOON);
+            named += u32::from(soon);
+            if !soon {
+                late.push(format!("{} ({:?})", row.name, hit.map(|(_, step)| step)));
+            }
         }
+        let shows = match row.expected.is_empty() {
+            true => "–".to_string(),
+            false => row.shows.to_string(),
+        };
         let (id, step) = hit.map_or(("–".to_string(), "–".to_string()), |(id, step)| {
             (format!("`{id}`"), step.to_string())
         });
@@ -108,14 +124,16 @@ fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
             expected.join(" or ")
         };
         let line = format!(
-            "| {} | {expected} | {id} | {step} | {} |",
+            "| {} | {expected} | {shows} | {id} | {step} | {} |",
             row.name,
             others.join(", ")
         );
         println!("{line}");
         let _ = writeln!(table, "{line}");
     }
-    println!("{named} of {faults} named; false alarms: {alarms:?}");
+    println!(
+        "{named} of {faults} named within {SOON} steps; late or not: {late:?}; false alarms: {alarms:?}"
+    );
     if std::env::var_os("LLMTUI_UPDATE_DOCS").is_some() && std::env::var_os("PLANTED").is_none() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/diagnosis.md");
         let page = std::fs::read_to_string(&path).unwrap();
@@ -123,7 +141,12 @@ fn planted_faults_are_named_and_healthy_runs_are_left_alone() {
         let tail = rest.split_once("\n\n").map_or("", |(_, tail)| tail);
         std::fs::write(&path, format!("{head}{BEGIN}{table}\n{tail}")).unwrap();
     }
-    assert!(alarms.is_empty(), "{alarms:?}");
+    // Fewer than one in 10,000 steps.
+    let steps = plans::healthy_steps();
+    assert!(
+        10_000 * alarms.len() as u64 <= steps,
+        "{alarms:?} in {steps} steps"
+    );
     assert!(10 * named >= 9 * faults, "{named} of {faults}");
 }
 

@@ -624,3 +624,52 @@ fn a_download_for_the_chat_is_told_and_goes_on_after_it_was_stopped() {
         std::fs::read(folder.join(&name)).unwrap()
     );
 }
+
+#[test]
+fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
+    let place = Place::new(&[
+        "rescue.policy=act",
+        "rescue.at_most=1",
+        "clip_norm=0",
+        "optimizer.adamw.weight_decay=10",
+    ]);
+    place.start(EngineOptions::default());
+    place.await_step(60);
+    let ask = |arguments: &[&str]| place.program(arguments).output().unwrap();
+    assert_eq!(
+        ask(&["undo", "small"]).status.code(),
+        Some(2),
+        "not rescued"
+    );
+    let adjust = |value: f64| {
+        let mut link = place.join();
+        let key = "lr".to_string();
+        link.send(Order::Adjust { key, value }).unwrap();
+        while !matches!(link.blocking_recv(), Incoming::Event(e) if matches!(e.event, Event::Adjusted { .. }))
+        {
+        }
+    };
+    let told = |wanted: fn(&Event) -> bool| {
+        let events = read_all(&place.run.events_path()).unwrap();
+        events.iter().any(|envelope| wanted(&envelope.event))
+    };
+    adjust(10.0);
+    until("a rescue", || told(|e| matches!(e, Event::Rescued { .. })));
+    let asked = ask(&["undo", "small"]);
+    let text = String::from_utf8(asked.stdout).unwrap();
+    for words in [
+        "rescued because",
+        "it goes on at step",
+        "10.00",
+        "--yes does it",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(
+        !told(|e| matches!(e, Event::RescueUndone { .. })),
+        "only shown"
+    );
+    let done = ask(&["undo", "--yes", "small"]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(told(|e| matches!(e, Event::RescueUndone { .. })));
+}

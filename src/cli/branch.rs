@@ -85,8 +85,10 @@ impl Branch {
             );
             return Err(Failure::yours(what, hint).into());
         }
-        let max_steps = self.loaded.spec.train.max_steps;
-        if max_steps <= self.from.step {
+        let train = &self.loaded.spec.train;
+        let max_steps = train.max_steps;
+        // What epochs come to is known once the data are read.
+        if train.epochs.is_none() && max_steps <= self.from.step {
             let what = format!(
                 "step {} is the last of max_steps {}: nothing is left to train",
                 grouped(self.from.step),

@@ -1,5 +1,5 @@
-//! `llmtui train --resume RUN -s max_steps=N`: a run that goes on to another last step. Its spec says the new one from then on, and the
-//! schedule is recomputed over all of its steps.
+//! `llmtui train --resume RUN -s max_steps=N`, or `-s epochs=N`: a run that goes on to another last step. Its spec says the new one from
+//! then on, and the schedule is recomputed over all of its steps.
 
 use super::Context;
 use super::exit::Failure;
@@ -10,10 +10,41 @@ use crate::run::RunDir;
 use crate::spec::{self, Loaded, RunSpec};
 
 /// What `-s` may say of a resumed run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Asked {
     pub threads: Option<usize>,
-    pub max_steps: Option<u64>,
+    pub length: Option<Length>,
+}
+
+/// How long a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Length {
+    Steps(u64),
+    Epochs(f64),
+}
+
+impl Length {
+    fn of(spec: &RunSpec) -> Length {
+        match spec.train.epochs {
+            Some(epochs) => Length::Epochs(epochs),
+            None => Length::Steps(spec.train.max_steps),
+        }
+    }
+
+    /// As `-s` takes it.
+    fn word(self) -> String {
+        match self {
+            Length::Steps(steps) => format!("max_steps={steps}"),
+            Length::Epochs(epochs) => format!("epochs={epochs}"),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Length::Steps(steps) => format!("step {}", grouped(steps)),
+            Length::Epochs(epochs) => format!("the end of {} epochs", number(epochs)),
+        }
+    }
 }
 
 impl Asked {
@@ -35,15 +66,22 @@ impl Asked {
                     }
                 },
                 "max_steps" | "train.max_steps" => match value.parse() {
-                    Ok(n) if n > 0 => asked.max_steps = Some(n),
+                    Ok(n) if n > 0 => asked.length = Some(Length::Steps(n)),
                     _ => {
                         let what = format!("`{word}`: not a number of steps");
                         return Err(Failure::yours(what, "-s max_steps=2000"));
                     }
                 },
+                "epochs" | "train.epochs" => match value.parse::<f64>() {
+                    Ok(n) if n > 0.0 && n.is_finite() => asked.length = Some(Length::Epochs(n)),
+                    _ => {
+                        let what = format!("`{word}`: not a number of epochs");
+                        return Err(Failure::yours(what, "-s epochs=3"));
+                    }
+                },
                 _ => {
                     let what = format!(
-                        "a resumed run keeps its spec but for train.threads and train.max_steps: `-s {word}` would make another run"
+                        "a resumed run keeps its spec but for train.threads, train.max_steps and train.epochs: `-s {word}` would make another run"
                     );
                     let hint =
                         format!("go on with it in a new run: llmtui train --branch RUN -s {word}");
@@ -65,14 +103,17 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// What `max_steps` changes of a run; nothing where it is the run's own and steps are left.
+    /// What another length changes of a run; nothing where it is the run's own and steps are left.
     ///
     /// # Errors
     /// A last step that the run has already taken.
-    pub fn plan(run: &RunDir, max_steps: u64, cx: &Context) -> anyhow::Result<Option<Extension>> {
+    pub fn plan(run: &RunDir, length: Length, cx: &Context) -> anyhow::Result<Option<Extension>> {
         let was = spec_of(run)?;
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        if max_steps <= newest {
+        // What epochs come to is known once the data are read.
+        if let Length::Steps(max_steps) = length
+            && max_steps <= newest
+        {
             let what = format!(
                 "{} has a checkpoint of step {}: with max_steps {} nothing is left to train",
                 run.id(),
@@ -82,11 +123,11 @@ impl Extension {
             let hint = format!("-s max_steps={}", newest + was.train.max_steps.max(100));
             return Err(Failure::yours(what, hint).into());
         }
-        if max_steps == was.train.max_steps {
+        if length == Length::of(&was) || length == Length::Steps(was.train.max_steps) {
             return Ok(None);
         }
         let target = run.spec_path().display().to_string();
-        let set = [format!("train.max_steps={max_steps}")];
+        let set = [length.word()];
         let loaded = spec::load(&target, &set, &cx.spec_sources())?;
         Ok(Some(Extension {
             loaded,
@@ -102,19 +143,23 @@ impl Extension {
     /// What is told before it starts.
     pub fn lines(&self, run: &RunDir) -> Vec<String> {
         let (spec, was) = (&self.loaded.spec, &self.was);
-        let (now, before) = (spec.train.max_steps, was.train.max_steps);
+        let (now, before) = (Length::of(spec), was.train.max_steps);
         let rate = |steps| {
             let peak = spec.optimizer.lr();
             number(spec.schedule.lr_at(self.newest, steps, peak))
         };
+        let goes_on = format!(
+            "{} continues from step {} to {}; its last step was {}",
+            run.id(),
+            grouped(self.newest),
+            now.words(),
+            grouped(before)
+        );
+        let Length::Steps(now) = now else {
+            return vec![goes_on];
+        };
         vec![
-            format!(
-                "{} continues from step {} to step {}; its last step was {}",
-                run.id(),
-                grouped(self.newest),
-                grouped(now),
-                grouped(before)
-            ),
+            goes_on,
             format!(
                 "the {} schedule is recomputed: the learning rate of the next update is {}, of the old plan {}",
                 spec.schedule.entry().id,
@@ -142,8 +187,9 @@ impl Extension {
             .split_once('\n')
             .map_or("", |(_, body)| body);
         let asked = format!(
-            "{heading}\n# Extended at step {}: -s max_steps={}\n{body}",
-            self.newest, spec.train.max_steps
+            "{heading}\n# Extended at step {}: -s {}\n{body}",
+            self.newest,
+            Length::of(spec).word()
         );
         for (path, text) in [(run.asked_path(), asked), (run.spec_path(), spec.to_yaml())] {
             write_atomic(&path, text.as_bytes())
@@ -165,7 +211,11 @@ mod tests {
     #[test]
     fn a_resumed_run_may_have_other_threads_and_another_last_step() {
         let asked = read(&["threads=2", "train.max_steps=2_000"]).unwrap();
-        assert_eq!((asked.threads, asked.max_steps), (Some(2), Some(2000)));
+        let steps = Some(Length::Steps(2000));
+        assert_eq!((asked.threads, asked.length), (Some(2), steps));
+        let asked = read(&["epochs=1.5"]).unwrap();
+        assert_eq!(asked.length, Some(Length::Epochs(1.5)));
+        assert!(read(&["epochs=-1"]).unwrap_err().contains("of epochs"));
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));
         assert!(read(&["lr=1"]).unwrap_err().contains("another run"));

@@ -52,7 +52,12 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         return Ok(outcome.into());
     }
     for advice in &advice {
-        tell!("advice: {}: {}", advice.place, advice.evidence);
+        tell!(
+            "advice: {}: {}; {}",
+            advice.place,
+            advice.evidence,
+            advice.fix
+        );
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {

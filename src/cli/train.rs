@@ -254,7 +254,12 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
 
 /// Whether two specs make the same run: how many threads compute it is the machine's matter.
 fn same_training(a: &RunSpec, b: &RunSpec) -> bool {
-    a.clone().on_threads(None) == b.clone().on_threads(None)
+    let plain = |spec: &RunSpec| match spec.train.epochs {
+        // A run knows what its epochs come to, a spec does not.
+        Some(_) => spec.clone().on_threads(None).to_step(0),
+        None => spec.clone().on_threads(None),
+    };
+    plain(a) == plain(b)
 }
 
 /// What `-s` says of a resumed run. Beside a spec it belongs to that spec.
@@ -272,8 +277,8 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 
 /// The run with the last step that was asked for.
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
-    let extension = match asked.max_steps {
-        Some(max_steps) => Extension::plan(&run, max_steps, cx)?,
+    let extension = match asked.length {
+        Some(length) => Extension::plan(&run, length, cx)?,
         None => None,
     };
     Ok(Target::Resumed(run, extension.map(Box::new)))
@@ -321,6 +326,8 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let spec = spec.on_data(pass);
     let state = TrainState::blank(&spec, &data)?;
     for line in describe(&spec, &data, state.models.policy.n_params()) {
         say!("{line}")?;
@@ -334,7 +341,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
-    let tokens = spec.batch_tokens() * spec.train.max_steps;
+    let tokens = spec.run_tokens();
     let epochs = tokens as f64 / data.epoch_tokens() as f64;
     let mut lines = vec![
         format!("{}: {}", spec.name, spec.about),
@@ -360,11 +367,18 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             crate::engine::threads(spec),
         ),
     ];
-    let advice = spec.advice();
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let sizes = crate::spec::Sizes {
+        step_tokens: Some(spec.batch_tokens() * sequences),
+        pass_tokens: Some(data.pass_tokens()),
+        val_tokens: Some(data.val_tokens()),
+        here: true,
+    };
+    let advice = spec.review(sizes);
     lines.extend(
         advice
             .iter()
-            .map(|a| format!("advice  {}: {}", a.place, a.evidence)),
+            .map(|a| format!("advice  {}: {}; {}", a.place, a.evidence, a.fix)),
     );
     lines
 }

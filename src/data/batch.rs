@@ -11,6 +11,10 @@ pub struct Column {
     pub values: Vec<f32>,
 }
 
+/// Places of a model's own answers that go through it at once. Losses are sums over answers, so a micro-batch of them may go in
+/// parts: activations stay bounded, and of so many rows a matmul is as fast as of more.
+pub const ANSWER_PLACES: usize = 512;
+
 /// The column of labels of judged answers: 1 is desirable, 0 is not.
 pub const LABEL: &str = "label";
 
@@ -133,6 +137,46 @@ impl Batch {
         Some(batch)
     }
 
+    /// The rows in parts of about as many, each of at most `tokens` places or of one row.
+    pub fn parts(&self, tokens: usize) -> Vec<Batch> {
+        let most = (tokens / self.seq_len.max(1)).max(1);
+        let n = self.batch_size.div_ceil(most);
+        let cut = |at: usize| self.batch_size * at / n;
+        (0..n).map(|at| self.rows(cut(at)..cut(at + 1))).collect()
+    }
+
+    /// Some rows of a batch with one sequence in each. Columns and `tokens` go along; of `tokens` the sum is not told apart.
+    fn rows(&self, rows: std::ops::Range<usize>) -> Batch {
+        let places = rows.start * self.seq_len..rows.end * self.seq_len;
+        fn of<T: Clone>(all: &[T], range: &std::ops::Range<usize>) -> Vec<T> {
+            all.get(range.clone()).map_or_else(Vec::new, <[T]>::to_vec)
+        }
+        let column = |column: &Column| Column {
+            name: column.name,
+            values: match column.values.len() == self.inputs.len() {
+                true => of(&column.values, &places),
+                false => of(&column.values, &rows),
+            },
+        };
+        let shift = |sequence: &u32| sequence - rows.start as u32;
+        let sequence = of(&self.sequence, &places);
+        Batch {
+            inputs: of(&self.inputs, &places),
+            targets: of(&self.targets, &places),
+            batch_size: rows.len(),
+            seq_len: self.seq_len,
+            unit: self.unit,
+            starts: of(&self.starts, &rows),
+            mask: of(&self.mask, &places),
+            first: of(&self.first, &places),
+            sequence: sequence.iter().map(shift).collect(),
+            origins: of(&self.origins, &rows),
+            columns: self.columns.iter().map(column).collect(),
+            references: of(&self.references, &rows),
+            tokens: Vec::new(),
+        }
+    }
+
     /// The values of a column.
     pub fn column(&self, name: &str) -> Option<&[f32]> {
         let column = self.columns.iter().find(|column| column.name == name);
@@ -202,6 +246,41 @@ mod tests {
             ..batch
         };
         assert_eq!(one.mismatched(9), None);
+    }
+
+    #[test]
+    fn parts_are_the_rows_with_all_that_belongs_to_them() {
+        let batch = Batch {
+            inputs: (0..10).collect(),
+            targets: (1..11).collect(),
+            batch_size: 5,
+            seq_len: 2,
+            mask: (0..10).map(|at| at % 2 == 0).collect(),
+            sequence: (0..10).map(|at| at / 2).collect(),
+            columns: vec![
+                Column {
+                    name: LABEL,
+                    values: vec![0.0, 1.0, 2.0, 3.0, 4.0],
+                },
+                Column {
+                    name: MARGIN,
+                    values: (0..10_u8).map(f32::from).collect(),
+                },
+            ],
+            ..Batch::default()
+        };
+        let parts = batch.parts(5);
+        assert_eq!(
+            parts.iter().map(|p| p.batch_size).collect::<Vec<_>>(),
+            [1, 2, 2]
+        );
+        assert_eq!(parts[1].inputs, [2, 3, 4, 5]);
+        assert_eq!(parts[1].targets, [3, 4, 5, 6]);
+        assert_eq!(parts[1].mask, [true, false, true, false]);
+        assert_eq!(parts[1].sequence, [0, 0, 1, 1]);
+        assert_eq!(parts[2].column(LABEL), Some(&[3.0, 4.0][..]));
+        assert_eq!(parts[2].column(MARGIN), Some(&[6.0, 7.0, 8.0, 9.0][..]));
+        assert_eq!(batch.parts(1).len(), 5, "a row is never cut");
     }
 
     #[test]

@@ -65,6 +65,11 @@ impl Corpus {
         self.train.len() as u64 - 1
     }
 
+    /// Windows of one pass over the training split.
+    pub fn windows_per_epoch(&self) -> f64 {
+        self.epoch_tokens() as f64 / self.seq_len as f64
+    }
+
     #[cfg(test)]
     fn train_batch(&self, seed: u64, micro_step: u64, batch_size: usize) -> Batch {
         let mut batch = Batch::default();

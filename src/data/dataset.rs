@@ -130,6 +130,11 @@ impl Dataset {
         }
     }
 
+    /// Places that steps fill in one pass over the training split: its tokens and the padding beside them.
+    pub fn pass_tokens(&self) -> u64 {
+        (self.epoch_tokens() as f64 / self.filled().max(1e-6)) as u64
+    }
+
     /// The sources of a mix, in the order in which batches count their tokens; none where there is one text.
     pub fn sources(&self) -> Vec<Source> {
         let Splits::Documents(documents) = &self.splits else {
@@ -155,6 +160,14 @@ impl Dataset {
         match &self.splits {
             Splits::Corpus(_) => Vec::new(),
             Splits::Documents(documents) => documents.epochs(seed, micro_steps, batch_size),
+        }
+    }
+
+    /// Micro-steps of so many rows in one pass over the training split.
+    pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
+        match &self.splits {
+            Splits::Corpus(corpus) => corpus.windows_per_epoch() / batch_size as f64,
+            Splits::Documents(documents) => documents.micro_steps_per_epoch(batch_size),
         }
     }
 

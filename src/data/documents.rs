@@ -228,6 +228,15 @@ impl Documents {
         Mixture::new(&self.stages, &tokens.collect::<Vec<_>>())
     }
 
+    /// Micro-batches of so many rows in one pass over all sources.
+    pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
+        let draws: u64 = self.train.iter().map(|p| p.draws(batch_size)).sum();
+        match self.how.packing {
+            Packing::Padded => draws as f64,
+            _ => draws as f64 / batch_size as f64,
+        }
+    }
+
     /// Passes over each source after `micro_steps` micro-batches.
     pub fn epochs(&self, seed: u64, micro_steps: u64, batch_size: usize) -> Vec<f64> {
         let mixture = self.mixture(batch_size);

@@ -36,13 +36,39 @@ impl StepBatches {
 }
 
 /// How a run takes its batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchSchedule {
     pub seed: u64,
     /// Rows of a micro-batch.
     pub batch_size: usize,
-    /// Micro-batches of an optimizer step.
+    /// Micro-batches of an optimizer step, but for those of `ramp`.
     pub accum: usize,
+    /// Smaller steps at the beginning: the last step of each stage, and the micro-batches of its steps.
+    pub ramp: Vec<(u64, usize)>,
+}
+
+impl BatchSchedule {
+    fn accum(&self, step: u64) -> usize {
+        let stage = self.ramp.iter().find(|(until, _)| step <= *until);
+        stage.map_or(self.accum, |(_, accum)| *accum)
+    }
+
+    /// Where the next step begins.
+    fn behind(&self, start: StepStart) -> StepStart {
+        StepStart {
+            step: start.step + 1,
+            micro_step: start.micro_step + self.accum(start.step) as u64,
+        }
+    }
+}
+
+/// Where in a run a step begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepStart {
+    /// Number of the optimizer step, from 1.
+    pub step: u64,
+    /// Number of its first micro-step, from 0.
+    pub micro_step: u64,
 }
 
 /// When batches are made.
@@ -66,8 +92,8 @@ pub struct Loader {
 /// Both ends of the thread; dropping them ends it.
 #[derive(Debug)]
 struct Worker {
-    /// The micro-step of what comes next.
-    next: u64,
+    /// What comes next.
+    next: StepStart,
     ready: Receiver<StepBatches>,
     used: SyncSender<StepBatches>,
 }
@@ -82,22 +108,22 @@ impl Loader {
         }
     }
 
-    /// The step whose first micro-step is `micro_step`. Consecutive steps are prefetched; any other restarts the prefetch.
-    pub fn batches(&mut self, micro_step: u64) -> StepBatches {
+    /// The step that begins there. Consecutive steps are prefetched; any other restarts the prefetch.
+    pub fn batches(&mut self, start: StepStart) -> StepBatches {
         if self.prefetch == Prefetch::Ahead {
-            if self.worker.as_ref().is_none_or(|w| w.next != micro_step) {
-                self.worker = self.start(micro_step);
+            if self.worker.as_ref().is_none_or(|w| w.next != start) {
+                self.worker = self.start(start);
             }
             if let Some(worker) = &mut self.worker
                 && let Ok(step) = worker.ready.recv()
             {
-                worker.next += self.schedule.accum as u64;
+                worker.next = self.schedule.behind(start);
                 return step;
             }
             self.worker = None;
         }
         let mut step = StepBatches::default();
-        fill(&self.data, self.schedule, micro_step, &mut step);
+        fill(&self.data, &self.schedule, start, &mut step);
         step
     }
 
@@ -109,16 +135,16 @@ impl Loader {
     }
 
     /// None where the system has no thread left: then batches are made when they are asked for.
-    fn start(&self, from: u64) -> Option<Worker> {
+    fn start(&self, from: StepStart) -> Option<Worker> {
         let (send, ready) = sync_channel(AHEAD);
         let (used, back) = sync_channel::<StepBatches>(AHEAD + 1);
-        let (data, schedule) = (self.data.clone(), self.schedule);
+        let (data, schedule) = (self.data.clone(), self.schedule.clone());
         let work = move || {
-            let mut micro_step = from;
+            let mut start = from;
             loop {
                 let mut step = back.try_recv().unwrap_or_default();
-                fill(&data, schedule, micro_step, &mut step);
-                micro_step += schedule.accum as u64;
+                fill(&data, &schedule, start, &mut step);
+                start = schedule.behind(start);
                 if send.send(step).is_err() {
                     return;
                 }
@@ -134,14 +160,15 @@ impl Loader {
     }
 }
 
-fn fill(data: &Dataset, schedule: BatchSchedule, micro_step: u64, step: &mut StepBatches) {
-    step.micro_step = micro_step;
-    step.batches.resize_with(schedule.accum, Batch::default);
+fn fill(data: &Dataset, schedule: &BatchSchedule, start: StepStart, step: &mut StepBatches) {
+    step.micro_step = start.micro_step;
+    step.batches
+        .resize_with(schedule.accum(start.step), Batch::default);
     for (i, batch) in step.batches.iter_mut().enumerate() {
         data.fill_train_batch(
             batch,
             schedule.seed,
-            micro_step + i as u64,
+            start.micro_step + i as u64,
             schedule.batch_size,
         );
     }
@@ -158,16 +185,23 @@ mod tests {
         let schedule = BatchSchedule {
             seed: 3,
             batch_size: 2,
-            accum: 2,
+            accum: 3,
+            ramp: vec![(2, 1), (4, 2)],
         };
-        let mut ahead = Loader::new(data.clone(), schedule, Prefetch::Ahead);
+        let mut ahead = Loader::new(data.clone(), schedule.clone(), Prefetch::Ahead);
         let mut plain = Loader::new(data.clone(), schedule, Prefetch::Off);
-        for micro_step in [0, 2, 4, 6, 8, 10, 100, 102, 4, 6] {
-            let step = ahead.batches(micro_step);
-            assert_eq!(step, plain.batches(micro_step), "{micro_step}");
-            assert_eq!(step.batches[1], data.train_batch(3, micro_step + 1, 2));
-            assert_eq!(step.n_tokens(), 64);
-            ahead.give_back(step);
+        let places = [(1, 0, 1), (2, 1, 1), (3, 2, 2), (4, 4, 2), (5, 6, 3)];
+        // The last two as after a rescue that passes batches over.
+        let jumps = [(6, 9, 3), (40, 100, 3), (41, 103, 3), (3, 2, 2), (4, 11, 2)];
+        for (step, micro_step, accum) in places.into_iter().chain(jumps) {
+            let start = StepStart { step, micro_step };
+            let found = ahead.batches(start);
+            assert_eq!(found, plain.batches(start), "{start:?}");
+            let all = (micro_step..).take(accum);
+            let alone: Vec<Batch> = all.map(|micro| data.train_batch(3, micro, 2)).collect();
+            assert_eq!(found.batches, alone);
+            assert_eq!(found.n_tokens(), 32 * accum as u64);
+            ahead.give_back(found);
         }
     }
 }

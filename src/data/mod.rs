@@ -29,13 +29,13 @@ mod tokens;
 mod unit;
 mod vocabulary;
 
-pub use batch::{Batch, Column, LABEL, MARGIN, Origin};
+pub use batch::{ANSWER_PLACES, Batch, Column, LABEL, MARGIN, Origin};
 pub use config::{DataConfig, Order, Stage};
 pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};
-pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches};
+pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches, StepStart};
 pub use pack::{Packing, PackingChoice, TooLong, TooLongChoice};
 pub use parsers::PARSERS;
 pub use prepare::{Request, Surroundings};

@@ -3,7 +3,7 @@
 use super::EngineError;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
-use crate::data::{Loader, StepBatches};
+use crate::data::{Loader, StepBatches, StepStart};
 
 /// A source of batches.
 pub trait Experience {
@@ -32,7 +32,10 @@ impl Experience for Loader {
         micro_step: u64,
         state: &mut TrainState,
     ) -> Result<StepBatches, EngineError> {
-        let mut step = self.batches(micro_step);
+        let mut step = self.batches(StepStart {
+            step: state.progress.step + 1,
+            micro_step,
+        });
         for batch in &mut step.batches {
             state.models.add_reference(batch)?;
         }

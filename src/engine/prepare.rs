@@ -16,27 +16,69 @@ use super::rollouts::Rollouts;
 use super::state::{TrainState, update_rule};
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
+use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
+/// Reads the data.
+pub(super) fn data(job: &EngineJob, port: &mut Port<'_>) -> Result<Arc<Dataset>, EngineError> {
+    let step = begun_at(job);
+    port.emit(Event::PhaseChanged {
+        phase: Phase::Preparing,
+        step,
+    });
+    Ok(Arc::new(read_data(job, port, step)?))
+}
+
+/// The job with its epochs turned into steps, which the run's spec says from then on.
+///
+/// # Errors
+/// The disk.
+pub(super) fn in_steps<'a>(
+    job: &'a EngineJob,
+    data: &Dataset,
+    port: &mut Port<'_>,
+) -> Result<Cow<'a, EngineJob>, EngineError> {
+    let train = &job.spec.train;
+    let Some(epochs) = train.epochs else {
+        return Ok(Cow::Borrowed(job));
+    };
+    let pass = data.micro_steps_per_epoch(train.micro_batch_size);
+    let spec = job.spec.clone().on_data(pass);
+    let steps = spec.train.max_steps;
+    if steps != train.max_steps {
+        let path = job.run_dir.spec_path();
+        write_atomic(&path, spec.to_yaml().as_bytes())
+            .map_err(|e| EngineError::Machine(format!("{}: {e}", path.display())))?;
+    }
+    let words = format!(
+        "epochs {}: {} steps over {} training tokens",
+        human::number(epochs),
+        human::grouped(steps),
+        human::grouped(data.epoch_tokens())
+    );
+    port.note(begun_at(job), words);
+    Ok(Cow::Owned(EngineJob {
+        spec,
+        ..job.clone()
+    }))
+}
+
+/// Builds the model and, on a resume, takes up the newest whole checkpoint.
 pub(super) fn prepare<'a, 'p>(
     job: &'a EngineJob,
+    data: Arc<Dataset>,
     port: &'a mut Port<'p>,
 ) -> Result<(RunContext<'a, 'p>, Stepper, Checkpoints), EngineError> {
     let folder = job.run_dir.checkpoints_path();
     let begun_at = begun_at(job);
-    port.emit(Event::PhaseChanged {
-        phase: Phase::Preparing,
-        step: begun_at,
-    });
     let spec = &job.spec;
-    let data = Arc::new(read_data(job, port, begun_at)?);
     let mut state = TrainState::fresh(spec, &data)?;
     let clock = port.clock.clone();
     let remote = Remote::begin(job, &state.models.policy, &clock, &mut || {
@@ -111,6 +153,9 @@ fn schedule(spec: &RunSpec) -> BatchSchedule {
         seed: spec.seed,
         batch_size: spec.train.micro_batch_size,
         accum: spec.train.grad_accum_steps,
+        ramp: (spec.train.batch_ramp.iter())
+            .map(|stage| (stage.until_step, stage.grad_accum_steps))
+            .collect(),
     }
 }
 

@@ -112,7 +112,7 @@ fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
         return None;
     }
     let train = &spec.train;
-    let micro_steps = train.max_steps * train.grad_accum_steps as u64;
+    let micro_steps = train.micro_steps(train.max_steps);
     let epochs = data.epochs(spec.seed, micro_steps, train.micro_batch_size);
     let words = sources.iter().zip(epochs).map(|(source, epochs)| {
         let again = if epochs > 1.0 {

@@ -3,8 +3,9 @@
 //! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
 
 use super::EngineJob;
-use super::update::Gradients;
+use super::update::{At, Gradients};
 use crate::base::clock::Clock;
+use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step};
 use crate::nn::{ActivationCheckpointing, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
@@ -71,6 +72,8 @@ pub struct Remote {
     /// Micro-batches of the step, and the one under way.
     of: usize,
     micro: usize,
+    /// Where the micro-batch under way stands in the run.
+    at: At,
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
     usual: Vec<f64>,
@@ -146,6 +149,7 @@ impl Remote {
             lost: None,
             of: 1,
             micro: 0,
+            at: At::default(),
             forward: vec![0.0; ranks],
             usual: Vec::new(),
         };
@@ -342,12 +346,21 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks are gone; a batch that the method refuses.
-    pub fn gradients(&mut self, method: &dyn Method, batches: &[Batch]) -> Result<Gradients> {
+    pub fn gradients(
+        &mut self,
+        method: &dyn Method,
+        batches: &[Batch],
+        at: At,
+    ) -> Result<Gradients> {
         let begun = self.clock.elapsed();
         let normalizer = method.normalizer().count(batches).max(1) as f64;
         let mut found = Gradients::default();
         (self.of, self.micro) = (batches.len(), 0);
-        for batch in batches {
+        for (micro, batch) in batches.iter().enumerate() {
+            self.at = At {
+                micro_step: at.micro_step + micro as u64,
+                ..at
+            };
             found.loss += micro_step(method, self, batch, normalizer, &mut found.readings)?;
             self.micro += 1;
         }
@@ -445,7 +458,7 @@ impl Remote {
         let share = rows.div_ceil(ranks);
         let header = json!({
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
-            "train": who.is_none(), "micro": self.micro, "of": self.of,
+            "train": who.is_none(), "draws": draws(self.at), "micro": self.micro, "of": self.of,
             "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": who != Some(Who::AdapterOff),
         });
         let frame = |rank: usize| {
@@ -529,6 +542,13 @@ impl Pass for Remote {
         self.ask(frame, &mut |_| {})?;
         Ok(loss)
     }
+}
+
+/// What ranks seed their draws with at a micro-step, each with its number added. PyTorch draws by its own generators: what is
+/// dropped differs from what this program's engine drops, as two seeds do.
+fn draws(at: At) -> u64 {
+    // 62 bits: below what PyTorch and JSON readers take, whatever is added.
+    Rng::new(at.seed, Stream::Dropout, at.micro_step, 0).next_u64() >> 2
 }
 
 /// A rank's rows of values (B, T); zeros where it has more than there are.
@@ -620,7 +640,10 @@ fn build(
             "rotations": rotations,
             "slopes": config.position.slopes(shape.n_head),
             "waves": config.position.has_waves(),
-            "adapter_scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
+            "adapter": {
+                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
+                "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),
+            },
             "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
         },
         "optimizer": optimizer,

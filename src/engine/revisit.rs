@@ -87,8 +87,8 @@ impl<'a> Revisit<'a> {
         mut weights: Option<&mut Weights>,
     ) -> Result<Vec<Row>, EngineError> {
         let train = &self.spec.train;
-        let accum = train.grad_accum_steps as u64;
-        let first = micro_step_of(step, accum, &self.skips);
+        let accum = train.accum(step) as u64;
+        let first = micro_step_of(step, train, &self.skips);
         let mut rows = Vec::new();
         for micro_step in first..first + accum {
             let batch = self

@@ -14,9 +14,9 @@ use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
-use crate::nn::{Model, Params, PrecisionError};
+use crate::nn::{Model, Params, Precision, PrecisionError};
 use crate::optim::{Averaged, UpdateRule};
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, TrainConfig};
 use crate::wire::{Best, Num, UndoPoint};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -110,16 +110,15 @@ impl Progress {
     }
 }
 
-/// The first micro-step of a step as the run did it: behind the batches that rescues passed over. `micro_steps` belong to
-/// each step, which counts from 1.
-pub fn micro_step_of(step: u64, micro_steps: u64, skips: &[(u64, u64)]) -> u64 {
+/// The first micro-step of a step, from 1, as the run did it: behind the batches that rescues passed over.
+pub fn micro_step_of(step: u64, train: &TrainConfig, skips: &[(u64, u64)]) -> u64 {
     let mut progress = Progress {
         skips: skips.to_vec(),
         ..Progress::default()
     };
     progress.advance(0);
-    for _ in 1..step {
-        progress.advance(micro_steps);
+    for before in 1..step {
+        progress.advance(train.accum(before) as u64);
     }
     progress.micro_step
 }
@@ -286,7 +285,11 @@ pub(super) fn start_weights(
 
 /// The compute dtype of the run's matmuls on this machine.
 pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
-    let asked = spec.train.precision.resolve();
+    let asked = match spec.engine.torch() {
+        // The ranks' precision is their own; this copy only writes samples.
+        Some(_) => Precision::Auto.resolve(),
+        None => spec.train.precision.resolve(),
+    };
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 

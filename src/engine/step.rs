@@ -117,7 +117,7 @@ impl Stepper {
         }
         progress.step += 1;
         progress.tokens += tokens;
-        progress.advance(cx.spec.train.grad_accum_steps as u64);
+        progress.advance(cx.spec.train.accum(progress.step) as u64);
         progress.train_loss = Some(Num(self.log.last.gradients.loss));
         self.log.steps += 1;
         self.log.tokens += tokens;
@@ -185,7 +185,7 @@ impl Stepper {
         let found = match &mut models.remote {
             Some(remote) => {
                 remote.push(model)?;
-                remote.gradients(method, &step.batches)?
+                remote.gradients(method, &step.batches, at)?
             }
             None => {
                 let optimizer = &mut *cx.state.optimizer;

@@ -16,6 +16,7 @@ mod commands;
 mod documents;
 mod extend;
 mod faults;
+mod length;
 mod loop_;
 mod preferences;
 mod rescue;

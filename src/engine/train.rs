@@ -49,7 +49,9 @@ pub(super) fn begin(
 ) -> Result<Outcome, EngineError> {
     summary.progress.step = prepare::begun_at(job);
     let tasks = Tasks::read(job)?;
-    let (cx, stepper, checkpoints) = prepare::prepare(job, port)?;
+    let data = prepare::data(job, port)?;
+    let job = &prepare::in_steps(job, &data, port)?;
+    let (cx, stepper, checkpoints) = prepare::prepare(job, data, port)?;
     let tasks = tasks.with_template(&cx.data.tokenizer)?;
     let mut trainer = Trainer {
         cx,

@@ -2,13 +2,15 @@
 //! check and the benchmark all update by this.
 
 use crate::base::rng::{Rng, Stream};
-use crate::data::Batch;
+use crate::data::{ANSWER_PLACES, Batch, Unit};
+use crate::methods::policy::SAMPLER_LOGP;
 use crate::methods::{Method, micro_step};
 use crate::metrics::Readings;
 use crate::nn::{ExpertLoad, Model, Regularizers, StepPosition};
 use crate::optim::{UpdateRule, clip_scale};
 use crate::probes::Probes;
 use candle_core::Result;
+use std::borrow::Cow;
 
 /// Where an update stands in its run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +43,18 @@ impl Gradients {
     /// Whether loss and norm are finite: what is not must not reach the weights.
     pub fn are_finite(&self) -> bool {
         self.loss.is_finite() && self.norm.is_finite()
+    }
+}
+
+/// The passes of a micro-batch: more than one for answers to prompts, in a model whose rows know nothing of each other
+/// (experts balance their load over a pass, and dropout numbers its rows).
+fn passes<'a>(model: &Model, batch: &'a Batch) -> Cow<'a, [Batch]> {
+    let config = model.config();
+    let own = batch.unit == Unit::Prompt && batch.column(SAMPLER_LOGP).is_some();
+    let apart = own && config.moe.is_none() && config.dropout == 0.0;
+    match apart && batch.batch_size * batch.seq_len > ANSWER_PLACES {
+        true => Cow::Owned(batch.parts(ANSWER_PLACES)),
+        false => Cow::Borrowed(std::slice::from_ref(batch)),
     }
 }
 
@@ -79,7 +93,10 @@ pub fn gradients_seen(
             share: 1.0 / batches.len() as f64,
         });
         probes.before_micro(micro, model);
-        let share = micro_step(method, model, batch, normalizer, &mut found.readings)?;
+        let mut share = 0.0;
+        for part in passes(model, batch).iter() {
+            share += micro_step(method, model, part, normalizer, &mut found.readings)?;
+        }
         found.loss += share;
         let own = method
             .normalizer()
@@ -208,6 +225,49 @@ mod tests {
         }
         assert_eq!(counts, [100, 300, 0, 400]);
         assert_eq!(draw(&logits, 1.0), 3, "rounding leads to the last");
+    }
+
+    /// Answers that go through the model in parts have the gradient that they have together.
+    #[test]
+    fn answers_in_parts_have_the_gradient_of_all() {
+        let (spec, data) = tiny(&[]);
+        let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
+        let model = &mut state.models.policy;
+        let mut batch = data.train_batch(1, 0, 3 * ANSWER_PLACES / data.seq_len() + 1);
+        let places = batch.inputs.len();
+        batch.mask = (0..places).map(|at| at % 3 > 0).collect();
+        let mut found = |batch: &Batch| {
+            assert_eq!(
+                passes(model, batch).len(),
+                if batch.unit == Unit::Text { 1 } else { 4 }
+            );
+            let found = gradients(
+                &*spec.method,
+                model,
+                std::slice::from_ref(batch),
+                At::default(),
+            );
+            (
+                found.unwrap(),
+                model.params().read_grads(<[f32]>::to_vec).unwrap(),
+            )
+        };
+        let (whole, exact) = found(&batch);
+        batch.unit = Unit::Prompt;
+        let values = vec![0.0; places];
+        batch.columns.push(crate::data::Column {
+            name: SAMPLER_LOGP,
+            values,
+        });
+        let (parts, grads) = found(&batch);
+        assert!((parts.loss - whole.loss).abs() < 1e-5 * whole.loss.abs());
+        let entropy = |found: &Gradients| found.readings.mean("entropy");
+        let (a, b) = (entropy(&parts).unwrap(), entropy(&whole).unwrap());
+        assert!((a - b).abs() < 1e-5 * b, "{a} {b}");
+        let largest = exact.iter().fold(0.0_f32, |top, x| top.max(x.abs()));
+        for (a, b) in grads.iter().zip(&exact) {
+            assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");
+        }
     }
 
     /// The mean gradient on labels that the model draws is zero, in expectation: it falls as one over the root of their number.

@@ -1,13 +1,13 @@
 //! The facts that pages are filled with, each with where it comes from.
 
-use crate::base::finding::Status;
+use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::diagnosis::{self, Diagnosis, RULES};
 use crate::plan::changes::ladder;
 use crate::plan::quantity::decimal;
 use crate::plan::{Plan, Verdict};
 use crate::run::RunState;
-use crate::spec::RunConfig;
+use crate::spec::{RunConfig, RunSpec, Sizes};
 use serde_json::Value;
 
 /// What the guide speaks of; what is left out is unknown.
@@ -26,14 +26,16 @@ const NO_MACHINE: &str = "a machine that can be read";
 
 /// Marks without an argument.
 #[cfg(test)]
-const MARKS: [&str; 13] = [
+const MARKS: [&str; 15] = [
     "machine",
     "spec",
     "plan.memory",
     "plan.time",
     "plan.cheaper",
     "plan.data",
+    "plan.settings",
     "run.method",
+    "run.settings",
     "run.verdict",
     "run.findings",
     "run.rescued",
@@ -164,12 +166,22 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                 lines.join("; ")
             )
         }
+        "plan.settings" => settings(&request.settings)?,
         "plan.data" => format!(
             "{} tokens for each parameter in the whole run (`llmtui plan`)",
             human::number(plan.tokens_per_param)
         ),
         _ => return None,
     })
+}
+
+/// What settings are advised against; `None` where there is nothing.
+fn settings(found: &[Finding]) -> Option<String> {
+    let said = found
+        .iter()
+        .map(|f| format!("{}; {} ({})", f.evidence, f.fix, f.source));
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| format!("Settings that are probably not meant: {}", said.join(". ")))
 }
 
 fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
@@ -182,6 +194,16 @@ fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
         "method" => {
             let head = run.head.as_ref()?;
             format!("{name} trains by {} (its log)", head.method)
+        }
+        "settings" => {
+            let head = run.head.as_ref()?;
+            // JSON is YAML.
+            let spec = RunSpec::from_yaml(&head.spec.to_string()).ok()?;
+            let sizes = Sizes {
+                step_tokens: Some(head.batch_tokens),
+                ..Sizes::default()
+            };
+            settings(&spec.review(sizes))?
         }
         "verdict" => {
             let judged = diagnosis::diagnose(run);

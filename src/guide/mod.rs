@@ -104,6 +104,36 @@ mod tests {
         }
     }
 
+    /// Numbers that the code has as well are written as it has them.
+    #[test]
+    fn numbers_are_those_of_plans_metrics_and_reviews() {
+        use crate::metrics::texts::CODEC;
+        use crate::plan::scheme::{Precision, UpdateState, bytes_per_param};
+        let bytes = bytes_per_param(Precision::Mixed, UpdateState::AdamW).sum();
+        let codec = CODEC.band.and_then(|band| band.high).unwrap();
+        for (page, words) in [
+            (
+                "fit",
+                format!("mixed precision takes {bytes} bytes for each parameter"),
+            ),
+            (
+                "data",
+                format!(
+                    "about {} tokens for each parameter",
+                    crate::plan::scaling::TOKENS_PER_PARAM
+                ),
+            ),
+            ("data", format!("Up to {} passes", crate::spec::GOOD_PASSES)),
+            (
+                "overfitting",
+                format!("a benchmark above {codec} is contaminated"),
+            ),
+        ] {
+            let body = pages().into_iter().find(|p| p.id == page).unwrap().body;
+            assert!(body.contains(&words), "{page}: {words}");
+        }
+    }
+
     #[test]
     fn every_statement_has_a_source_and_every_mark_is_filled() {
         let subject = Subject::default();

@@ -7,8 +7,9 @@
 use super::Model;
 pub use super::kv_cache::Kept;
 use super::kv_cache::{Decoding, Extent};
-use super::sampler::Sampler;
+use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
+use crate::kernels::threads;
 use candle_core::{Result, bail};
 use std::ops::ControlFlow;
 
@@ -221,26 +222,44 @@ fn go_on(
             }
             return Ok(());
         }
-        let vocab_size = logits.len() / running.len();
-        for (&i, logits) in running.iter().zip(logits.chunks_exact(vocab_size)) {
-            // Those that share a prompt stand behind the one that was read, until each has a token of its own.
-            let same = |other: &Text| other.same_as == Some(i);
-            let sharing = texts[i + 1..]
-                .iter()
-                .take_while(|other| same(other))
-                .count();
-            let group = || i..=i + sharing;
-            for (i, text) in group().zip(&mut texts[group()]) {
-                if let Some(read) = text.same_as.take() {
-                    decoding.copy(read, i);
-                }
-                text.go_on(logits, how.ends, &mut |token| hear(i, Step::Token(token)))?;
-            }
-            for (i, text) in group().zip(&mut texts[group()]) {
+        let rows = rows(texts, &running, decoding);
+        draw(texts, &rows, &logits, running.len());
+        for (i, text) in texts.iter_mut().enumerate() {
+            let mut on_token = |token| hear(i, Step::Token(token));
+            if text.take_over(how.ends, &mut on_token)? {
                 text.settle(i, decoding);
             }
         }
     }
+}
+
+/// The row of the logits that each text goes by: its own or, where it shares a prompt, that of the text that was read, whose keys
+/// and values it gets. Those that share one stand behind it, until each has a token of its own.
+fn rows(texts: &mut [Text], running: &[usize], decoding: &mut Decoding) -> Vec<Option<usize>> {
+    let mut rows = vec![None; texts.len()];
+    for (row, &read) in running.iter().enumerate() {
+        rows[read] = Some(row);
+        for (i, text) in texts.iter_mut().enumerate().skip(read + 1) {
+            if text.same_as != Some(read) {
+                break;
+            }
+            text.same_as = None;
+            decoding.copy(read, i);
+            rows[i] = Some(row);
+        }
+    }
+    rows
+}
+
+/// Draws the next token of every text that has a row of the logits, side by side: a draw depends on the text alone.
+fn draw(texts: &mut [Text], rows: &[Option<usize>], logits: &[f32], n_rows: usize) {
+    let vocab_size = logits.len() / n_rows;
+    let mut drawing: Vec<(&mut Text, &[f32])> = texts
+        .iter_mut()
+        .zip(rows)
+        .filter_map(|(text, row)| row.map(|row| (text, &logits[row * vocab_size..][..vocab_size])))
+        .collect();
+    threads::team(|| threads::each(&mut drawing, |(text, logits)| text.draw(logits)));
 }
 
 /// A text on its way.
@@ -253,6 +272,8 @@ struct Text<'a> {
     same_as: Option<usize>,
     new: Vec<u32>,
     sampler: Sampler<'a>,
+    /// The token that comes next, until it is heard.
+    drawn: Option<Result<Chosen>>,
     max_new_tokens: usize,
     limit: usize,
     when_full: WhenFull,
@@ -272,6 +293,7 @@ impl<'a> Text<'a> {
             same_as: None,
             new: Vec::new(),
             sampler: Sampler::new(how.sampling, vocab_size, tokens, prompt.number),
+            drawn: None,
             max_new_tokens: how.sampling.max_new_tokens,
             limit,
             when_full: how.when_full,
@@ -292,15 +314,22 @@ impl<'a> Text<'a> {
         &self.window[self.read..]
     }
 
-    /// Chooses the next token by the logits after all that is unread.
-    fn go_on(
+    /// Draws the next token by the logits after all that is unread.
+    fn draw(&mut self, logits: &[f32]) {
+        self.read = self.window.len();
+        self.drawn = Some(self.sampler.next(logits, self.new.len() as u64));
+    }
+
+    /// Takes over the token that was drawn, if one was.
+    fn take_over(
         &mut self,
-        logits: &[f32],
         ends: &[u32],
         on_token: &mut dyn FnMut(GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.read = self.window.len();
-        let chosen = self.sampler.next(logits, self.new.len() as u64)?;
+    ) -> Result<bool> {
+        let Some(drawn) = self.drawn.take() else {
+            return Ok(false);
+        };
+        let chosen = drawn?;
         let token = GeneratedToken {
             id: chosen.id,
             logprob: chosen.logprob,
@@ -309,7 +338,7 @@ impl<'a> Text<'a> {
         if ends.contains(&chosen.id) {
             self.finish = Some(Finish::Eos);
             self.end = Some(token);
-            return Ok(());
+            return Ok(true);
         }
         self.new.push(chosen.id);
         self.window.push(chosen.id);
@@ -318,7 +347,7 @@ impl<'a> Text<'a> {
         } else if self.new.len() >= self.max_new_tokens {
             self.finish = Some(Finish::Length);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What becomes of a window that is over the limit: the text ends, or the newer half is to be read afresh.

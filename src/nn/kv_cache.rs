@@ -3,7 +3,7 @@
 
 use super::composite::Decoder;
 use super::fused::{Pass, Plan};
-use crate::kernels::attention::{Heads, Past};
+use crate::kernels::attention::{Heads, Past, Piece};
 use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
 use std::ops::ControlFlow;
@@ -83,16 +83,6 @@ pub(crate) struct KvCache {
     len: usize,
 }
 
-/// What a layer holds of a text, the new rows included.
-pub(crate) struct Held<'a> {
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
-    /// Rows from one head to the next.
-    pub capacity: usize,
-    /// Rows before the new ones.
-    pub past: usize,
-}
-
 impl KvCache {
     /// Room for `capacity` tokens; `windows` has how far each layer sees.
     pub fn new(heads: Heads, capacity: usize, windows: &[Option<usize>]) -> Self {
@@ -104,7 +94,7 @@ impl KvCache {
     }
 
     /// Copies keys and values of new rows of `qkv` behind what the layer holds. They count once all layers have them.
-    pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Held<'_> {
+    pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Piece<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
         let held = &mut self.layers[layer];
         held.make_room(heads, self.len, qkv.len() / width);
@@ -117,11 +107,12 @@ impl KvCache {
                 held.values[to..to + d].copy_from_slice(&row_values[kv * d..][..d]);
             }
         }
-        Held {
+        Piece {
+            new: qkv.len() / width,
+            past,
             keys: &held.keys,
             values: &held.values,
             capacity: held.capacity,
-            past,
         }
     }
 
@@ -589,7 +580,7 @@ mod tests {
     }
 
     /// Rows of keys and of values by head, the new ones included.
-    fn copied(held: &Held, new: usize, heads: Heads) -> Vec<Vec<Vec<f32>>> {
+    fn copied(held: &Piece, new: usize, heads: Heads) -> Vec<Vec<Vec<f32>>> {
         let d = heads.head_dim;
         let rows = |values: &[f32], head: usize| {
             let from = head * held.capacity * d;

@@ -12,6 +12,7 @@
 
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::Sampling;
+use crate::kernels::distribution::{self, Softmax};
 use crate::kernels::math::exp;
 use candle_core::{Result, bail};
 
@@ -34,9 +35,12 @@ pub(crate) struct Sampler<'a> {
     number: u32,
     /// Whether a token id stands in the text so far; empty where nobody asks.
     seen: Vec<bool>,
-    /// (id, adjusted logit), reused between draws.
+    /// Logits after penalty and temperature, where these change any; reused between draws, as what follows.
+    adjusted: Vec<f32>,
+    /// (id, adjusted logit) of what is left after cuts; empty where nothing is cut.
     candidates: Vec<(u32, f32)>,
-    weights: Vec<f64>,
+    /// Unnormalised probabilities, of the model's own distribution at the end.
+    weights: Vec<f32>,
 }
 
 impl<'a> Sampler<'a> {
@@ -46,6 +50,7 @@ impl<'a> Sampler<'a> {
             sampling,
             number,
             seen: vec![false; if penalised { vocab_size } else { 0 }],
+            adjusted: Vec::new(),
             candidates: Vec::new(),
             weights: Vec::new(),
         };
@@ -63,26 +68,35 @@ impl<'a> Sampler<'a> {
 
     /// New token number `index` (from 0).
     pub fn next(&mut self, logits: &[f32], index: u64) -> Result<Chosen> {
-        if let Some(at) = logits.iter().position(|x| !x.is_finite()) {
-            bail!(
-                "the model's logit of token {at} is {}: its weights are damaged",
-                logits[at]
-            )
+        if !distribution::is_finite(logits) {
+            let damaged = logits.iter().enumerate().find(|(_, x)| !x.is_finite());
+            let (at, x) = damaged.unwrap_or((0, &f32::NAN));
+            bail!("the model's logit of token {at} is {x}: its weights are damaged")
         }
-        let id = if self.sampling.temperature > 0.0 {
+        let is_plain = self.seen.is_empty() && [0.0, 1.0].contains(&self.sampling.temperature);
+        if !is_plain {
             self.adjust(logits);
+        }
+        let mut own = None;
+        let id = if self.sampling.temperature <= 0.0 {
+            greedy(if is_plain { logits } else { &self.adjusted })
+        } else if self.cuts(logits.len()) {
+            self.look_at(if is_plain { Some(logits) } else { None });
             self.cut_top_k();
             self.cut_top_p();
             self.cut_min_p();
             self.draw(index)
-        } else if self.seen.is_empty() {
-            greedy(logits.iter().copied())
+        } else if is_plain {
+            // One softmax serves the draw and the report.
+            own = Some(distribution::softmax(logits, &mut self.weights));
+            self.draw_of_all(logits, index)
         } else {
-            self.adjust(logits);
-            greedy(self.candidates.iter().map(|&(_, x)| x))
+            distribution::softmax(&self.adjusted, &mut self.weights);
+            self.draw_of_all(&self.adjusted, index)
         };
         self.note(id);
-        let (top, sum, mean) = softmax(logits);
+        let Softmax { top, sum, mean } =
+            own.unwrap_or_else(|| distribution::softmax(logits, &mut self.weights));
         Ok(Chosen {
             id,
             logprob: (f64::from(logits[id as usize] - top) - sum.ln()) as f32,
@@ -90,22 +104,44 @@ impl<'a> Sampler<'a> {
         })
     }
 
+    /// Whether anything of a vocabulary may be cut before a draw.
+    fn cuts(&self, vocab_size: usize) -> bool {
+        let Sampling {
+            top_k,
+            top_p,
+            min_p,
+            ..
+        } = *self.sampling;
+        (1..vocab_size).contains(&top_k) || top_p < 1.0 || min_p > 0.0
+    }
+
     /// Repetition penalty and temperature.
     fn adjust(&mut self, logits: &[f32]) {
         let penalty = self.sampling.repetition_penalty;
         let temperature = self.sampling.temperature;
         let scale = if temperature > 0.0 { temperature } else { 1.0 };
-        self.candidates.clear();
-        let adjusted = logits.iter().enumerate().map(|(id, &logit)| {
-            let seen = self.seen.get(id).is_some_and(|seen| *seen);
-            let logit = match (seen, logit > 0.0) {
-                (false, _) => logit,
-                (true, true) => logit / penalty,
-                (true, false) => logit * penalty,
+        self.adjusted.clear();
+        self.adjusted.extend_from_slice(logits);
+        for (logit, _) in self
+            .adjusted
+            .iter_mut()
+            .zip(&self.seen)
+            .filter(|(_, s)| **s)
+        {
+            *logit = if *logit > 0.0 {
+                *logit / penalty
+            } else {
+                *logit * penalty
             };
-            (id as u32, logit / scale)
-        });
-        self.candidates.extend(adjusted);
+        }
+        self.adjusted.iter_mut().for_each(|logit| *logit /= scale);
+    }
+
+    /// Makes every token a candidate, with the given logits or else the adjusted ones.
+    fn look_at(&mut self, logits: Option<&[f32]>) {
+        let logits = logits.unwrap_or(&self.adjusted);
+        self.candidates.clear();
+        self.candidates.extend((0..).zip(logits.iter().copied()));
     }
 
     fn cut_top_k(&mut self) {
@@ -124,8 +160,7 @@ impl<'a> Sampler<'a> {
         if p >= 1.0 {
             return;
         }
-        weigh(&self.candidates, &mut self.weights);
-        let wanted = p * self.weights.iter().sum::<f64>();
+        let wanted = p * weigh(&self.candidates).sum::<f64>();
         let n = self.candidates.len();
         let mut look = FIRST_LOOK.min(n);
         loop {
@@ -159,12 +194,16 @@ impl<'a> Sampler<'a> {
             .retain(|&(id, x)| x >= least || Some(id) == best);
     }
 
+    /// A number in [0, 1) for new token `index`.
+    fn uniform(&self, index: u64) -> f64 {
+        Rng::new(self.sampling.seed, Stream::Sample, index, self.number).uniform_f64()
+    }
+
+    /// From what the cuts left.
     fn draw(&mut self, index: u64) -> u32 {
-        weigh(&self.candidates, &mut self.weights);
-        let total: f64 = self.weights.iter().sum();
-        let mut rng = Rng::new(self.sampling.seed, Stream::Sample, index, self.number);
-        let mut left = rng.uniform_f64() * total;
-        for (&(id, _), weight) in self.candidates.iter().zip(&self.weights) {
+        let total: f64 = weigh(&self.candidates).sum();
+        let mut left = self.uniform(index) * total;
+        for (&(id, _), weight) in self.candidates.iter().zip(weigh(&self.candidates)) {
             left -= weight;
             if left < 0.0 {
                 return id;
@@ -174,10 +213,17 @@ impl<'a> Sampler<'a> {
         self.best().unwrap_or_default()
     }
 
+    /// From all of `logits`, whose softmax lies in `weights`.
+    fn draw_of_all(&self, logits: &[f32], index: u64) -> u32 {
+        let place = distribution::place(&self.weights, self.uniform(index));
+        place.map_or_else(|| greedy(logits), |at| at as u32)
+    }
+
     /// The first of the most likely.
     fn best(&self) -> Option<u32> {
-        let at = greedy(self.candidates.iter().map(|&(_, x)| x));
-        self.candidates.get(at as usize).map(|&(id, _)| id)
+        let best = self.candidates.iter().copied();
+        best.reduce(|best, next| if next.1 > best.1 { next } else { best })
+            .map(|(id, _)| id)
     }
 }
 
@@ -187,10 +233,9 @@ fn by_logit(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
 }
 
 /// The place of the first of the highest.
-fn greedy(logits: impl Iterator<Item = f32>) -> u32 {
-    let best = logits
-        .enumerate()
-        .reduce(|best, next| if next.1 > best.1 { next } else { best });
+fn greedy(logits: &[f32]) -> u32 {
+    let best = logits.iter().enumerate();
+    let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.map_or(0, |(at, _)| at as u32)
 }
 
@@ -201,31 +246,11 @@ fn highest(candidates: &[(u32, f32)]) -> f32 {
 }
 
 /// Unnormalised probabilities.
-fn weigh(candidates: &[(u32, f32)], weights: &mut Vec<f64>) {
+fn weigh(candidates: &[(u32, f32)]) -> impl Iterator<Item = f64> {
     let top = highest(candidates);
-    weights.clear();
-    weights.extend(candidates.iter().map(|&(_, x)| f64::from(exp(x - top))));
-}
-
-/// The highest logit t, Σ exp(x − t), and the mean of x − t under the softmax.
-fn softmax(logits: &[f32]) -> (f32, f64, f64) {
-    const BLOCK: usize = 1024;
-    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &x| top.max(x));
-    let (mut sum, mut mean) = (0.0_f64, 0.0_f64);
-    // Blocks in f32 (which vectorise), their sums in f64.
-    for block in logits.chunks(BLOCK) {
-        let (mut block_sum, mut block_mean) = ([0.0_f32; 8], [0.0_f32; 8]);
-        for part in block.chunks(8) {
-            for ((sum, mean), &x) in block_sum.iter_mut().zip(&mut block_mean).zip(part) {
-                let weight = exp(x - top);
-                *sum += weight;
-                *mean += weight * (x - top);
-            }
-        }
-        sum += block_sum.iter().map(|&x| f64::from(x)).sum::<f64>();
-        mean += block_mean.iter().map(|&x| f64::from(x)).sum::<f64>();
-    }
-    (top, sum, mean / sum)
+    candidates
+        .iter()
+        .map(move |&(_, x)| f64::from(exp(x - top)))
 }
 
 #[cfg(test)]

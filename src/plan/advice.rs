@@ -25,6 +25,7 @@ pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
         tokens(&plan.request, &mut list);
     }
     repeated_data(&plan.request, &mut list);
+    list.extend(plan.request.settings.iter().cloned());
     attention(&plan.work, &mut list);
     assumptions(plan, &mut list);
     list.sort_by_key(|advice| advice.status);
@@ -92,16 +93,19 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
 }
 
 fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
-    let Some(epoch) = request.extras.epoch_tokens.filter(|t| *t > 0) else {
+    let pass = request.extras.pass_tokens.or(request.extras.epoch_tokens);
+    let Some(epoch) = pass.filter(|t| *t > 0) else {
         return;
     };
     let epochs = request.tokens as f64 / epoch as f64;
     if epochs > 4.5 {
-        list.push(advice("repeated_data", Status::Warn, format!(
+        let steps = 4 * epoch / request.batch_tokens().max(1);
+        let fix = format!("more data, or -s max_steps={}", steps.max(1));
+        list.push(Finding { fix, ..advice("repeated_data", Status::Warn, format!(
                 "{} epochs over the same {} tokens: up to 4 are nearly as good as new text, later ones less and less",
                 two_digits(epochs),
                 short(epoch as f64)
-            ), "Muennighoff et al. 2023, arXiv 2305.16264"));
+            ), "Muennighoff et al. 2023, arXiv 2305.16264") });
     }
 }
 

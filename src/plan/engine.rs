@@ -5,6 +5,7 @@ use super::ledger::{Ledger, Part};
 use super::request::{Checkpointing, Method, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
 use crate::base::human::{grouped, short};
+use crate::data::ANSWER_PLACES;
 use crate::nn::{HeadKind, footprint};
 
 /// The process before any model: program, libraries, threads and buffers.
@@ -72,10 +73,11 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         request.micro_batch as usize * sequences,
         request.seq_len as usize,
     );
-    let (adapter, at_once) = (request.engine_adapter(), (batch, len));
+    let rows = rows_at_once(request, batch);
+    let (adapter, at_once) = (request.engine_adapter(), (rows, len));
     let how = request.checkpointing.engine();
     let train = footprint::training(config, shape, adapter.as_ref(), at_once, how);
-    let tokens = batch * len;
+    let tokens = rows * len;
     let each = train.activations / tokens.max(1) as u64;
     let how = format!(
         "{} tokens × {} B stored for the backward pass",
@@ -131,6 +133,15 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     }
 }
 
+/// Rows of a micro-batch that learn at once: its own answers go through the model in parts.
+fn rows_at_once(request: &Request, batch: usize) -> usize {
+    let config = request.arch.config();
+    if request.extras.answers.is_none() || config.moe.is_some() || config.dropout > 0.0 {
+        return batch;
+    }
+    batch.min(ANSWER_PLACES.div_ceil(request.seq_len.max(1) as usize))
+}
+
 /// Whether the reference is the policy itself with its adapter off.
 fn asks_without_adapter(request: &Request) -> bool {
     request.reference_plan() == ReferencePlan::AdapterOff
@@ -177,10 +188,11 @@ fn critic(request: &Request, ledger: &mut Ledger) {
     let mut config = request.arch.config().clone();
     config.head = HeadKind::Score;
     let (shape, adapter) = (request.arch.shape(), request.engine_adapter());
-    let at_once = (request.micro_batch as usize, request.seq_len as usize);
+    let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
     let how = request.checkpointing.engine();
+    let at_once = (rows_at_once(request, batch), len);
     let train = footprint::training(&config, shape, adapter.as_ref(), at_once, how);
-    let says = footprint::evaluation(&config, shape, adapter.as_ref(), at_once);
+    let says = footprint::evaluation(&config, shape, adapter.as_ref(), (batch, len));
     let head = match request.arch.config().ties_head() {
         true => 0,
         false => request.arch.vocab_size() * shape.d_model as u64,

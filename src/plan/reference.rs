@@ -53,6 +53,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         device: Device::limit("no device set", None),
         extras: EngineExtras::default(),
         arch,
+        settings: Vec::new(),
     }
 }
 

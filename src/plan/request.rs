@@ -4,6 +4,7 @@ use super::arch::Arch;
 use super::facts::{FACTS, Facts};
 use super::gpus::{Gpu, Price};
 use super::scheme::{Precision, UpdateState};
+use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
@@ -371,6 +372,8 @@ pub struct EngineExtras {
     pub kept_checkpoints: u64,
     /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
+    /// Tokens that a step reads in one pass over them, padding included.
+    pub pass_tokens: Option<u64>,
     /// The model's own answers, where a spec learns from those.
     pub answers: Option<Answers>,
     /// Bytes of a base that stays in its file's formats under adapters.
@@ -437,6 +440,8 @@ pub struct Request {
     pub mfu_said: Said,
     pub device: Device,
     pub extras: EngineExtras,
+    /// What its spec's settings are advised against.
+    pub settings: Vec<Finding>,
 }
 
 impl Request {

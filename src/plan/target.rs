@@ -8,10 +8,11 @@ use super::request::{
     Preflight, Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
-use crate::data::{DataError, Surroundings};
+use crate::base::finding::Finding;
+use crate::data::{DataError, Dataset, Surroundings};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
-use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
+use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
 use std::path::{Path, PathBuf};
 
 /// Why a name cannot be planned.
@@ -55,8 +56,35 @@ pub struct DataSize {
     pub vocab_size: usize,
     /// Tokens per epoch of the training split.
     pub epoch_tokens: Option<u64>,
+    /// Tokens that steps read in a pass, padding and all sequences of an example included.
+    pub pass_tokens: Option<u64>,
+    /// Tokens of the validation split.
+    pub val_tokens: Option<u64>,
     /// Bytes of memory for the data.
     pub bytes: u64,
+}
+
+impl DataSize {
+    /// Of data that were read for a spec.
+    pub fn of(spec: &RunSpec, data: &Dataset) -> DataSize {
+        DataSize {
+            vocab_size: data.tokenizer.vocab_size(),
+            epoch_tokens: Some(data.epoch_tokens()),
+            pass_tokens: Some(data.pass_tokens()),
+            val_tokens: Some(data.val_tokens()),
+            bytes: data_bytes(spec, data.epoch_tokens()),
+        }
+    }
+
+    /// The spec with its epochs turned into steps, as nearly as its tokens tell; as it is where they are unknown.
+    pub fn in_steps(&self, spec: &RunSpec) -> RunSpec {
+        let sequences = spec.method.needs().unit.sequences() as u64;
+        let step = (spec.train.micro_batch_size * spec.model.seq_len) as u64 * sequences;
+        match self.pass_tokens.or(self.epoch_tokens) {
+            Some(pass) => spec.clone().on_data(pass as f64 / step as f64),
+            None => spec.clone(),
+        }
+    }
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -140,19 +168,16 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// them.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    if let (Some(vocab_size), false) = (said, spec.data.is_corpus(std::path::Path::new(""))) {
-        // There may be more rows than are worth reading for a plan.
+    // There may be more rows than are worth reading for a plan, unless it is to count passes over them.
+    let needless = !spec.data.is_corpus(Path::new("")) && spec.train.epochs.is_none();
+    if let (Some(vocab_size), true) = (said, needless) {
         return Ok(DataSize {
             vocab_size,
             ..DataSize::default()
         });
     }
     match spec.open_data(&Surroundings::default()) {
-        Ok(data) => Ok(DataSize {
-            vocab_size: data.tokenizer.vocab_size(),
-            epoch_tokens: Some(data.epoch_tokens()),
-            bytes: data_bytes(spec, data.epoch_tokens()),
-        }),
+        Ok(data) => Ok(DataSize::of(spec, &data)),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),
             ..DataSize::default()
@@ -179,11 +204,12 @@ fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
 /// The request of a run, from its `Started` event; `None` if the spec is not valid in this build.
 pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> Option<Request> {
     // JSON is YAML.
-    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?;
+    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?.in_steps();
     let data = DataSize {
         vocab_size: usize::try_from(vocab_size).ok()?,
         epoch_tokens: Some(epoch_tokens),
         bytes: data_bytes(&spec, epoch_tokens),
+        ..DataSize::default()
     };
     Some(of_spec(&spec, data))
 }
@@ -201,6 +227,7 @@ fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
 
 /// The request of a spec on this program's engine.
 pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
+    let spec = &data.in_steps(spec);
     let train = &spec.train;
     let arch = Arch::of(&spec.model, data.vocab_size);
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
@@ -226,7 +253,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         grad_accum,
         seq_len,
         rollouts: rollouts(spec),
-        tokens: train.max_steps * micro_batch * grad_accum * seq_len * method.sequences(),
+        tokens: spec.run_tokens() * method.sequences(),
         tokens_said: Said::Stated,
         mfu: 0.7,
         mfu_said: Said::Assumed,
@@ -240,12 +267,26 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
                 Preflight::Off
             },
             asked: train.precision,
-            kept_checkpoints: spec.checkpoint.keep_last as u64,
+            kept_checkpoints: spec.checkpoint.keep_last as u64
+                + u64::from(spec.rescue.policy == spec::RescuePolicy::Act),
             epoch_tokens: data.epoch_tokens,
+            // Of a stream both are the same.
+            pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
         },
+        settings: settings(spec, data, method),
     }
+}
+
+/// What is said of a spec's settings; passes over the data are the plan's own matter, whose tokens can be changed.
+fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
+    spec.review(Sizes {
+        step_tokens: Some(spec.batch_tokens() * method.sequences()),
+        pass_tokens: None,
+        val_tokens: data.val_tokens,
+        here: false,
+    })
 }
 
 /// Bytes of a file's weights; `None` where they are f32 in any case.

@@ -115,7 +115,6 @@ impl Averages {
 
 struct Noise {
     sample: Sample,
-    micro_batches: usize,
     /// Tokens of a micro-batch.
     tokens: f64,
     /// The sum so far, of the sample, and before the newest micro-batch.
@@ -136,7 +135,6 @@ impl Noise {
         };
         Noise {
             sample: Sample::of(setup.params, setup.n_layer),
-            micro_batches: setup.micro_batches,
             tokens: setup.batch_tokens as f64 / setup.micro_batches as f64,
             sum: Vec::new(),
             before: Vec::new(),
@@ -168,7 +166,8 @@ impl Probe for Noise {
     }
 
     fn report(&mut self, into: &mut Report) {
-        if self.seen != self.micro_batches {
+        // A single one tells nothing of the others; a batch-size ramp may begin with such steps.
+        if self.seen < 2 {
             return;
         }
         let sums = self.sample.dots(&self.before, &self.before);

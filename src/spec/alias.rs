@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 pub const ALIASES: &[(&str, &str)] = &[
     // short names
     ("max_steps", "train.max_steps"),
+    ("epochs", "train.epochs"),
     ("lr", "optimizer.*.lr"),
     ("micro_batch_size", "train.micro_batch_size"),
     ("grad_accum_steps", "train.grad_accum_steps"),
@@ -63,6 +64,8 @@ pub const ALIASES: &[(&str, &str)] = &[
         "train.activation_checkpointing",
     ),
     ("max_iters", "train.max_steps"),
+    ("num_train_epochs", "train.epochs"),
+    ("num_epochs", "train.epochs"),
     ("logging_steps", "train.log_every"),
     ("log_interval", "train.log_every"),
     ("eval_interval", "eval.every"),
@@ -123,18 +126,6 @@ pub const ALIASES: &[(&str, &str)] = &[
 
 /// (name, what to do instead).
 const ELSEWHERE: &[(&str, &str)] = &[
-    (
-        "num_train_epochs",
-        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
-    ),
-    (
-        "num_epochs",
-        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
-    ),
-    (
-        "epochs",
-        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
-    ),
     (
         "fp16",
         "this build trains on the CPU, in f32 or bf16: set train.precision",

@@ -1,6 +1,6 @@
 //! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
-use super::RolloutConfig;
+use super::{BatchStage, RolloutConfig};
 use crate::base::sampling::Sampling;
 use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;
@@ -66,12 +66,20 @@ pub struct TrainConfig {
     /// Optimizer steps.
     #[schemars(range(min = 1))]
     pub max_steps: u64,
+    /// Passes over the training data, in place of `train.max_steps`; 0.5 is half a pass. `-s max_steps=500` on a spec with
+    /// epochs means the steps; where one file says both, the epochs count. Once the data are
+    /// read, the run's spec says in `train.max_steps` what they come to. Default: none.
+    #[schemars(range(min = 0.000001, max = 1000000.0))]
+    pub epochs: Option<f64>,
     /// Sequences per forward and backward pass.
     #[schemars(range(min = 1, max = 1000000))]
     pub micro_batch_size: usize,
     /// Micro-steps whose gradients are accumulated into one optimizer step.
     #[schemars(range(min = 1, max = 1000000))]
     pub grad_accum_steps: usize,
+    /// Batch-size ramp: smaller batches at the beginning, as a list of `{grad_accum_steps, until_step}` in order; behind the
+    /// last one `train.grad_accum_steps` holds. The learning rate stays what the schedule says. Default: none.
+    pub batch_ramp: Vec<BatchStage>,
     /// Global gradient norm above which gradients are scaled down; 0 turns clipping off.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
@@ -287,8 +295,10 @@ impl Default for TrainConfig {
     fn default() -> Self {
         TrainConfig {
             max_steps: 1000,
+            epochs: None,
             micro_batch_size: 12,
             grad_accum_steps: 1,
+            batch_ramp: Vec::new(),
             clip_norm: 1.0,
             z_loss: 0.0,
             ema_decay: None,

@@ -1,5 +1,5 @@
-//! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, and
-//! who changes the peak learning rate keeps the floor's share of it.
+//! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, who says
+//! steps means those instead of epochs, and who changes the peak learning rate keeps the floor's share of it.
 
 use super::issue::Origin;
 use super::merge::Merged;
@@ -8,16 +8,21 @@ use std::collections::BTreeSet;
 
 /// Each says where training text comes from.
 const DATA: [&str; 3] = ["data.path", "data.sources", "data.synthetic"];
+/// Each says how long a run is.
+const LENGTH: [&str; 2] = ["train.max_steps", "train.epochs"];
 /// One weight for each of the sources: nothing of it holds for others.
 const CURRICULUM: &str = "data.curriculum";
 
 /// Applies the implications of a layer that set `said` (dotted paths, choices too) on top of `before`.
 pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
-    replace_data(merged, said);
+    let others = DATA.into_iter().chain([CURRICULUM]).collect::<Vec<_>>();
+    replace(merged, said, &DATA, &others);
+    replace(merged, said, &LENGTH, &LENGTH);
     scale_floor(merged, before, said);
 }
 
-fn replace_data(merged: &mut Merged, said: &BTreeSet<String>) {
+/// Where the layer gives one of `keys`, those of `others` that it does not name are gone.
+fn replace(merged: &mut Merged, said: &BTreeSet<String>, keys: &[&str], others: &[&str]) {
     let names = |key: &str| {
         let below = format!("{key}.");
         said.iter().any(|p| p == key || p.starts_with(&below))
@@ -25,10 +30,10 @@ fn replace_data(merged: &mut Merged, said: &BTreeSet<String>) {
     let given = |merged: &Merged, key: &str| {
         names(key) && at(&merged.value, key).is_some_and(|v| !v.is_null())
     };
-    if !DATA.iter().any(|key| given(merged, key)) {
+    if !keys.iter().any(|key| given(merged, key)) {
         return;
     }
-    for key in DATA.into_iter().chain([CURRICULUM]) {
+    for key in others {
         if !names(key) {
             remove(merged, key);
         }
@@ -94,7 +99,7 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use crate::optim::schedule::ScheduleConfig;
-    use crate::spec::{Origin, SpecSources, load, load_text};
+    use crate::spec::{Origin, SpecSources, load, load_text, load_text_with};
 
     fn floor(overrides: &[&str]) -> (f64, Origin) {
         let words: Vec<String> = overrides.iter().map(ToString::to_string).collect();
@@ -148,5 +153,23 @@ mod tests {
         // Said together, both are the user's: a contradiction.
         let words = ["data.path=a".into(), "data.sources=[b]".into()];
         assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+
+    #[test]
+    fn steps_of_the_command_line_replace_epochs_of_a_file_and_the_other_way_round() {
+        let length = |text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let text = format!("extends: quickstart\ntrain: {{{text}}}\n");
+            let sources = SpecSources::default();
+            let spec = load_text_with("a.yaml", &text, &words, &sources)
+                .unwrap()
+                .spec;
+            (spec.train.epochs, spec.train.max_steps)
+        };
+        assert_eq!(length("epochs: 3", &["max_steps=500"]), (None, 500));
+        assert_eq!(length("max_steps: 7", &["epochs=2"]).0, Some(2.0));
+        assert_eq!(length("epochs: 3", &[]).0, Some(3.0));
+        // A run's own spec says what its epochs come to.
+        assert_eq!(length("epochs: 3, max_steps: 41", &[]), (Some(3.0), 41));
     }
 }

@@ -11,15 +11,18 @@ mod implied;
 pub mod import;
 mod issue;
 mod layer;
+mod length;
 mod load;
 mod merge;
 mod presets;
+mod review;
 mod rollout;
 mod run_spec;
 pub mod schema;
 mod validate;
 pub mod yaml;
 
+pub use crate::nn::PrecisionError;
 pub use base::{BaseModel, base_model};
 pub use config::{
     CheckpointConfig, EvalConfig, HealthConfig, PreflightConfig, RescueConfig, RescuePolicy,
@@ -27,8 +30,10 @@ pub use config::{
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
+pub use review::{GOOD_PASSES, Sizes};
 pub use rollout::RolloutConfig;
 pub use run_spec::{RunSpec, line_origins};
 

@@ -1,13 +1,14 @@
 //! A validated spec. Only `load` and `RunSpec::from_yaml` create one; a half-checked one does not exist.
 
 use super::issue::{Origin, Origins, SpecErrors};
+use super::review::Sizes;
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
 use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::{HeadKind, ParamInfo, Regularizers};
+use crate::nn::{HeadKind, ParamInfo, PrecisionError, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -34,6 +35,25 @@ impl RunSpec {
     /// The same training with another last step.
     pub fn to_step(mut self, max_steps: u64) -> RunSpec {
         self.config.train.max_steps = max_steps;
+        self
+    }
+
+    /// The same training with its epochs turned into steps, where it has any: a pass over the data takes so many micro-steps.
+    pub fn on_data(self, pass: f64) -> RunSpec {
+        match self.config.train.epochs {
+            Some(epochs) => {
+                // A product such as 3 × 12.000000000000002 is no further step.
+                let micro_steps = (epochs * pass - 1e-6).ceil().max(1.0);
+                let steps = self.config.train.steps_of(micro_steps as u64);
+                self.to_step(steps)
+            }
+            None => self,
+        }
+    }
+
+    /// The same training, which says steps and no epochs: those of a run whose data were read.
+    pub fn in_steps(mut self) -> RunSpec {
+        self.config.train.epochs = None;
         self
     }
 
@@ -87,10 +107,21 @@ impl RunSpec {
         (wanted && is_gguf(from)).then_some(from)
     }
 
-    /// Target tokens of one optimizer step.
+    /// Target tokens of one optimizer step, behind a batch-size ramp.
     pub fn batch_tokens(&self) -> u64 {
-        let t = &self.config.train;
-        (t.micro_batch_size * t.grad_accum_steps * self.config.model.seq_len) as u64
+        self.micro_tokens() * self.config.train.grad_accum_steps as u64
+    }
+
+    /// Target tokens of all steps.
+    pub fn run_tokens(&self) -> u64 {
+        let train = &self.config.train;
+        self.micro_tokens()
+            .saturating_mul(train.micro_steps(train.max_steps))
+    }
+
+    /// Target tokens of one micro-step.
+    fn micro_tokens(&self) -> u64 {
+        (self.config.train.micro_batch_size * self.config.model.seq_len) as u64
     }
 
     /// This run's data requirements.
@@ -131,9 +162,29 @@ impl RunSpec {
         load::reread(text)
     }
 
-    /// Legal settings that are probably unintended.
+    /// Whether this machine computes as `train.precision` asks. A plan may ask for more than the machine that makes it, and
+    /// PyTorch's ranks have a precision of their own.
+    ///
+    /// # Errors
+    /// bf16 on a processor without it.
+    pub fn computes_here(&self) -> Result<(), PrecisionError> {
+        match self.engine.torch() {
+            Some(_) => Ok(()),
+            None => self.train.precision.resolve().map(|_| ()),
+        }
+    }
+
+    /// Legal settings that are probably unintended, as far as the spec alone tells.
     pub fn advice(&self) -> Vec<Finding> {
-        super::validate::advice(self)
+        self.review(Sizes {
+            here: true,
+            ..Sizes::default()
+        })
+    }
+
+    /// The same against the sizes of data and steps.
+    pub fn review(&self, sizes: Sizes) -> Vec<Finding> {
+        super::review::review(self, sizes)
     }
 }
 

@@ -1,20 +1,18 @@
 //! Rules between values, each with a fix. Ranges of single values are in the types.
 
 mod answers;
+mod length;
 
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
-use super::run_spec::RunSpec;
 use super::{RunConfig, embed_corpora};
-use crate::base::finding::Finding;
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::is_gguf;
-use crate::nn::{ActivationCheckpointing, HeadKind, Role};
+use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
-use crate::optim::schedule::ScheduleConfig;
 use crate::workers::EngineConfig;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +58,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     adapter(config, &mut judge);
     reference(config, &mut judge);
     answers::rollouts(config, &mut judge);
+    length::length(config, &mut judge);
     engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
@@ -158,13 +157,6 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         &["engine", "model.moe"],
         "engine: torch has no experts yet",
         here,
-    );
-    let dropped = config.adapter.as_ref().map_or(0.0, |a| a.dropout());
-    judge.want(
-        config.model.dropout == 0.0 && dropped == 0.0,
-        &["engine", "model.dropout"],
-        "engine: torch drops no features: its draws would be others after a resume",
-        "set dropout to 0, as most large models are trained, or engine: candle",
     );
     judge.want(
         config.train.ema_decay.is_none()
@@ -372,10 +364,6 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             false => model_folder(&mut judge, key, &file.path, &full),
         }
     }
-    if let Err(error) = config.train.precision.resolve() {
-        let hint = crate::nn::PrecisionError::HINT;
-        judge.want(false, &["train.precision"], error.to_string(), hint);
-    }
     for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
@@ -493,104 +481,4 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         fix(&mut file.path);
     }
     config
-}
-
-/// Legal settings that are probably unintended.
-pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
-    let mut list = Vec::new();
-    let mut note = |when: bool, path: &'static str, what: String| {
-        if when {
-            list.push(Finding::warn(what, "", "").named("setting", path).at(path));
-        }
-    };
-    let lr = spec.optimizer.lr();
-    note(
-        lr > 5e-3 && !matches!(spec.optimizer, OptimizerConfig::Muon(_)),
-        "optimizer",
-        format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
-    );
-    let (warmup, max_steps) = (spec.schedule.warmup_steps(), spec.train.max_steps);
-    // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
-    let decays = !matches!(
-        spec.schedule,
-        ScheduleConfig::Constant(_) | ScheduleConfig::Unscheduled(_)
-    );
-    note(
-        decays && matches!(spec.optimizer, OptimizerConfig::ScheduleFree(_)),
-        "schedule",
-        "the average of schedule_free takes the place of a decay: use schedule=constant with a warm-up".into(),
-    );
-    note(
-        warmup >= max_steps,
-        "schedule",
-        format!(
-            "warm-up takes {warmup} steps of {max_steps}: the learning rate never reaches its peak"
-        ),
-    );
-    note(
-        spec.schedule.warmup_steps() == 0 && spec.train.from.is_none() && spec.train.max_steps > 100,
-        "schedule",
-        "no warm-up: the first steps of a randomly initialized model are the least stable; 1 to 5 % of the steps is typical".into(),
-    );
-    note(
-        spec.adapter.is_some() && spec.train.from.is_none(),
-        "adapter",
-        "the weights under the adapters are random and stay so: name a model in train.from".into(),
-    );
-    // A GGUF file states none.
-    let theirs = spec.train.from.as_deref().map(crate::hf::dropouts);
-    let theirs = theirs.and_then(Result::ok).unwrap_or_default();
-    let rates: Vec<String> = theirs.iter().map(|(key, p)| format!("{key} {p}")).collect();
-    note(
-        spec.model.dropout == 0.0 && !rates.is_empty(),
-        "model.dropout",
-        format!(
-            "the base model's config.json states {}, which transformers' Trainer would apply; this run drops nothing. \
-             Set model.dropout to drop from embeddings and residuals as it does; attention probabilities are never dropped here",
-            rates.join(", ")
-        ),
-    );
-    note(
-        spec.train.clip_norm == 0.0,
-        "train.clip_norm",
-        "gradients are not clipped: one bad batch can undo hours of training; 1.0 is typical"
-            .into(),
-    );
-    if let ActivationCheckpointing::EveryN { n } = spec.train.activation_checkpointing {
-        note(
-            n >= spec.model.n_layer,
-            "train.activation_checkpointing",
-            format!(
-                "one segment of {n} blocks covers all {}: no memory is saved",
-                spec.model.n_layer
-            ),
-        );
-    }
-    note(
-        spec.method.on_policy().is_some()
-            && spec.train.from.is_some()
-            && spec.adapter.is_none()
-            && lr > 5e-6,
-        "optimizer",
-        format!(
-            "lr {lr} is high for reinforcement learning of a whole trained model: 1e-6 is typical, 1e-5 with adapters"
-        ),
-    );
-    let head_dim = spec.model.head_width();
-    note(
-        head_dim < 16,
-        "model.n_head",
-        format!("heads of {head_dim} features are too narrow to attend well; 32 to 128 is typical"),
-    );
-    note(
-        max_steps >= 200 && (spec.eval.every == 0 || spec.eval.every > max_steps),
-        "eval.every",
-        "validation loss is measured only at the end: overfitting will be noticed too late".into(),
-    );
-    note(
-        spec.checkpoint.every == 0 && spec.train.max_steps > 1000,
-        "checkpoint.every",
-        "only the last step is saved: a crash before it loses everything".into(),
-    );
-    list
 }

@@ -73,7 +73,15 @@ impl Workplace {
     }
 
     fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
-        crate::plan::room::check(&loaded.spec, &crate::hardware::memory())
+        let spec = &loaded.spec;
+        let refused = |e| {
+            format!(
+                "train.precision: {e}; {}",
+                crate::spec::PrecisionError::HINT
+            )
+        };
+        spec.computes_here().map_err(refused)?;
+        crate::plan::room::check(spec, &crate::hardware::memory())
             .map_err(|shortage| shortage.to_string())?;
         let name = &loaded.spec.name;
         let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);

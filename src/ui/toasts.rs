@@ -19,6 +19,8 @@ const MAX_SHOWN: usize = 3;
 const MAX_ROWS: usize = 3;
 /// Columns of the words.
 const WIDTH: u16 = 48;
+/// Below this height news that ask for nothing take one row at the bottom, and no box over what is being read.
+const TALL: u16 = 28;
 
 #[derive(Debug)]
 struct Toast {
@@ -67,9 +69,25 @@ impl Toasts {
     }
 
     pub fn draw(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
+        let in_a_row =
+            |toast: &&Toast| area.height < TALL && matches!(toast.level, Level::Info | Level::Good);
+        self.draw_boxes(frame, area, theme, |toast| !in_a_row(&toast));
+        if let Some(toast) = self.list.iter().rev().find(in_a_row) {
+            draw_row(toast, frame, area, theme);
+        }
+    }
+
+    /// Boxes in the corner, the newest on top.
+    fn draw_boxes(
+        &self,
+        frame: &mut Frame,
+        area: Rect,
+        theme: &Theme,
+        wanted: impl Fn(&Toast) -> bool,
+    ) {
         let glyphs = theme.glyphs();
         let mut y = area.y;
-        for toast in self.list.iter().rev() {
+        for toast in self.list.iter().rev().filter(|toast| wanted(toast)) {
             let room = WIDTH.min(area.width.saturating_sub(6));
             let mut rows = wrap(&toast.text, room);
             if rows.len() > MAX_ROWS {
@@ -110,6 +128,28 @@ impl Toasts {
             y = place.bottom();
         }
     }
+}
+
+/// One row at the bottom, to the right.
+fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
+    let (mark, meaning) = mark(toast.level, theme);
+    let room = usize::from(area.width).saturating_sub(4);
+    let text = cut(&toast.text, room, theme.glyphs().ellipsis);
+    let width = u16::try_from(text.width() + 4)
+        .unwrap_or(u16::MAX)
+        .min(area.width);
+    let place = Rect {
+        x: area.right() - width,
+        y: area.bottom().saturating_sub(1),
+        width,
+        height: 1.min(area.height),
+    };
+    let line = Line::from(vec![
+        Span::styled(format!(" {mark}"), theme.style(meaning)),
+        Span::styled(format!(" {text} "), theme.style(Meaning::Text)),
+    ]);
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(line), place);
 }
 
 fn mark(level: Level, theme: &Theme) -> (&'static str, Meaning) {

@@ -20,6 +20,8 @@ struct History {
     name: &'static str,
     expected: &'static [&'static str],
     method: &'static str,
+    /// The step from which it can be seen.
+    shows: u64,
     step: fn(u64) -> Readings,
     eval: fn(u64) -> Readings,
 }
@@ -82,6 +84,7 @@ const HISTORIES: &[History] = &[
         name: "healthy GRPO",
         expected: &[],
         method: "grpo",
+        shows: 1,
         step: answers,
         eval: pass,
     },
@@ -89,6 +92,7 @@ const HISTORIES: &[History] = &[
         name: "healthy DPO",
         expected: &[],
         method: "dpo",
+        shows: 1,
         step: pairs,
         eval: none,
     },
@@ -96,6 +100,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, a reward that never applies",
         expected: &["constant_reward"],
         method: "grpo",
+        shows: 1,
         step: |s| {
             with(
                 answers(s),
@@ -112,6 +117,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, a reward that can be flattered",
         expected: &["reward_hacking"],
         method: "grpo",
+        shows: 150,
         step: answers,
         eval: |s| {
             vec![(
@@ -128,6 +134,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, groups of one reward",
         expected: &["same_rewards"],
         method: "grpo",
+        shows: 1,
         step: |s| {
             with(
                 answers(s),
@@ -140,6 +147,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, entropy collapses",
         expected: &["entropy_collapse"],
         method: "grpo",
+        shows: 60,
         step: |s| {
             with(
                 answers(s),
@@ -155,6 +163,7 @@ const HISTORIES: &[History] = &[
         name: "GRPO, answers are cut off",
         expected: &["answer_length"],
         method: "grpo",
+        shows: 1,
         step: |s| {
             with(
                 answers(s),
@@ -170,6 +179,7 @@ const HISTORIES: &[History] = &[
         name: "DPO, another reference than the policy's start",
         expected: &["preference_start"],
         method: "dpo",
+        shows: 1,
         step: |s| {
             with(
                 pairs(s),
@@ -186,6 +196,7 @@ const HISTORIES: &[History] = &[
         name: "DPO, chosen answers sink too",
         expected: &["displacement"],
         method: "dpo",
+        shows: 100,
         step: |s| {
             with(
                 pairs(s),
@@ -201,6 +212,7 @@ const HISTORIES: &[History] = &[
         name: "DPO, sides of the pairs swapped in the hold-out",
         expected: &["swapped_pairs"],
         method: "dpo",
+        shows: 50,
         step: pairs,
         eval: |s| {
             vec![
@@ -280,5 +292,6 @@ fn row(history: &History) -> Row {
         name: history.name.into(),
         expected: history.expected.to_vec(),
         found,
+        shows: history.shows,
     }
 }

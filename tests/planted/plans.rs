@@ -1,5 +1,6 @@
 //! What is planted, and which rules may name it.
 
+use super::{HEALTHY_STEPS, LATE, STEPS};
 use serde_json::{Value, json};
 
 /// One run.
@@ -15,7 +16,37 @@ pub struct Plan {
     pub warmup: u64,
     pub clip: f64,
     pub seed: u64,
+    pub steps: u64,
     pub fault: Option<Fault>,
+}
+
+impl Plan {
+    /// The step from which its fault is in the readings and the rules may speak: they are silent through the warm-up and
+    /// the first 100 steps. What builds up bit by bit says so itself, in `world::Seen`.
+    pub fn shows(&self) -> u64 {
+        use Fault as F;
+        let late = matches!(
+            self.fault,
+            Some(
+                F::MaskedLate
+                    | F::UnshiftedLate
+                    | F::ShuffledLate
+                    | F::NoiseLate
+                    | F::PaddingLate
+                    | F::CorruptSpans
+                    | F::GarbageBatches
+                    | F::DeadBlock(_)
+                    | F::SharpAttention(_)
+                    | F::BrokenWeight(_)
+                    | F::BrokenGradient
+                    | F::PollutedSteps(..)
+                    | F::Ascent
+                    | F::RateLate(_)
+                    | F::Throttled
+            )
+        );
+        if late { LATE } else { 100 + self.warmup }
+    }
 }
 
 /// What is wrong. Late ones begin at [`super::LATE`].
@@ -59,6 +90,13 @@ pub enum Fault {
     MemoryGrows,
 }
 
+/// Steps of all healthy runs.
+pub fn healthy_steps() -> u64 {
+    let all = plans();
+    let healthy = all.iter().filter(|plan| plan.expected.is_empty());
+    healthy.map(|plan| plan.steps).sum()
+}
+
 pub fn plans() -> Vec<Plan> {
     use Fault as F;
     let plan = |name, expected: &'static [&'static str], fault| Plan {
@@ -70,7 +108,12 @@ pub fn plans() -> Vec<Plan> {
         warmup: 20,
         clip: 1.0,
         seed: 1,
+        steps: STEPS,
         fault,
+    };
+    let healthy = |name| Plan {
+        steps: HEALTHY_STEPS,
+        ..plan(name, &[], None)
     };
     let lr = |name, expected, lr, clip| Plan {
         lr,
@@ -88,43 +131,54 @@ pub fn plans() -> Vec<Plan> {
     const LOW: &[&str] = &["lr_too_low", "not_learning"];
     const WORSE: &[&str] = &["train_loss", "diverged"];
     vec![
-        plan("healthy", &[], None),
+        healthy("healthy"),
         Plan {
             seed: 2,
             model: llama,
-            ..plan("healthy, Llama style", &[], None)
+            ..healthy("healthy, Llama style")
         },
         Plan {
             seed: 3,
             lr: 1e-3,
             warmup: 0,
-            ..plan("healthy, no warm-up, lower rate", &[], None)
+            ..healthy("healthy, no warm-up, lower rate")
         },
         Plan {
             seed: 4,
             clip: 0.0,
-            ..plan("healthy, no clipping", &[], None)
+            ..healthy("healthy, no clipping")
         },
         Plan {
             seed: 5,
             model: json!({"dropout": 0.1}),
-            ..plan("healthy, dropout 0.1", &[], None)
+            ..healthy("healthy, dropout 0.1")
         },
         Plan {
             seed: 6,
             model: relu.clone(),
-            ..plan("healthy, ReLU", &[], None)
+            ..healthy("healthy, ReLU")
         },
         Plan {
             seed: 7,
             lr: 1e-2,
             warmup: 50,
-            ..plan("healthy, rate 0.01 after 50 steps of warm-up", &[], None)
+            ..healthy("healthy, rate 0.01 after 50 steps of warm-up")
         },
         Plan {
             seed: 8,
             optimizer: json!({"beta2": 0.999, "weight_decay": 0.0}),
-            ..plan("healthy, no decay, β2 0.999", &[], None)
+            ..healthy("healthy, no decay, β2 0.999")
+        },
+        Plan {
+            seed: 9,
+            model: json!({"n_head": 4, "n_kv_head": 1, "tie_embeddings": false, "qk_norm": true}),
+            ..healthy("healthy, grouped queries, QK-norm")
+        },
+        Plan {
+            seed: 10,
+            optimizer: json!({"beta2": 0.95, "weight_decay": 0.3}),
+            clip: 0.5,
+            ..healthy("healthy, β2 0.95, clipped at 0.5")
         },
         lr("learning rate × 30", HIGH, 0.09, 0.0),
         lr("learning rate × 30, clipped", HIGH, 0.09, 1.0),

@@ -1,7 +1,7 @@
 //! A small model trained with one thing wrong, and what the rules say of it.
 
 use super::plans::{Fault, Plan};
-use super::{LATE, LAYERS, LOOK, MICRO, ROWS, SEQ_LEN, STEPS, VOCAB};
+use super::{LATE, LAYERS, LOOK, MICRO, ROWS, SEQ_LEN, VOCAB};
 use llmtui::base::clock::{ManualClock, UnixMillis};
 use llmtui::base::finding::Status;
 use llmtui::base::rng::{Rng, Stream};
@@ -155,8 +155,35 @@ fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
     f64::from(factor.abs())
 }
 
-/// What came out: the step at which each rule first warned.
-pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
+/// What came out.
+pub struct Seen {
+    /// The step at which each rule first warned.
+    pub found: BTreeMap<String, u64>,
+    /// The step from which the fault could be seen.
+    pub shows: u64,
+}
+
+/// The first evaluation that shows what builds up bit by bit: validation loss 1 % above its best, or training loss 15 %
+/// above it.
+fn builds_up(plan: &Plan, val: &[(u64, f64, f64)]) -> Option<u64> {
+    let wants = |id: &str| plan.expected.contains(&id);
+    let best = |upto: usize| {
+        val[..upto]
+            .iter()
+            .map(|(_, v, _)| *v)
+            .fold(f64::INFINITY, f64::min)
+    };
+    let mut rows = val.iter().enumerate();
+    let hit = match (wants("overfitting"), wants("train_above_val")) {
+        (true, _) => rows.find(|(i, (_, v, _))| *v > 1.01 * best(*i)),
+        (_, true) => rows.find(|(_, (_, v, train))| *train > 1.15 * v),
+        _ => None,
+    };
+    hit.map(|(_, (step, ..))| *step)
+}
+
+/// Trains until 50 steps after the fault is named.
+pub fn train(plan: &Plan) -> Seen {
     let mut config = json!({
         "n_layer": LAYERS, "n_head": 2, "d_model": 32, "seq_len": SEQ_LEN, "bias": true, "vocab_size": VOCAB,
     });
@@ -186,6 +213,7 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
     };
     let mut probes = Probes::new(&setup, (50, 1), Arc::new(ManualClock::default()));
     let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
+    let mut evaluated: Vec<(u64, f64, f64)> = Vec::new();
     let mut tell = |state: &mut RunState, event: Event| {
         seq += 1;
         state.apply(&Envelope {
@@ -207,14 +235,14 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
             spec,
             n_params: model.n_params() as u64,
             vocab_size: VOCAB,
-            max_steps: STEPS,
+            max_steps: plan.steps,
             batch_tokens: batch_tokens as u64,
             epoch_tokens: 1 << 40,
             resumed_from: None,
             precision: None,
         },
     );
-    for step in 1..=STEPS {
+    for step in 1..=plan.steps {
         plant(plan, &mut model, step);
         probes.begin(step, true);
         let batches: Vec<Batch> = (0..MICRO).map(|micro| batch(plan, step, micro)).collect();
@@ -294,6 +322,7 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
             };
             let batch = batch(&held_out, 1, 0);
             let loss = likelihood(&batch, &model.score(&tokens(&batch)).unwrap()).unwrap();
+            evaluated.push((step, loss, seen.loss));
             tell(
                 &mut state,
                 Event::Evaluated {
@@ -318,7 +347,8 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
             break;
         }
     }
-    found
+    let shows = builds_up(plan, &evaluated).map_or(plan.shows(), |step| step.max(plan.shows()));
+    Seen { found, shows }
 }
 
 /// What the machine reads.

@@ -34,15 +34,16 @@ class Table:
 class Linear(nn.Module):
     """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
 
-    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant.
+    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant. In training
+    features of the x that goes into A are dropped, the same for all matrices of one input.
     """
 
-    def __init__(self, table: Table, names: list[str], scale: float, device: torch.device) -> None:
+    def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
         super().__init__()
         self.weights = nn.ParameterList([table.take(f"{name}.weight", device) for name in names])
         biased = table.has(f"{names[0]}.bias")
         self.biases = nn.ParameterList([table.take(f"{name}.bias", device) for name in names]) if biased else None
-        self.scale = scale
+        self.scale, self.dropout = adapter["scale"], adapter["dropout"]
         self.a = nn.ParameterDict()
         self.b = nn.ParameterDict()
         self.m = nn.ParameterDict()
@@ -55,10 +56,12 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor, adapters: bool) -> Tensor:
         parts = []
+        adapters = adapters and len(self.a) > 0
+        kept = F.dropout(x, self.dropout, self.training) if adapters else x
         for at, weight in enumerate(self.weights):
             y, key = F.linear(x, weight), str(at)
             if adapters and key in self.a:
-                y = y + self.scale * F.linear(F.linear(x, self.a[key]), self.b[key])
+                y = y + self.scale * F.linear(F.linear(kept, self.a[key]), self.b[key])
                 if key in self.m:
                     with torch.no_grad():
                         norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
@@ -112,7 +115,7 @@ class Block(nn.Module):
         self.config, self.shape = config, shape
         gpt2 = table.has(f"transformer.h.{layer}.attn.c_attn.weight")
         at = f"transformer.h.{layer}." if gpt2 else f"model.layers.{layer}."
-        scale = model["adapter_scale"]
+        adapter = model["adapter"]
         if gpt2:
             qkv, out = ["attn.c_attn"], "attn.c_proj"
             wide, down = ["mlp.c_fc"], "mlp.c_proj"
@@ -136,15 +139,15 @@ class Block(nn.Module):
             return Norm(table, at + name, config, device) if name else None
 
         self.before1, self.after1 = norm(before1), norm(after1)
-        self.qkv = Linear(table, [at + name for name in qkv], scale, device)
+        self.qkv = Linear(table, [at + name for name in qkv], adapter, device)
         self.qk_gains = None
         if config["qk_norm"]:
             names = (f"{at}self_attn.q_norm.weight", f"{at}self_attn.k_norm.weight")
             self.qk_gains = nn.ParameterList([table.take(name, device) for name in names])
-        self.out = Linear(table, [at + out], scale, device)
+        self.out = Linear(table, [at + out], adapter, device)
         self.before2, self.after2 = norm(before2), norm(after2)
-        self.wide = Linear(table, [at + name for name in wide], scale, device)
-        self.down = Linear(table, [at + down], scale, device)
+        self.wide = Linear(table, [at + name for name in wide], adapter, device)
+        self.down = Linear(table, [at + down], adapter, device)
         ((self.mlp_kind, self.mlp_settings),) = config["mlp"].items()
         every = config["global_every"]
         sees_all = every is not None and (layer + 1) % every == 0
@@ -162,8 +165,11 @@ class Block(nn.Module):
 
     def _join(self, x: Tensor, added: Tensor, after: Norm | None) -> Tensor:
         if self.config["norm_placement"] == "both":
-            return x + self._norm(after, added)
-        return self._norm(after, x + added)
+            return x + self._drop(self._norm(after, added))
+        return self._norm(after, x + self._drop(added))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config["dropout"], self.training)
 
     def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool) -> Tensor:
         rows, length, _ = h.shape
@@ -251,6 +257,7 @@ class Decoder(nn.Module):
             x = x + F.embedding(at, self.positions)
         elif self.waves is not None:
             x = x + self.waves.to(x.device)[at]
+        x = F.dropout(x, self.config["dropout"], self.training)
         ropes = [self._rope(rotation, at) for rotation in self.rotations]
         masks: dict[int | None, Tensor | None] = {}
         for block in self.blocks:

@@ -165,6 +165,8 @@ class Rank:
             if ask["micro"] == 0:
                 self.optimizer.zero_grad(set_to_none=True)
             self._sync(ask["micro"] + 1 == ask["of"])
+            # What is dropped is a function of the run's seed, the micro-step and the rank: a resume drops the same.
+            torch.manual_seed(ask["draws"] + self.rank)
             with cast:
                 values = self.model(inputs, targets, first, True)
         seconds = time.monotonic() - began

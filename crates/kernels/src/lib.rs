@@ -12,6 +12,7 @@ pub mod attention;
 pub mod bandwidth;
 #[cfg(test)]
 mod check;
+pub mod distribution;
 pub mod dropout;
 pub mod embedding;
 pub mod experts;

@@ -117,6 +117,17 @@ pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
     }
 }
 
+/// Calls `f` for each item, on several threads.
+pub fn each<T: Send>(items: &mut [T], f: impl Fn(&mut T) + Sync) {
+    let n = items.len();
+    let shared = SharedSlice::new(items);
+    fan_out(n, &|at| {
+        // SAFETY: every task has an item of its own.
+        let own = unsafe { shared.range(at..at + 1) };
+        own.iter_mut().for_each(&f);
+    });
+}
+
 /// Calls `f` for 0..tasks on several threads without allocating: on the team led by this thread, else on the pool.
 pub fn fan_out(tasks: usize, f: &(impl Fn(usize) + Sync)) {
     match tasks {

@@ -285,7 +285,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),
         None => (PASSES, FEWEST_STEPS),
     };
-    if passes > most {
+    if passes > most && train.epochs.is_none() {
         let steps = round_steps((epoch * most / step) as u64).clamp(fewest, train.max_steps);
         if steps < train.max_steps {
             let why = format!(

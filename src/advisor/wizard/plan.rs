@@ -50,6 +50,7 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
         epoch_tokens: training,
         // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
+        ..DataSize::default()
     }
 }
 
@@ -88,6 +89,7 @@ pub(super) fn lines(
     data: Option<&DataFacts>,
     machine: &Machine,
 ) -> Vec<(&'static str, String)> {
+    let spec = &size(spec, data).in_steps(spec);
     let plan = of(spec, data, machine);
     let (m, arch) = (&spec.model, &plan.request.arch);
     let tokens = plan.request.tokens;
@@ -179,12 +181,11 @@ fn largest(plan: &Plan) -> String {
 /// Advice on the plan and the spec, worst first.
 pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Vec<String> {
     let plan = of(spec, data, machine);
-    let own = spec
-        .advice()
-        .into_iter()
-        .map(|a| format!("{}: {}", a.place, a.evidence));
-    let known = |a: &Finding| format!("{} ({})", a.evidence, a.source);
-    plan.advice.iter().map(known).chain(own).collect()
+    let known = |a: &Finding| match a.advice() {
+        fix if fix.is_empty() => format!("{} ({})", a.evidence, a.source),
+        fix => format!("{}; {fix} ({})", a.evidence, a.source),
+    };
+    plan.advice.iter().map(known).collect()
 }
 
 #[cfg(test)]

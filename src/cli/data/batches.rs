@@ -154,15 +154,20 @@ fn write_row(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::engine::micro_step_of;
-    use crate::spec::{SpecSources, load};
+    use crate::spec::{SpecSources, TrainConfig, load};
 
     #[test]
     fn batches_that_a_rescue_passed_over_are_not_those_of_a_step() {
-        let plain: Vec<u64> = (1..=4).map(|step| micro_step_of(step, 2, &[])).collect();
+        let train = TrainConfig {
+            grad_accum_steps: 2,
+            ..TrainConfig::default()
+        };
+        let first_of = |step, skips| micro_step_of(step, &train, skips);
+        let plain: Vec<u64> = (1..=4).map(|step| first_of(step, &[])).collect();
         assert_eq!(plain, [0, 2, 4, 6]);
         // Back to step 2, on without the batches of steps 3 and 4; later without that of one more.
         let skips = [(4, 8), (10, 12)];
-        let after: Vec<u64> = (1..=5).map(|step| micro_step_of(step, 2, &skips)).collect();
+        let after: Vec<u64> = (1..=5).map(|step| first_of(step, &skips)).collect();
         assert_eq!(after, [0, 2, 8, 12, 14]);
     }
 

@@ -17,8 +17,8 @@ pub struct Planned {
     pub stage: String,
     pub method: String,
     pub n_params: u64,
-    pub steps: u64,
-    pub tokens: u64,
+    /// Steps and tokens; `None` for epochs over what an earlier stage's tokenizer will make of the data.
+    pub length: Option<(u64, u64)>,
     /// Memory, bytes.
     pub bytes: u64,
     /// `None` where this machine's speed is unknown.
@@ -60,7 +60,7 @@ pub fn plan(
                 DataSize {
                     vocab_size: data.tokenizer.vocab_size(),
                     epoch_tokens: Some(data.epoch_tokens()),
-                    bytes: 0,
+                    ..DataSize::default()
                 }
             }
         };
@@ -71,6 +71,8 @@ pub fn plan(
         if !force {
             memory::check(&spec)?;
         }
+        let spec = size.in_steps(&spec);
+        let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
         machine.equip(&mut request);
         let plan = plan_of(&request);
@@ -78,10 +80,9 @@ pub fn plan(
             stage: stage.name.clone(),
             method: spec.method.entry().id.into(),
             n_params: plan.params.total(),
-            steps: spec.train.max_steps,
-            tokens: spec.batch_tokens() * spec.train.max_steps,
+            length: counted.then(|| (spec.train.max_steps, spec.run_tokens())),
             bytes: plan.p50_bytes(),
-            seconds: plan.work.hours.map(|hours| hours * 3600.0),
+            seconds: (plan.work.hours.filter(|_| counted)).map(|hours| hours * 3600.0),
         });
     }
     Ok(planned)

@@ -49,8 +49,9 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
                 stage.name.clone(),
                 p.method.clone(),
                 human::short(p.n_params as f64),
-                human::grouped(p.steps),
-                human::short(p.tokens as f64),
+                p.length
+                    .map_or("?".into(), |(steps, _)| human::grouped(steps)),
+                (p.length).map_or("?".into(), |(_, tokens)| human::short(tokens as f64)),
                 human::bytes(p.bytes),
                 p.seconds.map_or("?".into(), seconds),
             ],

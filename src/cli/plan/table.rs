@@ -430,7 +430,11 @@ fn advice(plan: &Plan, style: &Style) -> String {
             Status::Warn => "! ",
             _ => "· ",
         };
-        let text = format!("{} [{}]", advice.evidence, advice.source);
+        let fix = match advice.fix.is_empty() {
+            true => String::new(),
+            false => format!("; {}", advice.fix),
+        };
+        let text = format!("{}{fix} [{}]", advice.evidence, advice.source);
         out.push_str(&style.paragraph(&format!("  {mark} "), &text));
     }
     out

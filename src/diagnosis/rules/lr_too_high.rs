@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_high",
         title: "learning rate",
-        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their beginning under such updates.",
+        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their beginning under such updates, more in long runs as the root of the steps.",
         source: "update ratio: Karpathy, CS231n (1e-3; alarm at 1e-2); spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656",
     },
     needs: &[metric::LOSS],
@@ -108,9 +108,12 @@ fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
     if young || !view.from_scratch() {
         return None;
     }
+    // Steps of one size take weights away from their beginning as the root of their number, in healthy runs, too.
+    let age = view.state.step as f64 / (2 * view.patience()).max(1) as f64;
+    let allowed = age.sqrt().max(1.0);
     let update = updates(view)?;
-    let weights = growth(metric::WEIGHT_STD).filter(|times| *times > WEIGHTS)?;
-    let activations = growth(metric::ACT_RMS).filter(|times| *times > ACTIVATIONS)?;
+    let weights = growth(metric::WEIGHT_STD).filter(|times| *times > allowed * WEIGHTS)?;
+    let activations = growth(metric::ACT_RMS).filter(|times| *times > allowed * ACTIVATIONS)?;
     Some(vec![
         update.at(view.state.step),
         Signal::of(

@@ -155,14 +155,14 @@ fn train(
     warms_up: bool,
 ) -> Result<u64, EngineError> {
     let (spec, begun) = (subject.spec, subject.clock.elapsed());
-    let accum = spec.train.grad_accum_steps as u64;
     let clip_norm = state.clip_norm(spec);
     let first = state.progress.step;
     for step in 0..steps {
         if step > 0 && limit.is_some_and(|limit| subject.clock.elapsed() - begun >= limit) {
             return Ok(step);
         }
-        let micro_step = micro_step_of(first + step + 1, accum, &state.progress.skips);
+        let accum = spec.train.accum(first + step + 1) as u64;
+        let micro_step = micro_step_of(first + step + 1, &spec.train, &state.progress.skips);
         let mut batches: Vec<Batch> = (micro_step..micro_step + accum)
             .map(|micro| {
                 subject

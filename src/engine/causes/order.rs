@@ -27,7 +27,7 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
     let steps = subject.steps.min(pass);
     let n = steps.min(STEPS);
     for step in (0..n).map(|i| 1 + i * steps / n.max(1)) {
-        let micro_step = (step - 1) * subject.spec.train.grad_accum_steps as u64;
+        let micro_step = subject.spec.train.micro_steps(step - 1);
         let batch = subject
             .data
             .train_batch(subject.spec.seed, micro_step, size);

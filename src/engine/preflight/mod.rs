@@ -11,6 +11,7 @@ mod overlap;
 mod round_trip;
 mod same_seed;
 mod samples;
+mod settings;
 mod supervised;
 mod token_ids;
 mod token_shift;
@@ -57,6 +58,7 @@ pub const CHECKS: &[Check] = &[
     answers_end::CHECK,
     longest::CHECK,
     overlap::CHECK,
+    settings::CHECK,
     init_loss::CHECK,
     causal_mask::CHECK,
     same_seed::CHECK,

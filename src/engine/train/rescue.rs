@@ -58,7 +58,7 @@ impl Trainer<'_, '_> {
         };
         let here = (left.step + 1, left.micro_step);
         let (from, first) = left.guard.since().unwrap_or(here);
-        let skipped = (first, left.micro_step + train.grad_accum_steps as u64);
+        let skipped = (first, left.micro_step + train.accum(left.step + 1) as u64);
         let of_spec = self.cx.spec.optimizer.lr();
         let state = &mut self.cx.state;
         // A rate that was raised since the checkpoint is not what to halve; one that a rescue lowered is.

@@ -54,20 +54,14 @@ impl Pass {
         let mut values = self.arena.take(out);
         let qkv = self.arena.get(qkv);
         self.kernels.run(Part::AttentionForward, || {
-            let mut row = 0;
+            let (mut row, mut pieces) = (0, Vec::new());
             for (cache, new) in texts.reading() {
                 let qkv = &qkv[row * width..(row + new) * width];
-                let held = cache.append(layer, heads, qkv);
-                attention::forward_cached(
-                    plan.arithmetic,
-                    plan.attention(layer, new),
-                    held.past,
-                    (qkv, width),
-                    (held.keys, held.values, held.capacity),
-                    &mut values[row * q_width..(row + new) * q_width],
-                );
+                pieces.push(cache.append(layer, heads, qkv));
                 row += new;
             }
+            let sizes = plan.attention(layer, 0);
+            attention::forward_cached(plan.arithmetic, sizes, &pieces, (qkv, width), &mut values);
         });
         self.arena.put(out, values);
         out

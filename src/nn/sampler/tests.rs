@@ -145,15 +145,15 @@ fn what_is_left_is_what_transformers_leaves() {
     for case in cases {
         let mut sampler = Sampler::new(&case.sampling, case.logits.len(), &case.prompt, 0);
         sampler.adjust(&case.logits);
+        sampler.look_at(None);
         sampler.cut_top_k();
         sampler.cut_top_p();
         sampler.cut_min_p();
-        weigh(&sampler.candidates, &mut sampler.weights);
-        let total: f64 = sampler.weights.iter().sum();
+        let total: f64 = weigh(&sampler.candidates).sum();
         let mut left: Vec<(u32, f64)> = sampler
             .candidates
             .iter()
-            .zip(&sampler.weights)
+            .zip(weigh(&sampler.candidates))
             .map(|(&(id, _), w)| (id, w / total))
             .collect();
         left.sort_by_key(|(id, _)| *id);

@@ -1,7 +1,7 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::shared::{
-    BASE, EPOCHS, HELD_OUT, NO_TRACKER, OPTIMIZERS, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
+    BASE, HELD_OUT, NO_TRACKER, OPTIMIZERS, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
 };
 use super::{Row, Sets, To, row};
 
@@ -95,7 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         To::Needless("rows of a batch are padded to the longest"),
     ),
     row("micro_batch_size", To::Key("train.micro_batch_size")),
-    row("num_epochs", To::NoEqual(EPOCHS)),
+    row("num_epochs", To::Epochs),
     row("optimizer", To::Word("optimizer", OPTIMIZERS)),
     row("lr_scheduler", To::Word("schedule", SCHEDULES)),
     row("tf32", To::Needless("GPUs only")),

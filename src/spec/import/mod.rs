@@ -76,6 +76,8 @@ enum To {
     Flag(&'static str, &'static str),
     /// A fraction of the steps.
     WarmupRatio,
+    /// Passes over the data, unless steps are said too.
+    Epochs,
     /// The training method: theirs and ours.
     Method(&'static [(&'static str, &'static str)]),
     /// The loss of a preference method: a method of its own here, or one of its settings.
@@ -255,6 +257,15 @@ impl Reader {
             }
             To::Flag(path, ours) => self.flag(theirs, path, ours, value),
             To::WarmupRatio => self.warmup(theirs, value),
+            To::Epochs => match self.max_steps {
+                Some(_) => self.line(
+                    Fate::Needless,
+                    theirs,
+                    "",
+                    "max_steps is given too, and counts",
+                ),
+                None => self.set(theirs, "train.epochs", &plain(value), ""),
+            },
             To::Method(words) => {
                 let word = plain(value);
                 let ours = words.iter().find(|(t, _)| *t == word);

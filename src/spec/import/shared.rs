@@ -35,8 +35,6 @@ pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, atten
 /// Weights are quantized before a run, not by it.
 pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
-pub(super) const EPOCHS: &str =
-    "set train.max_steps: an epoch is the training tokens divided by tokens per step";
 pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
 pub(super) const WINDOWS: &str = "also the model's context; data.too_long handles longer rows";
 pub(super) const PACKING: &str = "packed documents never attend to each other here";
@@ -125,7 +123,7 @@ pub(super) const TRAINER: &[Row] = &[
         "per_device_eval_batch_size",
         To::Needless("evaluation uses train.micro_batch_size"),
     ),
-    row("num_train_epochs", To::NoEqual(EPOCHS)),
+    row("num_train_epochs", To::Epochs),
     row("optim", To::Word("optimizer", OPTIMIZERS)),
     row("lr_scheduler_type", To::Word("schedule", SCHEDULES)),
     row("run_name", To::Key("name")),

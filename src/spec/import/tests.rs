@@ -349,3 +349,15 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
         }
     }
 }
+
+#[test]
+fn epochs_are_taken_over_unless_steps_are_said_too() {
+    let imported = |text: &str| import("a", &format!("stage: sft\n{text}"), None).unwrap();
+    let alone = imported("num_train_epochs: 3.0\n");
+    assert_eq!(alone.draft.value("train.epochs"), 3.0);
+    let both = imported("num_train_epochs: 3.0\nmax_steps: 40\n");
+    assert!(both.draft.value("train.epochs").is_null());
+    assert_eq!(both.draft.value("train.max_steps"), 40);
+    let fate = |line: &&Line| line.theirs.starts_with("num_train_epochs");
+    assert_eq!(both.lines.iter().find(fate).unwrap().fate, Fate::Needless);
+}

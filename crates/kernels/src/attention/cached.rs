@@ -18,27 +18,52 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Fused forward of the `sizes.seq_len` tokens of one text that follow `past` cached ones, without a backward. `q` (new, q_width)
-/// is rotated; `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are
-/// filled. A window counts cached tokens; there are no documents here.
+/// New tokens of one text, and what it holds: for each key/value head `capacity` rows of head_dim, of which past + new are filled.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    pub new: usize,
+    pub past: usize,
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+    pub capacity: usize,
+}
+
+/// Fused forward of new tokens behind cached ones, without a backward: the pieces' rows lie one behind the other in `q` (new,
+/// q.1), rotated, and in `out` (new, q_width). Heads of all pieces are shared out over the threads. A window counts
+/// cached tokens; there are no documents here, and `sizes.seq_len` is not asked.
 pub fn forward_cached(
     arithmetic: ComputeDtype,
     sizes: Sizes,
-    past: usize,
+    pieces: &[Piece],
     q: (&[f32], usize),
-    (keys, values, capacity): (&[f32], &[f32], usize),
     out: &mut [f32],
 ) {
-    let (heads, new) = (sizes.heads, sizes.seq_len);
+    let heads = sizes.heads;
     let (head_dim, q_width) = (heads.head_dim, heads.q_width());
-    assert_eq!(out.len(), new * q_width, "attention output");
+    let mut rows = 0;
+    let first_rows = pieces.iter().map(|piece| {
+        rows += piece.new;
+        rows - piece.new
+    });
+    let first_rows: Vec<usize> = first_rows.collect();
+    assert_eq!(out.len(), rows * q_width, "attention output");
+    let cost: usize = pieces.iter().map(|p| p.new * (p.past + p.new)).sum();
+    let cost = (cost * head_dim).div_ceil(pieces.len().max(1));
     let out = Shared(out.as_mut_ptr());
-    threads::tasks(heads.n_head, new * (past + new) * head_dim, |h| {
+    threads::tasks(pieces.len() * heads.n_head, cost, |task| {
+        let (at, h) = (task / heads.n_head, task % heads.n_head);
+        let Piece {
+            new,
+            past,
+            keys,
+            values,
+            capacity,
+        } = pieces[at];
         let from = h / (heads.n_head / heads.n_kv_head) * capacity * head_dim;
         let text = Text {
             arithmetic,
             head_dim,
-            q: &q.0[h * head_dim..],
+            q: &q.0[first_rows[at] * q.1 + h * head_dim..],
             q_stride: q.1,
             k: &keys[from..from + (past + new) * head_dim],
             v: &values[from..from + (past + new) * head_dim],
@@ -48,8 +73,14 @@ pub fn forward_cached(
             window: sizes.mask.window.unwrap_or(usize::MAX),
             how: sizes.scores,
         };
-        // SAFETY: the task owns head h of the output, whose size was checked.
-        unsafe { forward_head(&text, out.at(h * head_dim), q_width) };
+        // SAFETY: the task owns head h of the piece's rows of the output, whose size was checked.
+        unsafe {
+            forward_head(
+                &text,
+                out.at(first_rows[at] * q_width + h * head_dim),
+                q_width,
+            )
+        };
     });
 }
 

@@ -15,7 +15,7 @@ mod tests;
 mod tile;
 
 pub use backward::{Saved, backward};
-pub use cached::forward_cached;
+pub use cached::{Piece, forward_cached};
 pub use forward::forward;
 pub use row::scores_of;
 pub use scores::Scores;

@@ -229,22 +229,22 @@ fn check_cached(sizes: Sizes) {
         }
     }
     let [keys, values] = &cache;
-    let cached = (keys.as_slice(), values.as_slice(), capacity);
-    // One, few, and enough for products of matrices.
-    for new in [1, 3, 9] {
-        let mut last = vec![0.0; new * 16];
-        let q = &qkv[(total - new) * width..];
-        let seq_len = new;
-        let sizes = Sizes { seq_len, ..sizes };
-        forward_cached(
-            ComputeDtype::F32,
-            sizes,
-            total - new,
-            (q, width),
-            cached,
-            &mut last,
-        );
-        let exact = out[(total - new) * 16..].iter().map(|&x| f64::from(x));
-        assert_close("cached", &last, &exact.collect::<Vec<f64>>(), 1e-6);
+    let piece = |new| Piece {
+        new,
+        past: total - new,
+        keys,
+        values,
+        capacity,
+    };
+    // One, few, and enough for products of matrices; and several texts at once.
+    for pieces in [&[1][..], &[3], &[9], &[2, 1, 9]] {
+        let q = pieces.iter().flat_map(|new| &qkv[(total - new) * width..]);
+        let q: Vec<f32> = q.copied().collect();
+        let exact = pieces.iter().flat_map(|new| &out[(total - new) * 16..]);
+        let exact: Vec<f64> = exact.map(|&x| f64::from(x)).collect();
+        let mut last = vec![0.0; exact.len()];
+        let pieces: Vec<Piece> = pieces.iter().map(|new| piece(*new)).collect();
+        forward_cached(ComputeDtype::F32, sizes, &pieces, (&q, width), &mut last);
+        assert_close("cached", &last, &exact, 1e-6);
     }
 }

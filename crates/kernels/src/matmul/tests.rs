@@ -223,3 +223,32 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
         }
     }
 }
+
+/// Texts that are written side by side come out as they would alone. (The portable fallback does not promise it.)
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+#[test]
+fn a_row_has_the_same_bits_however_many_stand_beside_it() {
+    let (n, max) = (29, 32);
+    for k in [1, 40, 64, 577] {
+        let (x, weights) = (values(max * k, 11), values(n * k, 12));
+        let weights = Mat::new(&weights, n, k).t();
+        for kernel in BOTH.into_iter().flat_map(packed::Kernel::all) {
+            let rows = |m: usize| {
+                let mut out = vec![0.0; m * n];
+                let to = Destination {
+                    start: out.as_mut_ptr(),
+                    row_stride: n,
+                    into: Accumulation::Overwrite,
+                };
+                let job = job(to, Mat::new(&x, m, k), weights, 1.0, Plus::default());
+                // SAFETY: the machine has the kernel, and the destination m rows of n.
+                unsafe { packed::product(kernel, &job, 1) };
+                out
+            };
+            let all = rows(max);
+            for m in 1..max {
+                assert!(rows(m) == all[..m * n], "{m} rows of {k}, {kernel:?}");
+            }
+        }
+    }
+}

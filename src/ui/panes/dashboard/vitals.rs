@@ -1,5 +1,5 @@
 //! Vital signs: one row with the newest values of the health metrics that matter, each with a mark that says whether it lies
-//! within its band. Bands and values are the health pane's; the row says only what to look at there.
+//! within its band, above or below. Bands and values are the health pane's; the row says only what to look at there.
 
 use crate::base::human;
 use crate::metrics::id;
@@ -38,8 +38,17 @@ const TITLE: &str = "health";
 pub struct Vital {
     name: String,
     value: f64,
-    /// `None` without a band.
-    inside: Option<bool>,
+    place: Place,
+}
+
+/// Where a value lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Above,
+    Below,
+    /// There is no band.
+    Free,
 }
 
 /// Whether anything of the row was measured.
@@ -60,7 +69,7 @@ pub fn of(state: &RunState) -> Vec<Vital> {
         None => state.latest(id).map(|value| Vital {
             name: (*name).into(),
             value,
-            inside: None,
+            place: Place::Free,
         }),
     };
     let mut signs: Vec<Vital> = FIRST.iter().filter_map(known).collect();
@@ -83,15 +92,20 @@ fn vital(name: &str, row: &Row<'_>) -> Vital {
     Vital {
         name: name.into(),
         value: row.value,
-        inside: row.inside,
+        place: match (row.inside, row.info.band.and_then(|band| band.high)) {
+            (Some(true), _) => Place::Inside,
+            (Some(false), Some(high)) if row.value > high => Place::Above,
+            (Some(false), _) => Place::Below,
+            (None, _) => Place::Free,
+        },
     }
 }
 
-/// `health  ✓ update 1.2e-3  ! spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
+/// `health  ✓ update 1.2e-3  ▲ spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
 /// bands go first.
 pub fn draw(buffer: &mut Buffer, area: Rect, signs: &[Vital], theme: &Theme) {
     let room = usize::from(area.width.saturating_sub(2));
-    let outside = |sign: &Vital| sign.inside == Some(false);
+    let outside = |sign: &Vital| matches!(sign.place, Place::Above | Place::Below);
     let width = |sign: &Vital| GAP + text::width(&words(sign, theme));
     let mut left = room.saturating_sub(TITLE.len());
     let mut taken = vec![false; signs.len()];
@@ -115,10 +129,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, signs: &[Vital], theme: &Theme) {
 
 fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
     let glyphs = theme.glyphs();
-    let (mark, of_mark, of_value) = match sign.inside {
-        Some(true) => (glyphs.ok, Meaning::Good, Meaning::Text),
-        Some(false) => (glyphs.warn, Meaning::Warn, Meaning::Warn),
-        None => (glyphs.separator, Meaning::Muted, Meaning::Text),
+    let (mark, of_mark, of_value) = match sign.place {
+        Place::Inside => (glyphs.ok, Meaning::Good, Meaning::Text),
+        Place::Above => (glyphs.up, Meaning::Warn, Meaning::Warn),
+        Place::Below => (glyphs.down, Meaning::Warn, Meaning::Warn),
+        Place::Free => (glyphs.separator, Meaning::Muted, Meaning::Text),
     };
     vec![
         word(mark, of_mark),
@@ -144,11 +159,11 @@ fn short(x: f64) -> String {
 mod tests {
     use super::*;
 
-    fn sign(name: &str, value: f64, inside: Option<bool>) -> Vital {
+    fn sign(name: &str, value: f64, place: Place) -> Vital {
         Vital {
             name: name.into(),
             value,
-            inside,
+            place,
         }
     }
 
@@ -167,17 +182,17 @@ mod tests {
     #[test]
     fn what_is_outside_its_band_is_shown_whatever_the_width() {
         let signs = [
-            sign("update", 1.2e-3, Some(true)),
-            sign("entropy", 1.4721, None),
-            sign("noise", 12_300.0, None),
-            sign("dead", 0.75, Some(false)),
+            sign("update", 1.2e-3, Place::Inside),
+            sign("entropy", 1.4721, Place::Free),
+            sign("noise", 12_300.0, Place::Free),
+            sign("dead", 0.75, Place::Above),
         ];
         assert_eq!(
             drawn(&signs, 90),
-            " health  ✓ update 1.2e-3  · entropy   1.47  · noise  12.3k  ! dead   0.75"
+            " health  ✓ update 1.2e-3  · entropy   1.47  · noise  12.3k  ▲ dead   0.75"
         );
-        assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ! dead   0.75");
-        assert_eq!(drawn(&signs, 24), " health  ! dead   0.75");
+        assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ▲ dead   0.75");
+        assert_eq!(drawn(&signs, 24), " health  ▲ dead   0.75");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::{Instructions, frame};
 use super::pack::{Source, panels};
-use super::rows::all;
+use super::rows;
 use super::tile::{Write, by_size, tile};
 use std::arch::x86_64::*;
 
@@ -64,6 +64,7 @@ impl Instructions for F32 {
     const ROWS: usize = 6;
     const VECTORS: usize = 2;
     const DEPTH: usize = 256;
+    const FEW: (usize, usize) = (4, 3);
 
     #[inline(always)]
     unsafe fn zero() -> __m256 {
@@ -86,10 +87,12 @@ impl Instructions for F32 {
         _mm256_mul_ps(x, y)
     }
     #[inline(always)]
-    unsafe fn total(x: __m256) -> f32 {
-        let fours = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
-        let pairs = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
-        _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)))
+    unsafe fn totals<const N: usize>(x: &[__m256; N], to: &mut [f32; N]) {
+        for (&x, to) in x.iter().zip(to) {
+            let fours = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let pairs = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
+            *to = _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
+        }
     }
     #[inline(always)]
     unsafe fn load(from: *const f32, n: usize) -> __m256 {
@@ -150,5 +153,5 @@ impl Instructions for F32 {
         }
     }
 
-    frame!(F32, "avx2,fma", [1 2 3 4 5 6], [1 2]);
+    frame!(F32, "avx2,fma", [1 2 3 4 5 6], [1 2], few: [1 2 3 4] by [1 3]);
 }

@@ -3,6 +3,7 @@
 //! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
 
 use super::ahead::Ahead;
+use super::rows::Part;
 use super::tile::Write;
 
 /// The vector instructions of one matmul kernel.
@@ -26,6 +27,9 @@ pub(super) trait Instructions {
     const COLS: usize = Self::LANES * Self::VECTORS;
     /// Words along k packed at once: a panel of the right input should stay in the L1 cache.
     const DEPTH: usize;
+    /// Rows and columns computed together where the right input is not packed (`rows`): their sums, the columns and one row
+    /// fill the registers.
+    const FEW: (usize, usize);
 
     unsafe fn zero() -> Self::Sum;
     unsafe fn splat(x: f32) -> Self::Sum;
@@ -33,8 +37,8 @@ pub(super) trait Instructions {
     unsafe fn mul_add(x: Self::Sum, y: Self::Sum, z: Self::Sum) -> Self::Sum;
     unsafe fn add(x: Self::Sum, y: Self::Sum) -> Self::Sum;
     unsafe fn mul(x: Self::Sum, y: Self::Sum) -> Self::Sum;
-    /// The sum of all lanes.
-    unsafe fn total(x: Self::Sum) -> f32;
+    /// The sum of all lanes of each vector, in the same order for any number of vectors.
+    unsafe fn totals<const N: usize>(x: &[Self::Sum; N], to: &mut [f32; N]);
     /// The first `n` ≤ LANES floats, the rest 0.
     unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
     /// Writes the first `n` ≤ LANES floats.
@@ -77,13 +81,15 @@ pub(super) trait Instructions {
         ahead: &mut Ahead,
     );
     /// [`super::rows::all`] with the instructions enabled.
-    unsafe fn few_rows(job: &super::blocked::Job);
+    unsafe fn few_rows(job: &super::blocked::Job, packed: *mut u32);
+    /// [`super::rows::part`] with the instructions enabled, for `size` (rows, columns).
+    unsafe fn few_rows_part(size: (usize, usize), job: &super::blocked::Job, at: Part);
 }
 
-/// The four methods that run the loops of the neighbouring files, inside `impl Instructions for $name`. The instructions are
+/// The methods that run the loops of the neighbouring files, inside `impl Instructions for $name`. The instructions are
 /// enabled around each loop, so that the operations above are inlined into it.
 macro_rules! frame {
-    ($name:ident, $features:literal, $rows:tt, $vectors:tt) => {
+    ($name:ident, $features:literal, $rows:tt, $vectors:tt, few: $few_rows:tt by $few_cols:tt) => {
         unsafe fn pack_left(to: *mut u32, from: Source) {
             #[target_feature(enable = $features)]
             unsafe fn pack(to: *mut u32, from: Source) {
@@ -123,12 +129,19 @@ macro_rules! frame {
                 sized(words, left, right, write, ahead)
             )
         }
-        unsafe fn few_rows(job: &Job) {
+        unsafe fn few_rows(job: &Job, packed: *mut u32) {
             #[target_feature(enable = $features)]
-            unsafe fn few_rows(job: &Job) {
-                all::<$name>(job);
+            unsafe fn few_rows(job: &Job, packed: *mut u32) {
+                rows::all::<$name>(job, packed);
             }
-            few_rows(job);
+            few_rows(job, packed);
+        }
+        unsafe fn few_rows_part(size: (usize, usize), job: &Job, at: rows::Part) {
+            #[target_feature(enable = $features)]
+            unsafe fn sized<const R: usize, const C: usize>(job: &Job, at: rows::Part) {
+                rows::part::<$name, R, C>(job, at);
+            }
+            by_size!(size, $few_rows, $few_cols, sized(job, at))
         }
     };
 }

@@ -1,17 +1,31 @@
-//! Few rows times a large matrix stored along k, as in decode: the matrix is read once, directly from memory.
+//! Few rows times a large matrix stored along k, as in decode: each thread packs the few rows, and reads its part of the
+//! matrix once, directly from memory. Packing the matrix would cost about as much as the products.
 
 use super::blocked::{Job, share};
 use super::instructions::Instructions;
+use super::pack::Source;
+use crate::lanes::Buffer;
 use crate::threads;
+use std::cell::RefCell;
 
-/// Rows up to which this beats packing the matrix.
-pub(super) const MAX_ROWS: usize = 8;
 /// Elements of the matrix below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 17;
+/// Rows up to which memory is the limit: columns then come one by one, as one stream, for which the hardware prefetches best.
+const ONE_STREAM: usize = 2;
+/// Columns per share are a multiple of this: whole groups of every kernel.
+const SHARE: usize = 12;
+
+/// Rows up to which this beats packing the matrix; level from 40 (AVX2) or 64 (AVX-512) on.
+const MAX_ROWS: usize = 32;
 
 /// Whether the job is of this shape.
 pub(super) fn fits(job: &Job) -> bool {
     job.m <= MAX_ROWS && job.a.k_stride == 1 && job.b.k_stride == 1
+}
+
+thread_local! {
+    /// The rows, packed.
+    static ROWS: RefCell<Buffer> = RefCell::default();
 }
 
 /// Computes the job on up to `n_threads` pool threads. Every element is summed in the same order whatever the number
@@ -26,59 +40,189 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
         n_threads
     };
     threads::fan_out(n_threads, &|task| {
-        let cols = share(job.n, GROUP, task, n_threads);
+        let cols = share(job.n, SHARE, task, n_threads);
         if cols.1 > 0 {
-            // SAFETY: parts do not overlap; the rest is the caller's guarantee.
-            unsafe { I::few_rows(&job.part((0, job.m), cols)) };
+            ROWS.with_borrow_mut(|rows| {
+                let words = job.m * steps::<I>(job.k) * I::LANES;
+                let rows = rows.get(words).as_mut_ptr().cast();
+                // SAFETY: parts do not overlap; the rest is the caller's guarantee.
+                unsafe { I::few_rows(&job.part((0, job.m), cols), rows) };
+            });
         }
     });
 }
 
-/// Columns per share are a multiple of this.
-const GROUP: usize = 4;
-/// Rows computed together.
-const ROWS: usize = 4;
+/// Vectors along k.
+const fn steps<I: Instructions>(k: usize) -> usize {
+    k.div_ceil(I::LANES * I::PER_WORD)
+}
 
-/// All elements of the job, on this thread. Column after column, so that memory is read as one stream: four columns at a
-/// time reach only two thirds of the speed.
+/// Rows of block `index` when `m` rows are split as evenly as possible into blocks of at most `most`: (first, count).
+fn block(m: usize, most: usize, index: usize) -> (usize, usize) {
+    share(m, 1, index, m.div_ceil(most))
+}
+
+/// All elements of the job, on this thread; `packed` has room for m rows of [`steps`] vectors.
 ///
 /// # Safety
 /// As for [`product`].
 #[inline(always)]
-pub(super) unsafe fn all<I: Instructions>(job: &Job) {
-    // SAFETY: rows and columns of the job, whose inputs the caller guarantees.
+pub(super) unsafe fn all<I: Instructions>(job: &Job, packed: *mut u32) {
+    let (most, width) = if job.m <= ONE_STREAM {
+        (ONE_STREAM, 1)
+    } else {
+        I::FEW
+    };
+    let blocks = job.m.div_ceil(most);
+    let steps = steps::<I>(job.k);
+    // SAFETY: rows and columns of the job, whose inputs the caller guarantees, and of the room for packed rows.
     unsafe {
-        for col in 0..job.n {
-            for row in (0..job.m).step_by(ROWS) {
-                match job.m - row {
-                    1 => column::<I, 1>(job, row, col),
-                    2 => column::<I, 2>(job, row, col),
-                    3 => column::<I, 3>(job, row, col),
-                    _ => column::<I, ROWS>(job, row, col),
+        for index in 0..blocks {
+            let (row, rows) = block(job.m, most, index);
+            pack::<I>(
+                packed.add(row * steps * I::LANES),
+                Source {
+                    start: job.a.start.add(row * job.a.stride),
+                    stride: job.a.stride,
+                    k_stride: 1,
+                    width: rows,
+                    k: job.k,
+                },
+            );
+        }
+        for col in (0..job.n).step_by(width) {
+            // What comes next is fetched meanwhile; a single stream the hardware fetches by itself.
+            let is_next = width > 1 && col + width < job.n;
+            let ahead = if is_next { width * job.b.stride } else { 0 };
+            for index in 0..blocks {
+                let (row, rows) = block(job.m, most, index);
+                let part = Part {
+                    x: packed.add(row * steps * I::LANES),
+                    weights: job.b.start.add(col * job.b.stride),
+                    row,
+                    col,
+                    ahead,
+                };
+                if job.n - col >= width {
+                    I::few_rows_part((rows, width), job, part);
+                } else {
+                    for i in 0..job.n - col {
+                        I::few_rows_part((rows, 1), job, part.column(job, i));
+                    }
                 }
             }
         }
     }
 }
 
-/// The elements of R rows from `row` in one column.
+/// Packs rows so that the vectors that are needed together lie together: all rows' vectors of one step, then the next.
 #[inline(always)]
-unsafe fn column<I: Instructions, const R: usize>(job: &Job, row: usize, col: usize) {
+unsafe fn pack<I: Instructions>(to: *mut u32, rows: Source) {
     let step = I::LANES * I::PER_WORD;
-    // SAFETY: passed on to the caller.
-    unsafe {
-        let weights = job.b.start.add(col * job.b.stride);
-        let x = |i: usize, k: usize| job.a.start.add((row + i) * job.a.stride + k);
-        let mut sums = [I::zero(); R];
-        for k in (0..job.k).step_by(step) {
-            let n = step.min(job.k - k);
-            let column = I::along(weights.add(k), n);
-            for (i, sum) in sums.iter_mut().enumerate() {
-                *sum = I::dot(*sum, I::along(x(i, k), n), column);
+    for (at, k) in (0..rows.k).step_by(step).enumerate() {
+        for i in 0..rows.width {
+            // SAFETY: within the source, and one vector for each of its rows and steps.
+            unsafe {
+                let words = I::along(rows.start.add(i * rows.stride + k), step.min(rows.k - k));
+                I::store_words(to.add((at * rows.width + i) * I::LANES), words);
             }
         }
-        for (i, &sum) in sums.iter().enumerate() {
-            job.write.one(row + i, col, I::total(sum));
+    }
+}
+
+/// A block of rows and a group of columns.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    /// The packed rows.
+    x: *const u32,
+    /// The first column's weights.
+    weights: *const f32,
+    /// Where both begin in the job.
+    row: usize,
+    col: usize,
+    /// Elements from the weights to those that are prefetched.
+    ahead: usize,
+}
+
+impl Part {
+    /// Column `i` of the group.
+    unsafe fn column(self, job: &Job, i: usize) -> Part {
+        // SAFETY: the caller names a column of the job.
+        let weights = unsafe { self.weights.add(i * job.b.stride) };
+        Part {
+            weights,
+            col: self.col + i,
+            ..self
         }
+    }
+}
+
+/// The elements of `R` rows in `C` columns. Each is summed vector by vector along k, and then over the lanes, whatever R and C are.
+///
+/// # Safety
+/// As for [`product`].
+#[inline(always)]
+pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: &Job, part: Part) {
+    let step = I::LANES * I::PER_WORD;
+    let whole = job.k / step;
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut sums = [[I::zero(); C]; R];
+        let mut x = part.x;
+        let mut weights = part.weights;
+        for _ in 0..whole {
+            for j in 0..C {
+                for line in 0..I::PER_WORD {
+                    fetch(weights.wrapping_add(part.ahead + j * job.b.stride + line * I::LANES));
+                }
+            }
+            add::<I, R, C>(&mut sums, x, (weights, job.b.stride), step);
+            x = x.add(R * I::LANES);
+            weights = weights.add(step);
+        }
+        let rest = job.k - whole * step;
+        if rest > 0 {
+            add::<I, R, C>(&mut sums, x, (weights, job.b.stride), rest);
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let mut totals = [0.0; C];
+            I::totals(sums, &mut totals);
+            for (j, total) in totals.into_iter().enumerate() {
+                job.write.one(part.row + i, part.col + j, total);
+            }
+        }
+    }
+}
+
+/// Adds `n` neighbours along k.
+#[inline(always)]
+unsafe fn add<I: Instructions, const R: usize, const C: usize>(
+    sums: &mut [[I::Sum; C]; R],
+    x: *const u32,
+    (weights, stride): (*const f32, usize),
+    n: usize,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut columns = [I::along(weights, n); C];
+        for (j, column) in columns.iter_mut().enumerate().skip(1) {
+            *column = I::along(weights.add(j * stride), n);
+        }
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let row = I::words(x.add(i * I::LANES));
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum = I::dot(*sum, row, column);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fetch(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
 }

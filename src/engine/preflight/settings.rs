@@ -1,0 +1,60 @@
+//! Settings that are legal and probably not meant, against the sizes of this data. A warning: the run starts all the same.
+
+use super::{Check, Subject};
+use crate::base::finding::{Finding, Signal};
+use crate::engine::EngineError;
+use crate::spec::Sizes;
+
+pub const CHECK: Check = Check {
+    id: "settings",
+    title: "settings",
+    run,
+};
+
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    let (spec, data) = (subject.spec, subject.data);
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let found = spec.review(Sizes {
+        step_tokens: Some(spec.batch_tokens() * sequences),
+        pass_tokens: Some(data.pass_tokens()),
+        val_tokens: Some(data.val_tokens()),
+        here: true,
+    });
+    Ok(judge(&found))
+}
+
+/// One warning of all of them.
+fn judge(found: &[Finding]) -> Finding {
+    if found.is_empty() {
+        return Finding::pass("rate, warm-up, batch, decay, data and precision are of usual sizes");
+    }
+    let signals = found.iter().map(|f| Signal {
+        text: format!("{}: {}", f.place, f.evidence),
+        ..Signal::default()
+    });
+    let signals: Vec<Signal> = signals.collect();
+    let joined = |of: fn(&Finding) -> &str| {
+        let parts: Vec<&str> = found.iter().map(of).collect();
+        parts.join("; ")
+    };
+    Finding {
+        source: joined(|f| &f.source),
+        ..Finding::warn(signals, "", joined(|f| &f.fix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::finding::Status;
+
+    #[test]
+    fn all_that_is_advised_is_one_warning_with_every_change() {
+        assert_eq!(judge(&[]).status, Status::Pass);
+        let one = |place: &str, fix: &str| Finding::warn("odd", "", fix).at(place);
+        let found = judge(&[one("optimizer", "-s lr=1e-3"), one("schedule", "-s a.b=2")]);
+        assert_eq!(found.status, Status::Warn);
+        assert_eq!(found.evidence.to_string(), "optimizer: odd; schedule: odd");
+        assert_eq!(found.changes(), ["lr=1e-3", "a.b=2"]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Epochs in place of steps, and batches that grow.
+
+use super::*;
+
+/// A logged step: number, tokens so far, and what repeats to the bit.
+type Logged = (u64, u64, Vec<(String, u64)>);
+
+fn steps(events: &[Event]) -> Vec<Logged> {
+    let step = |event: &Event| match event {
+        Event::Stepped {
+            step,
+            tokens,
+            values,
+        } => Some((*step, *tokens, bits(values))),
+        _ => None,
+    };
+    events.iter().filter_map(step).collect()
+}
+
+fn max_steps(events: &[Event]) -> Option<u64> {
+    events.iter().find_map(|event| match event {
+        Event::Started { max_steps, .. } => Some(*max_steps),
+        _ => None,
+    })
+}
+
+#[test]
+fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on() {
+    let (spec, data) = tiny(&[]);
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    // A pass over the windows of the text: none is left out, none is read twice.
+    let tokens = pass * spec.batch_tokens() as f64;
+    assert!((tokens - data.epoch_tokens() as f64).abs() < 1.0);
+
+    let word = format!("train.epochs={}", 23.5 / pass);
+    let words = [word.as_str(), "train.grad_accum_steps=2", "eval.every=0"];
+    let mut run = Run::new(&words);
+    run.job.stop_after = Some(5);
+    let first = run.go();
+    // 24 micro-steps, two to a step.
+    assert_eq!(max_steps(&first), Some(12));
+    assert!(
+        first
+            .iter()
+            .any(|e| matches!(e, Event::Noted { text, .. } if text.contains("12 steps over")))
+    );
+    let yaml = std::fs::read_to_string(run.job.run_dir.spec_path()).unwrap();
+    let said = RunSpec::from_yaml(&yaml).unwrap();
+    assert_eq!(said.train.max_steps, 12);
+    assert_eq!(said.train.epochs, run.job.spec.train.epochs);
+
+    // Whether the spec says it or the data are counted again: the same course as of one that says steps.
+    let mut resumed = Run::new(&[]);
+    resumed.job.run_dir = run.job.run_dir.clone();
+    resumed.job.spec = said;
+    let second = resumed.resumed();
+    assert_eq!(finished(&second).0, Outcome::Completed);
+    assert_eq!(max_steps(&second), Some(12));
+    let stated = Run::new(&["train.max_steps=12", words[1], words[2]]).go();
+    let both: Vec<_> = steps(&first).into_iter().chain(steps(&second)).collect();
+    assert_eq!(both, steps(&stated));
+}
+
+#[test]
+fn a_ramp_takes_the_micro_steps_one_after_the_other_and_resumes_to_the_bit() {
+    const RAMP: &str = "train.batch_ramp=[{grad_accum_steps: 1, until_step: 4}, {grad_accum_steps: 2, until_step: 9}]";
+    let words = [RAMP, "train.grad_accum_steps=4", "train.max_steps=14"];
+    let straight = Run::new(&words);
+    let whole = straight.go();
+    let (spec, _) = tiny(&words);
+    let micro_tokens = (spec.train.micro_batch_size * spec.model.seq_len) as u64;
+    for (step, tokens, _) in steps(&whole) {
+        assert_eq!(
+            tokens,
+            spec.train.micro_steps(step) * micro_tokens,
+            "{step}"
+        );
+    }
+    assert_eq!(spec.run_tokens(), steps(&whole).last().unwrap().1);
+    // The first stage is a run of that batch; its schedule is the same.
+    let small = Run::new(&["train.max_steps=14"]).go();
+    assert_eq!(steps(&whole)[..4], steps(&small)[..4]);
+    assert_ne!(steps(&whole)[4], steps(&small)[4]);
+
+    // Once inside a stage, once at its border.
+    for stop in [7, 9] {
+        let mut parted = Run::new(&words);
+        parted.job.stop_after = Some(stop);
+        let (first, second) = (parted.go(), parted.resumed());
+        let both: Vec<_> = steps(&first).into_iter().chain(steps(&second)).collect();
+        assert_eq!(both, steps(&whole));
+        same_files(&straight.checkpoint(14), &parted.checkpoint(14));
+    }
+}

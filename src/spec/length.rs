@@ -1,0 +1,96 @@
+//! How long a run is, and how its batch grows: optimizer steps, the micro-steps of each, and passes over the data (epochs).
+
+use super::TrainConfig;
+use serde::{Deserialize, Serialize};
+
+/// A smaller batch at the beginning of a run (Smith et al. 2018, arXiv 1711.00489; GPT-3, arXiv 2005.14165).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchStage {
+    /// Micro-steps of an optimizer step meanwhile, in place of `train.grad_accum_steps`.
+    #[schemars(range(min = 1, max = 1000000))]
+    pub grad_accum_steps: usize,
+    /// The last optimizer step of this stage.
+    #[schemars(range(min = 1))]
+    pub until_step: u64,
+}
+
+impl TrainConfig {
+    /// Micro-steps of optimizer step number `step`, from 1.
+    pub fn accum(&self, step: u64) -> usize {
+        let stage = self
+            .batch_ramp
+            .iter()
+            .find(|stage| step <= stage.until_step);
+        stage.map_or(self.grad_accum_steps, |stage| stage.grad_accum_steps)
+    }
+
+    /// Micro-steps of the first `steps` optimizer steps.
+    pub fn micro_steps(&self, steps: u64) -> u64 {
+        let (mut done, mut sum) = (0, 0);
+        for stage in &self.batch_ramp {
+            let end = stage.until_step.clamp(done, steps.max(done));
+            sum += (end - done) * stage.grad_accum_steps as u64;
+            done = end;
+        }
+        sum + steps.saturating_sub(done) * self.grad_accum_steps as u64
+    }
+
+    /// The fewest optimizer steps, at least one, that take `micro_steps`.
+    pub fn steps_of(&self, micro_steps: u64) -> u64 {
+        let (mut done, mut left) = (0, micro_steps);
+        for stage in &self.batch_ramp {
+            let steps = stage.until_step.saturating_sub(done);
+            let all = steps * stage.grad_accum_steps as u64;
+            if left <= all {
+                return (done + left.div_ceil(stage.grad_accum_steps as u64)).max(1);
+            }
+            left -= all;
+            done += steps;
+        }
+        (done + left.div_ceil(self.grad_accum_steps as u64)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(stages: &[(usize, u64)]) -> TrainConfig {
+        TrainConfig {
+            grad_accum_steps: 8,
+            batch_ramp: stages
+                .iter()
+                .map(|(grad_accum_steps, until_step)| BatchStage {
+                    grad_accum_steps: *grad_accum_steps,
+                    until_step: *until_step,
+                })
+                .collect(),
+            ..TrainConfig::default()
+        }
+    }
+
+    #[test]
+    fn steps_and_micro_steps_say_the_same_with_and_without_a_ramp() {
+        for train in [ramp(&[]), ramp(&[(1, 3)]), ramp(&[(2, 2), (4, 5)])] {
+            let mut sum = 0;
+            for step in 1..12 {
+                // Each micro-step of a step belongs to it.
+                for micro in sum + 1..=sum + train.accum(step) as u64 {
+                    assert_eq!(
+                        train.steps_of(micro),
+                        step,
+                        "{micro} of {:?}",
+                        train.batch_ramp
+                    );
+                }
+                sum += train.accum(step) as u64;
+                assert_eq!(train.micro_steps(step), sum, "{:?}", train.batch_ramp);
+            }
+        }
+        let train = ramp(&[(2, 2), (4, 5)]);
+        let each: Vec<usize> = (1..8).map(|step| train.accum(step)).collect();
+        assert_eq!(each, [2, 2, 4, 4, 4, 8, 8]);
+        assert_eq!((train.micro_steps(0), train.steps_of(0)), (0, 1));
+    }
+}

@@ -1,0 +1,62 @@
+//! Rank and scale of adapters against width and data.
+
+use super::{Subject, poor};
+use crate::base::finding::Finding;
+use crate::base::human::short;
+use crate::nn::AdapterConfig;
+
+/// Tokens of text that adapters of a small rank cannot take in.
+const MUCH: u64 = 50_000_000;
+const HIGH_RANK: usize = 64;
+
+pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
+    let (spec, mut list) = (subject.spec, Vec::new());
+    let Some(AdapterConfig::Lora(lora)) = &spec.adapter else {
+        return list;
+    };
+    if subject.begins_at_random() {
+        list.push(poor(
+            "adapter",
+            "the weights under the adapters are random and stay so".into(),
+            "name a model in train.from".into(),
+            "Hu et al. 2021, arXiv 2106.09685: adapters correct a trained model",
+        ));
+    }
+    let (rank, width) = (lora.rank, spec.model.d_model);
+    if 2 * rank > width {
+        list.push(poor(
+            "adapter",
+            format!("rank {rank} is more than half of the width {width}: two factors hold more than the matrix they change"),
+            format!("-s adapter.lora.rank={}, or train all weights", (width / 8).max(1)),
+            "Hu et al. 2021, arXiv 2106.09685: ranks from 1 to 64 are enough",
+        ));
+    }
+    let (scale, word) = match lora.rslora {
+        true => (lora.alpha / (rank as f64).sqrt(), "alpha / √rank"),
+        false => (lora.alpha / rank as f64, "alpha / rank"),
+    };
+    if !(0.2..=8.0).contains(&scale) {
+        list.push(poor(
+            "adapter",
+            format!("{word} is {scale:.2}: it multiplies the learning rate of all that is learnt"),
+            format!("-s adapter.lora.alpha={}", 2 * rank),
+            "alpha = rank to 2 · rank: PEFT, QLoRA (arXiv 2305.14314); keep the ratio when the rank changes",
+        ));
+    }
+    let much = subject
+        .sizes
+        .pass_tokens
+        .is_some_and(|tokens| tokens > MUCH);
+    if much && spec.method.entry().id == "pretrain" && rank < HIGH_RANK {
+        list.push(poor(
+            "adapter",
+            format!(
+                "rank {rank} for {} tokens of new text: what adapters of that size can hold is less",
+                short(subject.sizes.pass_tokens.unwrap_or_default() as f64)
+            ),
+            format!("-s adapter.lora.rank={HIGH_RANK}"),
+            "Biderman et al. 2024, arXiv 2405.09673: LoRA learns less of large corpora; Schulman et al. 2025, LoRA without regret",
+        ));
+    }
+    list
+}

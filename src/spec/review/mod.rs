@@ -1,0 +1,97 @@
+//! Settings that are legal and probably not meant: looked at before the start, alone and against the sizes of model and data.
+//! One file a subject and one word in the list below; each finding names a change (`-s key=value`) and its source. Plans,
+//! preflight, the wizard and `llmtui train` show them.
+
+use super::RunSpec;
+use crate::base::finding::Finding;
+use crate::nn::param_infos_of;
+
+/// What is known of the run besides its spec. A plan for another machine says nothing of this one.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sizes {
+    /// Tokens that a step reads, padding and all sequences of its examples included.
+    pub step_tokens: Option<u64>,
+    /// The same of one pass over the training data.
+    pub pass_tokens: Option<u64>,
+    /// Tokens of the validation split.
+    pub val_tokens: Option<u64>,
+    /// Whether it trains on this machine, whose arithmetic is known then.
+    pub here: bool,
+}
+
+/// A spec under review.
+struct Subject<'a> {
+    spec: &'a RunSpec,
+    sizes: Sizes,
+    /// Parameters of the blocks, which do not depend on a vocabulary.
+    n_params: f64,
+}
+
+impl Subject<'_> {
+    /// Weights that begin at random.
+    fn begins_at_random(&self) -> bool {
+        self.spec.train.from.is_none()
+    }
+
+    /// A model whose size says that rates of the literature hold for it.
+    fn is_a_language_model(&self) -> bool {
+        self.n_params > 2e7
+    }
+
+    /// All weights of a trained model, that of the literature's rates.
+    fn tunes_all(&self) -> bool {
+        !self.begins_at_random() && self.spec.adapter.is_none() && self.is_a_language_model()
+    }
+
+    fn learns_preferences(&self) -> bool {
+        ["dpo", "kto", "orpo", "simpo", "cpo"].contains(&self.spec.method.entry().id)
+    }
+
+    /// The key of a setting of the optimizer, as after `-s`.
+    fn of_optimizer(&self, key: &str) -> String {
+        format!("optimizer.{}.{key}", self.spec.optimizer.entry().id)
+    }
+}
+
+/// What is said of one setting.
+fn poor(place: &str, what: String, fix: String, source: &str) -> Finding {
+    Finding {
+        source: source.into(),
+        ..Finding::warn(what, "", fix)
+            .named("setting", place)
+            .at(place)
+    }
+}
+
+macro_rules! subjects {
+    ($($subject:ident)+) => {
+        $(mod $subject;)+
+
+        /// Every subject, in the order in which they are told.
+        const SUBJECTS: &[fn(&Subject<'_>) -> Vec<Finding>] = &[$($subject::review),+];
+    };
+}
+
+subjects! { rate warmup batch moments decay adapter passes held_out precision others }
+
+pub use passes::GOOD_PASSES;
+
+/// All that is to be said, in the order of the subjects.
+pub fn review(spec: &RunSpec, sizes: Sizes) -> Vec<Finding> {
+    let infos = param_infos_of(&spec.model, 0, None);
+    let n_params: usize = infos.iter().map(|info| info.len).sum();
+    let subject = Subject {
+        spec,
+        sizes,
+        n_params: n_params as f64,
+    };
+    SUBJECTS.iter().flat_map(|look| look(&subject)).collect()
+}
+
+/// A number for a setting, to one digit: `6e-4`.
+fn one_digit(x: f64) -> String {
+    format!("{x:.0e}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,49 @@
+//! Passes over the data.
+
+use super::{Subject, poor};
+use crate::base::finding::Finding;
+use crate::base::human::short;
+
+/// Passes over the same text that are nearly as good as new text (Muennighoff et al. 2023).
+pub const GOOD_PASSES: f64 = 4.0;
+/// Passes after which new text is worth more, and of pairs, which are memorized sooner.
+const MOST: f64 = 4.5;
+const MOST_OF_PAIRS: f64 = 3.5;
+
+pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
+    let sizes = subject.sizes;
+    let (Some(step), Some(pass)) = (sizes.step_tokens, sizes.pass_tokens.filter(|n| *n > 0)) else {
+        return Vec::new();
+    };
+    // Answers of its own are new each time.
+    if subject.spec.method.on_policy().is_some() {
+        return Vec::new();
+    }
+    let passes = step as f64 * subject.spec.train.max_steps as f64 / pass as f64;
+    let (most, good, source) = match subject.learns_preferences() {
+        true => (
+            MOST_OF_PAIRS,
+            2.0,
+            "one to three passes: Tunstall et al. 2023, arXiv 2310.16944",
+        ),
+        false => (
+            MOST,
+            GOOD_PASSES,
+            "Muennighoff et al. 2023, arXiv 2305.16264",
+        ),
+    };
+    if passes <= most {
+        return Vec::new();
+    }
+    let steps = (good * pass as f64 / step as f64).floor().max(1.0);
+    let finding = poor(
+        "train",
+        format!(
+            "{passes:.0} epochs over the same {} tokens: up to {good:.0} are nearly as good as new text, later ones less and less",
+            short(pass as f64)
+        ),
+        format!("more data, or -s max_steps={steps}"),
+        source,
+    );
+    vec![finding.named("repeated_data", "data epochs")]
+}

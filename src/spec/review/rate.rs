@@ -1,0 +1,175 @@
+//! The peak learning rate against optimizer, size of the model, and what is learnt.
+
+use super::{Subject, one_digit, poor};
+use crate::base::finding::Finding;
+use crate::optim::{MuonScale, OptimizerConfig};
+
+const KAPLAN: &str = "Kaplan et al. 2020, arXiv 2001.08361, appendix D.6: 0.003239 − 0.0001395 ln N; GPT-3's table agrees";
+/// A rate so many times the usual one is told.
+const FAR: f64 = 6.0;
+/// So many times below it, too: half of the steps would be spent on nothing.
+const FAR_BELOW: f64 = 30.0;
+
+/// AdamW's usual peak for a model of `n` parameters from random weights.
+pub(super) fn usual(n: f64) -> f64 {
+    (0.003239 - 0.0001395 * n.max(1.0).ln()).max(1e-4)
+}
+
+pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
+    let found = match subject.spec.method.on_policy().is_some() {
+        true => from_rewards(subject),
+        false => optimizers_own(subject)
+            .or_else(|| from_scratch(subject))
+            .or_else(|| fine_tuning(subject)),
+    };
+    found.or_else(|| extreme(subject)).into_iter().collect()
+}
+
+fn set(subject: &Subject<'_>, lr: &str) -> String {
+    format!("-s {}={lr}", subject.of_optimizer("lr"))
+}
+
+/// Lion and Muon have scales of their own.
+fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
+    let lr = subject.spec.optimizer.lr();
+    match &subject.spec.optimizer {
+        OptimizerConfig::Lion(_) if subject.begins_at_random() && lr > usual(subject.n_params) => {
+            let fix = set(subject, &one_digit(usual(subject.n_params) / 5.0));
+            Some(poor(
+                "optimizer",
+                format!("lr {lr} is AdamW's: each of Lion's steps is as long as the rate"),
+                fix,
+                "Chen et al. 2023, arXiv 2302.06675: a third to a tenth of AdamW's rate, weight decay as much larger",
+            ))
+        }
+        OptimizerConfig::Muon(muon)
+            if muon.scale == MuonScale::Original && lr > 0.0 && lr < 2e-3 =>
+        {
+            Some(poor(
+                "optimizer",
+                format!(
+                    "lr {lr} with Muon's original scale moves weights by less than 1e-5 a step"
+                ),
+                format!(
+                    "{}, or -s optimizer.muon.scale=match_rms",
+                    set(subject, "0.02")
+                ),
+                "Jordan et al. 2024 (Muon): about 0.02; Liu et al. 2025, arXiv 2502.16982: match_rms for AdamW's rates",
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
+    let (lr, usual) = (subject.spec.optimizer.lr(), usual(subject.n_params));
+    let like_adam = matches!(
+        subject.spec.optimizer,
+        OptimizerConfig::AdamW(_) | OptimizerConfig::AdamW8bit(_) | OptimizerConfig::Sophia(_)
+    );
+    if !like_adam || !subject.begins_at_random() || subject.spec.method.entry().id != "pretrain" {
+        return None;
+    }
+    let size = crate::base::human::short(subject.n_params);
+    let told = |word: &str| {
+        poor(
+            "optimizer",
+            format!(
+                "lr {lr} is {word} for {size} parameters in blocks: about {} is usual",
+                one_digit(usual)
+            ),
+            set(subject, &one_digit(usual)),
+            KAPLAN,
+        )
+    };
+    match lr {
+        lr if lr > FAR * usual => Some(told("high")),
+        lr if lr > 0.0 && lr < usual / FAR_BELOW && subject.sizes.step_tokens.is_some() => {
+            Some(told("low"))
+        }
+        _ => None,
+    }
+}
+
+/// Weights that are trained already.
+fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
+    let lr = subject.spec.optimizer.lr();
+    let adapter = subject.spec.adapter.is_some() && !subject.begins_at_random();
+    let (most, good, what, source) = match subject.learns_preferences() {
+        true if subject.tunes_all() => (
+            2e-5,
+            "1e-6",
+            "learning preferences with all weights",
+            "Rafailov et al. 2023, arXiv 2305.18290: 1e-6; above 5e-6 answers decay into gibberish",
+        ),
+        true if adapter => (
+            2e-4,
+            "1e-5",
+            "learning preferences with adapters",
+            "ten times the rate of all weights: Schulman et al. 2025, LoRA without regret",
+        ),
+        false if subject.tunes_all() => (
+            2e-4,
+            "1e-5",
+            "fine-tuning all weights",
+            "TRL's default is 2e-5, the usual range 1e-6 to 5e-5: what was learnt before is forgotten above it",
+        ),
+        false if adapter => (
+            5e-3,
+            "2e-4",
+            "adapters",
+            "2e-4: Dettmers et al. 2023, arXiv 2305.14314; ten times the rate of all weights: Schulman et al. 2025",
+        ),
+        _ => return None,
+    };
+    if lr > most {
+        let what = format!("lr {lr} is high for {what}: {good} is usual");
+        return Some(poor("optimizer", what, set(subject, good), source));
+    }
+    let copied = adapter && !subject.learns_preferences() && lr > 0.0 && lr < 3e-5;
+    copied.then(|| {
+        poor(
+            "optimizer",
+            format!("lr {lr} is that of full fine-tuning: adapters learn at about ten times as much"),
+            set(subject, "2e-4"),
+            "Schulman et al. 2025, LoRA without regret; Dettmers et al. 2023, arXiv 2305.14314: 2e-4",
+        )
+    })
+}
+
+/// A policy that is trained on its own answers.
+fn from_rewards(subject: &Subject<'_>) -> Option<Finding> {
+    let lr = subject.spec.optimizer.lr();
+    if subject.begins_at_random() {
+        return None;
+    }
+    let (most, good) = match subject.spec.adapter {
+        Some(_) => (1e-4, "1e-5"),
+        None => (5e-6, "1e-6"),
+    };
+    (lr > most).then(|| {
+        poor(
+            "optimizer",
+            format!("lr {lr} is high for reinforcement learning of a trained model: 1e-6 is typical, 1e-5 with adapters"),
+            set(subject, good),
+            "TRL's GRPO and DAPO (arXiv 2503.14476) train at 1e-6",
+        )
+    })
+}
+
+/// High for any transformer.
+fn extreme(subject: &Subject<'_>) -> Option<Finding> {
+    let lr = subject.spec.optimizer.lr();
+    let other = matches!(
+        subject.spec.optimizer,
+        OptimizerConfig::Muon(_) | OptimizerConfig::ScheduleFree(_)
+    );
+    (lr > 5e-3 && !other).then(|| {
+        poor(
+            "optimizer",
+            format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
+            set(subject, &one_digit(usual(subject.n_params))),
+            KAPLAN,
+        )
+    })
+}

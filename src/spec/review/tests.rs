@@ -1,0 +1,258 @@
+//! Each warning of the list where it belongs, with a change that is a setting, and none where it does not.
+
+use super::*;
+use crate::base::finding::Finding;
+use crate::spec::{SpecSources, load};
+
+const KNOWN: Sizes = Sizes {
+    step_tokens: Some(8_192),
+    pass_tokens: Some(400_000_000),
+    val_tokens: Some(1_000_000),
+    here: true,
+};
+
+fn spec(preset: &str, words: &[&str]) -> RunSpec {
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    load(preset, &words, &SpecSources::default()).unwrap().spec
+}
+
+/// What is said of a preset with these settings, against these sizes.
+fn said(preset: &str, words: &[&str], sizes: Sizes) -> Vec<Finding> {
+    let found = review(&spec(preset, words), sizes);
+    for finding in &found {
+        assert!(
+            !finding.source.is_empty() && !finding.fix.is_empty(),
+            "{finding:?}"
+        );
+        assert!(!finding.evidence.is_empty(), "{finding:?}");
+    }
+    found
+}
+
+/// The one finding whose evidence contains `words`.
+fn finds(preset: &str, set: &[&str], sizes: Sizes, words: &str) -> Finding {
+    let found = said(preset, set, sizes);
+    let hit = found
+        .iter()
+        .find(|f| f.evidence.to_string().contains(words));
+    hit.unwrap_or_else(|| panic!("no `{words}` in {found:?}"))
+        .clone()
+}
+
+/// Its changes load, and nothing is said of the spec with them that was said before.
+fn mends(preset: &str, set: &[&str], sizes: Sizes, words: &str) {
+    let found = finds(preset, set, sizes, words);
+    let changes = found.changes();
+    assert!(!changes.is_empty(), "{}", found.fix);
+    let changes = changes
+        .iter()
+        .take(1 + usize::from(found.fix.contains("schedule=")));
+    let all: Vec<&str> = set
+        .iter()
+        .copied()
+        .chain(changes.map(String::as_str))
+        .collect();
+    let left = said(preset, &all, sizes);
+    assert!(
+        left.iter().all(|f| !f.evidence.to_string().contains(words)),
+        "{all:?}: {left:?}"
+    );
+}
+
+#[test]
+fn the_usual_rate_is_that_of_the_published_models() {
+    // GPT-3's table: 125M at 6e-4, 1.3B at 2e-4, 13B at 1e-4.
+    for (n, published) in [(125e6, 6e-4), (1.3e9, 2e-4), (13e9, 1e-4)] {
+        let usual = super::rate::usual(n);
+        assert!((0.6..1.7).contains(&(usual / published)), "{n}: {usual}");
+    }
+}
+
+#[test]
+fn the_critical_batch_is_kaplans() {
+    // L(124M) = 2.78 by (8.8e13 / N)^0.076; 2e8 / 2.78^4.76 = 1.5M tokens.
+    let critical = super::batch::critical(1.24e8);
+    assert!((1.3e6..1.7e6).contains(&critical), "{critical}");
+}
+
+#[test]
+fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
+    let none = Sizes::default();
+    mends("quickstart", &["lr=0.1"], none, "lr 0.1 is high");
+    mends("quickstart", &["lr=1e-6"], KNOWN, "is low");
+    mends(
+        "quickstart",
+        &["optimizer=lion", "optimizer.lion.lr=3e-3"],
+        none,
+        "is AdamW's",
+    );
+    mends(
+        "quickstart",
+        &[
+            "optimizer=muon",
+            "optimizer.muon.scale=original",
+            "optimizer.muon.lr=3e-4",
+        ],
+        none,
+        "Muon's original scale",
+    );
+    mends(
+        "quickstart",
+        &["max_steps=20"],
+        none,
+        "never reaches its peak",
+    );
+    mends("quickstart", &["max_steps=300"], none, "below the rate");
+    mends(
+        "quickstart",
+        &["schedule.cosine.warmup_steps=0"],
+        none,
+        "no warm-up",
+    );
+    let long = [
+        "max_steps=100000",
+        "schedule.cosine.warmup_steps=10",
+        "optimizer.adamw.beta2=0.999",
+    ];
+    mends("quickstart", &long, none, "has settled");
+    mends(
+        "quickstart",
+        &["optimizer.adamw.beta2=0.7"],
+        none,
+        "β1² ≥ β2",
+    );
+    mends(
+        "quickstart",
+        &["optimizer.adamw.eps=0.01"],
+        none,
+        "mean squares",
+    );
+    mends(
+        "quickstart",
+        &["optimizer.adamw.weight_decay=10"],
+        none,
+        "weights forget",
+    );
+    mends(
+        "quickstart",
+        &["data.val_fraction=0.5"],
+        none,
+        "teach nothing",
+    );
+    mends("quickstart", &["eval.every=0"], none, "only at the end");
+    mends("quickstart", &["clip_norm=0"], none, "not clipped");
+    mends("quickstart", &["n_head=32"], none, "too narrow");
+    mends(
+        "quickstart",
+        &["max_steps=5000", "checkpoint.every=0"],
+        none,
+        "only the last step",
+    );
+    let small = Sizes {
+        val_tokens: Some(100),
+        ..KNOWN
+    };
+    finds("quickstart", &[], small, "100 validation tokens");
+    let little = Sizes {
+        pass_tokens: Some(400_000),
+        ..KNOWN
+    };
+    mends("quickstart", &[], little, "epochs over the same");
+}
+
+#[test]
+fn large_models_are_held_against_the_literature() {
+    let large = Sizes {
+        step_tokens: Some(500_000),
+        ..KNOWN
+    };
+    let all = ["data.tokenizer=bpe"];
+    mends(
+        "size-500m",
+        &[&all[..], &["optimizer.adamw.beta2=0.999"]].concat(),
+        large,
+        "β2 0.999",
+    );
+    let huge = Sizes {
+        step_tokens: Some(60_000_000),
+        ..KNOWN
+    };
+    let found = finds(
+        "size-100m",
+        &[&all[..], &["train.grad_accum_steps=64"]].concat(),
+        huge,
+        "critical batch",
+    );
+    assert!(
+        found.fix.starts_with("-s train.grad_accum_steps="),
+        "{}",
+        found.fix
+    );
+    let usual = said("size-100m", &all, large);
+    assert!(
+        usual
+            .iter()
+            .all(|f| !f.evidence.to_string().contains("critical")),
+        "{usual:?}"
+    );
+}
+
+#[test]
+fn adapters_have_a_rank_and_a_rate_of_their_own() {
+    let on = "train.from=somewhere";
+    let of = |words: &[&str], sizes: Sizes| -> Vec<Finding> {
+        let mut spec = spec("sft-lora", words).to_value();
+        spec["train"]["from"] = "somewhere".into();
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&spec)).unwrap();
+        review(&spec, sizes)
+    };
+    let places = |found: &[Finding]| -> Vec<String> {
+        found
+            .iter()
+            .map(|f| f.changes().first().cloned().unwrap_or_default())
+            .collect()
+    };
+    assert_eq!(places(&of(&[], KNOWN)), Vec::<String>::new(), "{on}");
+    assert_eq!(
+        places(&of(&["lr=5e-6"], KNOWN)),
+        ["optimizer.adamw.lr=2e-4"]
+    );
+    assert_eq!(
+        places(&of(&["lr=1e-2"], KNOWN)),
+        ["optimizer.adamw.lr=2e-4"]
+    );
+    assert_eq!(
+        places(&of(
+            &["adapter.lora.rank=100", "adapter.lora.alpha=100"],
+            KNOWN
+        )),
+        ["adapter.lora.rank=16"]
+    );
+    assert_eq!(
+        places(&of(&["adapter.lora.alpha=100"], KNOWN)),
+        ["adapter.lora.alpha=16"]
+    );
+    assert_eq!(
+        places(&of(&["method=pretrain"], KNOWN)),
+        ["adapter.lora.rank=64"]
+    );
+    assert!(
+        said("sft-lora", &[], Sizes::default())
+            .iter()
+            .any(|f| f.evidence.to_string().contains("random and stay so"))
+    );
+}
+
+#[test]
+fn policies_learn_at_a_millionth() {
+    let mut value = spec("grpo-gsm8k", &["lr=1e-4"]).to_value();
+    value["train"]["from"] = "somewhere".into();
+    let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
+    let found = review(&spec, KNOWN);
+    assert!(
+        found
+            .iter()
+            .any(|f| f.changes() == ["optimizer.adamw.lr=1e-6"]),
+        "{found:?}"
+    );
+}

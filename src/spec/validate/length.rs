@@ -1,0 +1,39 @@
+//! How long a run is, and how its batch grows.
+
+use super::Judge;
+use crate::spec::RunConfig;
+
+pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
+    let train = &config.train;
+    let (word, answers) = (
+        config.method.entry().id,
+        config.method.on_policy().is_some(),
+    );
+    judge.want(
+        !answers || train.epochs.is_none(),
+        &["train.epochs"],
+        format!("{word} learns from answers of its own, not from passes over data"),
+        "set train.max_steps",
+    );
+    judge.want(
+        !answers || train.batch_ramp.is_empty(),
+        &["train.batch_ramp"],
+        format!("{word} learns from whole groups of answers, as many at each step"),
+        "leave it out",
+    );
+    let mut before = (0, 0);
+    for stage in &train.batch_ramp {
+        let (until, accum) = (stage.until_step, stage.grad_accum_steps);
+        judge.want(
+            until > before.0 && accum > before.1 && accum < train.grad_accum_steps,
+            &["train.batch_ramp"],
+            format!(
+                "{accum} micro-steps until step {until} is no stage between {} until step {} and train.grad_accum_steps={}",
+                before.1, before.0, train.grad_accum_steps
+            ),
+            "each stage ends later and takes more than the one before, the last one less than train.grad_accum_steps: \
+             train.grad_accum_steps=8 with [{grad_accum_steps: 2, until_step: 100}, {grad_accum_steps: 4, until_step: 300}]",
+        );
+        before = (until, accum);
+    }
+}

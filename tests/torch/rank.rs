@@ -1,0 +1,195 @@
+//! One rank that speaks the contract, and goes wrong where its play says so.
+
+use llmtui::workers::{Frame, bytes_of, floats};
+use serde_json::{Value, json};
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// The first weight, which rank 0 hands to all.
+static FIRST: Mutex<f32> = Mutex::new(0.0);
+
+/// A rank whose "model" is its weights as they are: log-probabilities are a function of them, an update moves them.
+pub struct Fake {
+    rank: usize,
+    stream: UnixStream,
+    play: String,
+    weights: Vec<f32>,
+    moments: [Vec<f32>; 2],
+    updates: u64,
+}
+
+impl Fake {
+    pub fn new(rank: usize, world: usize, socket: &str, play: &str) -> Fake {
+        let stream = UnixStream::connect(socket).unwrap();
+        let mut fake = Fake {
+            rank,
+            stream,
+            play: play.into(),
+            weights: Vec::new(),
+            moments: [Vec::new(), Vec::new()],
+            updates: 0,
+        };
+        let protocol = if play == "old protocol" { 99 } else { 1 };
+        fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
+        fake.say(
+            json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),
+            Vec::new(),
+        );
+        fake
+    }
+
+    fn say(&mut self, header: Value, payload: Vec<u8>) {
+        // The engine may have given up on us.
+        let _ = Frame::with(header, payload).write(&mut self.stream);
+    }
+
+    pub fn serve(mut self) {
+        let (send, frames) = channel();
+        let mut input = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            while let Ok(Some(frame)) = Frame::read(&mut input) {
+                if send.send(frame).is_err() {
+                    return;
+                }
+            }
+        });
+        loop {
+            let frame = match frames.recv_timeout(Duration::from_millis(200)) {
+                Ok(frame) => frame,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    self.say(json!({"type": "beat", "phase": "waiting"}), Vec::new());
+                    continue;
+                }
+                Err(_) => return,
+            };
+            let ask = frame.header.clone();
+            let part = ask["part"].as_str().unwrap_or_default().to_string();
+            let (mut answer, mut payload) = (json!({"type": "done"}), Vec::new());
+            match frame.kind() {
+                "stop" => return,
+                "load" => {
+                    if self.rank == 0 {
+                        let n = self.length(&part);
+                        let mut bytes = Vec::new();
+                        while bytes.len() < 4 * n {
+                            bytes.extend(frames.recv().unwrap().payload);
+                        }
+                        *self.part(&part) = floats(&bytes).unwrap();
+                    }
+                    if part != "weights" {
+                        self.updates = ask["steps"].as_u64().unwrap();
+                    }
+                }
+                "save" if self.rank == 0 => {
+                    let bytes = bytes_of(self.part(&part));
+                    self.say(json!({"type": "piece"}), bytes);
+                }
+                "forward" => {
+                    let n =
+                        (ask["rows"].as_u64().unwrap() * ask["seq_len"].as_u64().unwrap()) as usize;
+                    let ids = &frame.payload[..4 * n];
+                    let sum: u64 = ids.iter().map(|b| u64::from(*b)).sum();
+                    // What is dropped: a function of the micro-step, in whichever generation.
+                    let drawn = match ask["train"] == true {
+                        true => ask["draws"].as_u64().unwrap() % 13,
+                        false => 0,
+                    };
+                    let logp = -4.0
+                        + 6.4 * *FIRST.lock().unwrap()
+                        + (sum % 97) as f32 * 1e-3
+                        + drawn as f32 * 1e-3;
+                    let values = [vec![logp; n], vec![1.0; n], vec![0.0; n]].concat();
+                    payload = bytes_of(&values);
+                    answer["seconds"] = json!(0.001);
+                    if self.misbehave(ask["train"] == true) {
+                        return;
+                    }
+                }
+                "norm" => {
+                    answer["norm"] = json!(if self.play == "nan" && self.updates == 3 {
+                        "nan"
+                    } else {
+                        "0.5"
+                    })
+                }
+                "apply" => {
+                    self.updates += 1;
+                    for x in self
+                        .weights
+                        .iter_mut()
+                        .chain(self.moments.iter_mut().flatten())
+                    {
+                        *x += 1.0 / 64.0;
+                    }
+                }
+                "build" => {
+                    let params = ask["model"]["params"].as_array().unwrap();
+                    let len = |p: &Value| {
+                        p["shape"]
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .map(|n| n.as_u64().unwrap())
+                            .product::<u64>() as usize
+                    };
+                    let n: usize = params.iter().map(len).sum();
+                    self.weights = vec![0.0; n];
+                    self.moments = [vec![0.0; n], vec![0.0; n]];
+                }
+                _ => {}
+            }
+            if self.rank == 0 && !self.weights.is_empty() {
+                *FIRST.lock().unwrap() = self.weights[0];
+            }
+            self.say(answer, payload);
+        }
+    }
+
+    fn part(&mut self, name: &str) -> &mut Vec<f32> {
+        match name {
+            "weights" => &mut self.weights,
+            "exp_avg" => &mut self.moments[0],
+            _ => &mut self.moments[1],
+        }
+    }
+
+    fn length(&mut self, name: &str) -> usize {
+        self.part(name).len()
+    }
+
+    /// What goes wrong in the step after the fifth update, by rank 1; true where it is gone.
+    fn misbehave(&mut self, training: bool) -> bool {
+        if !training || self.rank != 1 || self.updates != 5 {
+            return false;
+        }
+        match self.play.as_str() {
+            "crash" => {
+                eprintln!("Segmentation fault");
+                self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+                true
+            }
+            "hang" => loop {
+                // Beats prove the process, not progress.
+                self.say(json!({"type": "beat", "phase": "forward"}), Vec::new());
+                std::thread::park_timeout(Duration::from_millis(100));
+            },
+            "frozen" => loop {
+                std::thread::park_timeout(Duration::from_millis(100));
+            },
+            "memory" => {
+                self.say(json!({"type": "error", "class": "memory", "message": "OutOfMemoryError: CUDA out of memory. Tried 2 GiB"}), Vec::new());
+                true
+            }
+            "bug" => {
+                self.say(
+                    json!({"type": "error", "class": "bug", "message": "KeyError: \u{1b}[31m'x'"}),
+                    Vec::new(),
+                );
+                true
+            }
+            _ => false,
+        }
+    }
+}

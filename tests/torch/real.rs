@@ -1,0 +1,232 @@
+//! Real PyTorch, where the environment names one.
+
+use super::{Bench, text, warnings};
+use llmtui::run::RunState;
+use llmtui::wire::Envelope;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The virtual environment of `LLMTUI_TORCH_PYTHON`.
+fn real() -> String {
+    std::env::var("LLMTUI_TORCH_PYTHON")
+        .expect("LLMTUI_TORCH_PYTHON names a virtual environment with PyTorch")
+}
+
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_parity.sh");
+    let status = Command::new("sh")
+        .arg(script)
+        .arg(env!("CARGO_BIN_EXE_llmtui"))
+        .arg(real())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Preferences by a loss that is not linear, with a frozen reference on the ranks; adapters; and a packed batch of documents.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn methods_and_adapters_give_the_same_losses() {
+    let bench = Bench::new(&[]);
+    let losses = |preset: &str, more: &[&str]| {
+        let common = [
+            "-s",
+            "max_steps=6",
+            "-s",
+            "train.precision=f32",
+            "-s",
+            "train.log_every=1",
+            "-s",
+            "train.threads=1",
+        ];
+        let quiet = [
+            "-s",
+            "preflight.enabled=false",
+            "-s",
+            "health.enabled=false",
+            "-s",
+            "eval.every=3",
+            "-s",
+            "eval.batches=1",
+        ];
+        let out = bench.llmtui(&[&["train", preset, "--json"][..], &common, &quiet, more].concat());
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{preset}: {}",
+            text(&out.stderr)
+        );
+        let events = text(&out.stdout);
+        let events: Vec<Envelope> = events
+            .lines()
+            .map(|line| llmtui::wire::decode_envelope(line).unwrap())
+            .collect();
+        let state = RunState::from_events(&events);
+        let of = |id: &str| {
+            state.series[id]
+                .recent()
+                .map(|p| p.value)
+                .collect::<Vec<f64>>()
+        };
+        [of("train/loss"), of("val/loss")].concat()
+    };
+    let python = format!("engine.torch.python={}", real());
+    let torch =
+        |ranks: &'static str| vec!["-s", "engine=torch", "-s", python.as_str(), "-s", ranks];
+    for preset in ["dpo-demo", "kto-demo", "orpo-demo", "reward-demo"] {
+        let here = losses(preset, &[]);
+        for ranks in ["engine.torch.ranks=1", "engine.torch.ranks=2"] {
+            let there = losses(preset, &torch(ranks));
+            let apart = here
+                .iter()
+                .zip(&there)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            println!(
+                "{preset} {ranks}: {} values, max |dloss| {apart:.2e}",
+                here.len()
+            );
+            assert!(
+                here.len() == there.len() && apart < 1e-5,
+                "{preset} {ranks}: {here:?} {there:?}"
+            );
+        }
+    }
+}
+
+/// Features that are dropped, in the decoder and in front of its adapters: in training only, the same ones after a resume, on
+/// one rank as on several with recomputed activations.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn what_is_dropped_is_dropped_again_after_a_resume() {
+    let python = format!("engine.torch.python={}", real());
+    let run = |settings: &[&str], stopped: bool| {
+        let bench = Bench::new(&[]);
+        let mut args = vec![
+            "train",
+            "tiny.yaml",
+            "--headless",
+            "-s",
+            "engine=torch",
+            "-s",
+            &python,
+        ];
+        for setting in settings {
+            args.extend(["-s", setting]);
+        }
+        if stopped {
+            args.extend(["--stop-after", "4"]);
+        }
+        let out = bench.llmtui(&args);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        if stopped {
+            let out = bench.llmtui(&["train", "--resume", "auto", "--headless"]);
+            assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        }
+        let events = bench.events();
+        let state = RunState::from_events(&events);
+        let val = state.series["val/loss"].recent().map(|p| p.value);
+        (bench.losses(), val.collect::<Vec<f64>>())
+    };
+    let adapter = "adapter={lora: {rank: 4, dropout: 0.3}}";
+    for more in [
+        &["engine.torch.ranks=1"][..],
+        &[
+            "engine.torch.ranks=2",
+            "engine.torch.shard=fsdp2",
+            "train.activation_checkpointing=full",
+        ],
+    ] {
+        for rate in ["model.dropout=0.2", adapter] {
+            let settings = [&[rate], more].concat();
+            let whole = run(&settings, false);
+            assert_eq!(whole, run(&settings, true), "{settings:?}");
+            let undropped = [&[rate, "adapter.lora.dropout=0"], more].concat();
+            let undropped = match rate == adapter {
+                true => run(&undropped, false),
+                false => run(more, false),
+            };
+            assert_ne!(whole.0, undropped.0, "{settings:?}");
+            println!("{settings:?}: {:?} {:?}", whole.0, whole.1);
+        }
+    }
+}
+
+/// Killed ranks come back, and the losses are those of a run that nothing happened to, to the bit.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn a_killed_rank_changes_no_bit() {
+    let python = format!("engine.torch.python={}", real());
+    let run = |kill: bool| {
+        let bench = Bench::new(&[]);
+        let args = [
+            "train",
+            "tiny.yaml",
+            "--headless",
+            "-s",
+            "engine=torch",
+            "-s",
+            &python,
+            "-s",
+            "engine.torch.ranks=2",
+            "-s",
+            "max_steps=40",
+            "-s",
+            "checkpoint.every=10",
+        ];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(bench.dir.path())
+            .env("HOME", bench.dir.path())
+            .env("XDG_RUNTIME_DIR", bench.dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if kill {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_secs(120) && bench.losses_so_far() < 15 {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            let rank = Command::new("pkill")
+                .args(["-KILL", "-P", &launcher_of(child.id())])
+                .status();
+            drop(rank);
+        }
+        assert!(child.wait().unwrap().success());
+        let warned = warnings(&bench.events());
+        assert_eq!(
+            warned.iter().any(|w| w.starts_with("ranks_lost")),
+            kill,
+            "{warned:?}"
+        );
+        bench.losses()
+    };
+    assert_eq!(run(false), run(true));
+}
+
+impl Bench {
+    fn losses_so_far(&self) -> usize {
+        let runs = std::fs::read_dir(self.path("runs"));
+        let runs = runs.into_iter().flatten().filter_map(Result::ok);
+        let log = runs
+            .map(|run| run.path().join("events.jsonl"))
+            .find(|path| path.exists());
+        let text = log
+            .and_then(|path| std::fs::read_to_string(path).ok())
+            .unwrap_or_default();
+        text.matches("\"Stepped\"").count()
+    }
+}
+
+/// The torchrun that an engine started.
+fn launcher_of(engine: u32) -> String {
+    let out = Command::new("pgrep")
+        .args(["-P", &engine.to_string()])
+        .output()
+        .unwrap();
+    text(&out.stdout).trim().to_string()
+}
