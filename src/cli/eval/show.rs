@@ -3,7 +3,9 @@
 use super::{Args, Asked};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::tasks::{Comparison, Listed, Prepared, Reading, Summary, compare, summarize};
+use crate::tasks::{
+    Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -42,11 +44,7 @@ fn summaries(model: &Asked, prepared: &[Prepared]) -> Vec<Summary> {
 fn comparisons(models: &[Asked], summary: &Summary, task: usize) -> Vec<Option<Comparison>> {
     let base = &models[0].outcomes[task].records;
     let others = models.iter().skip(1);
-    // Accuracies are means of scores; for the others the mean log-probability is compared.
-    let metric = match summary.headline.as_str() {
-        "perplexity" | "bits_per_byte" => "logp",
-        metric => metric,
-    };
+    let metric = compared_by(&summary.headline);
     others
         .map(|model| compare(metric, base, &model.outcomes[task].records))
         .collect()
