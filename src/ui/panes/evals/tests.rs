@@ -30,6 +30,10 @@ fn cell(value: f64, difference: Option<(f64, f64)>) -> Option<TaskCell> {
             p,
             interval: [difference - 0.04, difference + 0.04],
             flips: vec![flip(0, true), flip(2, true), flip(1, false)],
+            better: 2,
+            worse: 1,
+            win_rate: 0.501,
+            win_rate_stderr: Some(0.001),
         }),
         other_rows: false,
     })
