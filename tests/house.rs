@@ -104,6 +104,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "run",
             "diagnosis",
             "pipeline",
+            "tasks",
             "spec",
             "plan",
             "wire",

@@ -21,15 +21,26 @@ const CODE: f64 = 17.0 * MIB;
 /// What a plan may be off.
 const TOLERANCE: f64 = 0.10;
 
-/// One run: what it is called, the `-s` words on top of the quickstart, and its steps.
+/// One run: what it is called, the `-s` words on top of a preset, and its steps.
 struct Case {
     name: &'static str,
+    preset: &'static str,
     set: &'static [&'static str],
     steps: u64,
 }
 
 const fn case(name: &'static str, set: &'static [&'static str], steps: u64) -> Case {
-    Case { name, set, steps }
+    Case {
+        name,
+        preset: "quickstart",
+        set,
+        steps,
+    }
+}
+
+/// The same on another preset.
+const fn of(preset: &'static str, case: Case) -> Case {
+    Case { preset, ..case }
 }
 
 /// Said of every run: little is evaluated, and only at the end.
@@ -69,10 +80,10 @@ fn words<'a>(case: &'a Case, folder: &Path) -> impl Fn(&[&str]) -> Command + use
 fn peak(case: &Case) -> Peak {
     let folder = tempfile::tempdir().unwrap();
     let command = words(case, folder.path());
-    let planned = command(&["plan", "quickstart", "--json"]).output().unwrap();
+    let planned = command(&["plan", case.preset, "--json"]).output().unwrap();
     let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
     let steps = format!("train.max_steps={}", case.steps);
-    let child = command(&["train", "quickstart", "--headless", "-s", &steps])
+    let child = command(&["train", case.preset, "--headless", "-s", &steps])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -167,6 +178,36 @@ const SMALL: &[Case] = &[
         ],
         2,
     ),
+    of(
+        "grpo-arithmetic",
+        case("answers after a cold start", ANSWERS, 8),
+    ),
+    of("ppo-demo", case("PPO, a separate critic", PPO, 8)),
+    of(
+        "ppo-demo",
+        case("PPO, a critic on the policy's trunk", SHARED, 8),
+    ),
+    of(
+        "ppo-demo",
+        case("PPO, larger, without a cold start", LARGER, 2),
+    ),
+];
+
+const ANSWERS: &[&str] = &["rollout.cold_start_steps=2"];
+const PPO: &[&str] = &[
+    "rollout.cold_start_steps=2",
+    "method.ppo.critic_warmup_steps=1",
+];
+const SHARED: &[&str] = &[
+    "rollout.cold_start_steps=2",
+    "method.ppo.critic_warmup_steps=0",
+    "method.ppo.critic=shared",
+];
+const LARGER: &[&str] = &[
+    "rollout.cold_start_steps=0",
+    "method.ppo.critic_warmup_steps=0",
+    "model.d_model=384",
+    "train.micro_batch_size=64",
 ];
 
 #[test]

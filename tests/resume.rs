@@ -48,6 +48,35 @@ const ANSWERS: &[&str] = &[
     "sample_every=0",
 ];
 
+/// PPO with two epochs of each rollout, and a reward program that says when it scores: a kill hits what it is meant to.
+macro_rules! ppo {
+    ($critic:literal) => {
+        &[
+            "rloo-sort",
+            "-s",
+            concat!("method={ppo: {critic: ", $critic, ", kl_target: 1.0}}"),
+            "-s",
+            "rollout.cold_start_steps=4",
+            "-s",
+            "rollout.group_size=1",
+            "-s",
+            "rollout.epochs=2",
+            "-s",
+            concat!(
+                "rewards=[exact, {command: {run: 'while read -r line; do ",
+                ": > \"$XDG_RUNTIME_DIR/scores\"; sleep 0.01; echo 0.5; done'}}]"
+            ),
+            "-s",
+            "train.micro_batch_size=16",
+            "-s",
+            "eval.batches=1",
+            "-s",
+            "sample_every=0",
+        ]
+    };
+}
+const PPO: [&[&str]; 2] = [ppo!("separate"), ppo!("shared")];
+
 impl Place {
     fn new(spec: &'static [&'static str], max_steps: u64, save_every: u64) -> Place {
         let dir = tempfile::tempdir().unwrap();
@@ -100,6 +129,11 @@ impl Place {
         self.run().unwrap().events_path()
     }
 
+    /// Whether the reward program has got an answer since this was last asked.
+    fn scores(&self) -> bool {
+        std::fs::remove_file(self.dir.path().join("scores")).is_ok()
+    }
+
     /// The folder in which a save that goes on is written.
     fn save_goes_on(&self) -> bool {
         let Some(run) = self.run() else { return false };
@@ -116,6 +150,8 @@ enum StepPosition {
     Step(u64),
     /// While a checkpoint behind this step is being written.
     Save(u64),
+    /// While the reward program has an answer in hand, behind this step.
+    Scoring(u64),
 }
 
 /// Kills the process at its moment. False when it ended before.
@@ -141,6 +177,7 @@ fn kill_at(place: &Place, child: &mut Child, moment: StepPosition) -> bool {
         let strike = match moment {
             StepPosition::Step(at) => step >= at,
             StepPosition::Save(behind) => step >= behind && place.save_goes_on(),
+            StepPosition::Scoring(behind) => step >= behind && place.scores(),
         };
         if strike {
             child.kill().unwrap();
@@ -171,8 +208,10 @@ fn loss_log(events: &Path) -> Vec<Line> {
 }
 
 fn bits(values: &Values) -> Vec<(String, u64)> {
-    const OF_ANSWERS: [&str; 4] = [
+    const OF_ANSWERS: [&str; 6] = [
         "policy_loss",
+        "loss/value_avg",
+        "val/var_explained",
         "reward",
         "eval/pass@1",
         "completions/mean_length",
@@ -270,6 +309,32 @@ fn kills_while_answers_are_written_leave_no_trace_in_the_numbers() {
     let rewards = loss_log(&place.events()).into_iter();
     let learnt = rewards.filter(|line| line.2.iter().any(|(id, _)| id == "reward"));
     assert_eq!(learnt.count(), 30);
+}
+
+/// Once the log tells of a step, what follows is an update on the answers at hand or, after the second of a rollout, the
+/// writing of new ones: steps 4, 6, 8 … end in front of a rollout.
+#[test]
+fn kills_while_ppo_writes_scores_and_trains_leave_no_trace_in_the_numbers() {
+    for spec in PPO {
+        let place = Place::new(spec, 14, 3);
+        let (writing, training) = (StepPosition::Step(6), StepPosition::Step(7));
+        let mut child = place.fresh().spawn().unwrap();
+        assert!(kill_at(&place, &mut child, writing), "{spec:?}");
+        for moment in [
+            StepPosition::Scoring(8),
+            training,
+            StepPosition::Scoring(10),
+        ] {
+            place.scores();
+            let mut child = place.resumed().spawn().unwrap();
+            assert!(kill_at(&place, &mut child, moment), "{moment:?} {spec:?}");
+        }
+        assert!(place.resumed().status().unwrap().success());
+        compare(&place);
+        let learnt = loss_log(&place.events()).into_iter();
+        let values = learnt.filter(|line| line.2.iter().any(|(id, _)| id == "loss/value_avg"));
+        assert_eq!(values.count(), 10, "{spec:?}");
+    }
 }
 
 /// `cargo test --release --test resume -- --ignored`

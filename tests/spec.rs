@@ -93,7 +93,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         "activation_checkpointing: {every_n: 2, full: }",
         &["both every_n and full are selected"],
     ),
-    ("num_train_epochs: 3", &["train.max_steps"]),
+    ("num_train_epochs: -1", &["train.epochs", "too small"]),
     ("model: {lr: 1}", &["did you mean optimizer"]),
     ("data: {order: shufled}", &["did you mean shuffled?"]),
     (
@@ -397,6 +397,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.vocab_size" => "2000",
             "model.tie_embeddings" => "false",
             "name" | "sample.prompt" => "abc",
+            "train.warmup_ratio" => "0.5",
             t if t.ends_with("min_lr") || t.ends_with(".lr") || t.ends_with(".eps") => "2e-4",
             t if t.ends_with("beta1") || t.ends_with("beta2") || t.ends_with("fraction") => "0.5",
             _ => "7",

@@ -1,4 +1,4 @@
-//! The critic of methods that have one: a second model that says what a text is worth at every token, with its own optimizer.
+//! The separate critic of methods that have one: a second model that says what a text is worth at every token, with its own optimizer.
 //! It is the policy's equal in size, begins at the first rollout, and is part of every checkpoint from then on.
 
 use super::EngineError;
@@ -27,12 +27,13 @@ pub struct Critic {
 }
 
 impl Critic {
-    /// One of the policy's shape that holds nothing yet; `None` where the method has none.
+    /// One of the policy's shape that holds nothing yet; `None` where the method has none, or the policy says values itself.
     ///
     /// # Errors
     /// An optimizer or adapter that does not fit.
     pub fn blank(spec: &RunSpec, policy: &Model) -> Result<Option<Critic>, EngineError> {
-        if spec.method.on_policy().and_then(|m| m.critic()).is_none() {
+        let method = spec.method.on_policy().and_then(|m| m.critic());
+        if method.is_none_or(ppo::Config::shares_trunk) {
             return Ok(None);
         }
         let mut config = spec.model.clone();

@@ -339,6 +339,7 @@ impl Remote {
             logp: tensor(&values.logp)?,
             entropy: tensor(&values.entropy)?,
             top1: tensor(&values.top1)?,
+            value: None,
         })
     }
 
@@ -522,7 +523,7 @@ impl Pass for Remote {
         let mut upstream = Upstream {
             dlogp: vec![0.0; rows * length],
             dentropy: vec![0.0; rows * length],
-            uses_entropy: false,
+            ..Upstream::default()
         };
         let loss = loss(values.view(), &mut upstream)?;
         let header = json!({"type": "backward", "entropy": upstream.uses_entropy});
@@ -574,6 +575,7 @@ impl Values {
             logp: &self.logp,
             entropy: &self.entropy,
             top1: &self.top1,
+            value: None,
         }
     }
 }

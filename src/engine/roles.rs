@@ -4,6 +4,7 @@ use super::EngineError;
 use super::remote::{Remote, Who};
 use crate::data::{Batch, Column, Dataset, Origin, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
+use crate::methods::ppo::OLD_VALUES;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::{Model, TokenOutputs};
 use crate::workers::Lost;
@@ -202,13 +203,26 @@ impl Models {
     }
 }
 
-/// Writes what the policy says of each token beside answers that several steps will learn from.
+/// Writes what the policy says of each token beside answers: log-probabilities where `several` steps will learn from them,
+/// values where it has a value head.
 ///
 /// # Errors
 /// A batch that the model refuses.
-pub fn add_old_policy(policy: &mut Model, batch: &mut Batch) -> Result<(), EngineError> {
+pub fn add_old_policy(
+    policy: &mut Model,
+    batch: &mut Batch,
+    several: bool,
+) -> Result<(), EngineError> {
+    if !several && !policy.config().value_head {
+        return Ok(());
+    }
     let out = policy.score(&tokens(batch))?;
-    set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
+    if several {
+        set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
+    }
+    if let Some(value) = out.value {
+        set(batch, OLD_VALUES, value.flatten_all()?.to_vec1()?);
+    }
     Ok(())
 }
 

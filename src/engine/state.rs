@@ -276,7 +276,7 @@ pub(super) fn start_weights(
         return Ok(model.init(spec.seed)?);
     };
     if spec.model.is_reward_model() {
-        // A base that writes brings no score: its vector is drawn.
+        // A base that writes brings no score: its vector is drawn. A value head's is, beside adapters, below.
         model.init(spec.seed)?;
     }
     start_from(place, model, spec, data)?;

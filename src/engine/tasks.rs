@@ -121,7 +121,7 @@ impl Tasks {
                 prepared,
                 folder: &self.folder.join(format!("step-{step:06}")),
                 model: &format!("{} step-{step:06}", cx.job.run_dir.id()),
-                fingerprint: "of a run",
+                fingerprint: tasks::WHILE_TRAINING,
             };
             // Of an earlier attempt at this step: after a rollback its weights may have been others.
             match std::fs::remove_file(request.file()) {

@@ -12,6 +12,8 @@ pub mod policy;
 mod policy_tests;
 pub mod ppo;
 #[cfg(test)]
+mod ppo_shared_tests;
+#[cfg(test)]
 mod ppo_tests;
 mod preference;
 mod pretrain;
@@ -48,6 +50,8 @@ pub struct Needs {
     pub reference: Option<ReferenceChoice>,
     /// What its model ends with.
     pub head: HeadKind,
+    /// Whether the model says values too, from its own hidden states.
+    pub value_head: bool,
 }
 
 /// Which tokens count in the loss.
@@ -269,6 +273,7 @@ pub fn evaluate(
         logp: &logp,
         entropy: &entropy,
         top1: &top1,
+        value: None,
     };
     note(values, batch, readings);
     let mut c = mask(batch);
@@ -279,6 +284,7 @@ pub fn evaluate(
         batch,
         logp: out.logp.clone(),
         entropy: out.entropy.clone(),
+        value: out.value.clone(),
         normalizer,
     };
     let loss = method.loss(&scored, readings)?;
@@ -303,6 +309,7 @@ pub fn sequence_logps(batch: &Batch, out: &TokenOutputs) -> Result<Vec<f32>> {
         batch,
         logp: out.logp.clone(),
         entropy: out.entropy.clone(),
+        value: None,
         normalizer: 1.0,
     };
     scored.sequence_logps()?.to_vec1()
@@ -345,10 +352,12 @@ fn by_autograd(
     let shape = (batch.batch_size, batch.seq_len);
     let leaf = |values: &[f32]| Var::from_slice(values, shape, &Device::Cpu);
     let (logp, entropy) = (leaf(values.logp)?, leaf(values.entropy)?);
+    let value = values.value.map(leaf).transpose()?;
     let scored = Scored {
         batch,
         logp: logp.as_tensor().clone(),
         entropy: entropy.as_tensor().clone(),
+        value: value.as_ref().map(|value| value.as_tensor().clone()),
         normalizer,
     };
     let loss = method.loss(&scored, readings)?;
@@ -359,6 +368,10 @@ fn by_autograd(
     if let Some(dentropy) = gradients.get(&entropy) {
         gradient.dentropy = dentropy.flatten_all()?.to_vec1()?;
         gradient.uses_entropy = true;
+    }
+    if let Some(dvalue) = value.and_then(|value| gradients.get(&value).cloned()) {
+        gradient.dvalue = dvalue.flatten_all()?.to_vec1()?;
+        gradient.uses_value = true;
     }
     Ok(f64::from(loss.to_scalar::<f32>()?))
 }

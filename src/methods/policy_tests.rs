@@ -72,6 +72,7 @@ impl Oracle {
                 logp,
                 entropy: &zeros,
                 top1: &zeros,
+                value: None,
             };
             let mut upstream = Upstream {
                 dlogp: zeros.clone(),
@@ -296,6 +297,7 @@ fn aggregations_have_their_known_values() {
             batch: &batch,
             logp: losses.clone(),
             entropy: losses.clone(),
+            value: None,
             normalizer: method.normalizer().count(std::slice::from_ref(&batch)) as f64,
         };
         let mask = scored.mask().unwrap();

@@ -1,4 +1,4 @@
-//! Proximal policy optimization: a critic says what a text is worth at every token, and a token is learnt from by how much
+//! Proximal policy optimization: a critic, a model of its own or a value head on the policy's trunk, says what a text is worth at every token, and a token is learnt from by how much
 //! better things went than the critic expected. Here are the settings and the two losses; `ppo/gae.rs` turns rewards and
 //! values into advantages.
 //!
@@ -25,6 +25,19 @@ pub const ENTRY: Entry = Entry {
     summary: "Learn from the model's own answers with a critic, a second model that says at every token what to expect.",
     source: "Schulman et al. 2017, arXiv 1707.06347; for language models: Ziegler et al. 2019, arXiv 1909.08593; GAE: arXiv 1506.02438",
 };
+
+/// What says the values.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum CriticKind {
+    /// A second model with an optimizer of its own.
+    #[default]
+    Separate,
+    /// A value head on the policy's trunk: one backward, one optimizer, and no second model in memory.
+    Shared,
+}
 
 /// One value for each token: how much better it went than the critic expected.
 pub const TOKEN_ADVANTAGE: &str = "token_advantage";
@@ -76,13 +89,15 @@ pub struct Config {
     /// Taken from the score of an answer that did not end by itself.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub missing_eos_penalty: f64,
-    /// The critic begins with the weights of this reward model. Default: those of the policy at the first rollout, with a
+    /// What says the values: a second model, or a value head on the policy's trunk, which both losses then train.
+    pub critic: CriticKind,
+    /// A separate critic begins with the weights of this reward model. Default: those of the policy at the first rollout, with a
     /// new vector that makes the value.
     pub critic_from: Option<PathBuf>,
-    /// The critic's learning rate relative to the policy's; 5 to 10 is usual.
+    /// A separate critic's learning rate relative to the policy's; 5 to 10 is usual. A shared one has the policy's.
     #[schemars(range(min = 0.0, max = 1000.0))]
     pub critic_lr_scale: f64,
-    /// Steps in which the critic alone learns from answers, before the policy does.
+    /// Steps in which a separate critic alone learns from answers, before the policy does.
     #[schemars(range(min = 0, max = 1000000000))]
     pub critic_warmup_steps: u64,
 }
@@ -104,6 +119,7 @@ impl Default for Config {
             whiten_advantages: true,
             whiten_rewards: false,
             missing_eos_penalty: 0.0,
+            critic: CriticKind::Separate,
             critic_from: None,
             critic_lr_scale: 5.0,
             critic_warmup_steps: 0,
@@ -124,7 +140,12 @@ impl Config {
         }
     }
 
-    /// What the critic learns by: its "log-probabilities" are values.
+    /// Whether values come from the policy's own trunk.
+    pub fn shares_trunk(&self) -> bool {
+        self.critic == CriticKind::Shared
+    }
+
+    /// What the critic learns by: a separate one's "log-probabilities" are values.
     pub fn value_loss(&self) -> ValueLoss {
         ValueLoss {
             clip: self.value_clip,
@@ -198,12 +219,14 @@ impl Method for Config {
             unit: Unit::Prompt,
             mask: LossMask::CompletionOnly,
             reference: (self.beta > 0.0).then_some(self.reference),
+            value_head: self.shares_trunk(),
             ..Needs::default()
         }
     }
 
     fn coefficients(&self, batch: &Batch, c: &mut [f32]) -> bool {
-        if self.entropy_coef > 0.0 || batch.column(OLD_LOGP).is_some() {
+        let values = self.shares_trunk() && batch.column(RETURNS).is_some();
+        if values || self.entropy_coef > 0.0 || batch.column(OLD_LOGP).is_some() {
             return false;
         }
         if let Some(advantages) = batch.column(TOKEN_ADVANTAGE) {
@@ -233,7 +256,13 @@ impl Method for Config {
         if self.entropy_coef > 0.0 {
             losses = (losses - (&scored.entropy * self.entropy_coef)?)?;
         }
-        (losses * mask)?.sum_all()? / scored.normalizer
+        let policy = ((losses * mask)?.sum_all()? / scored.normalizer)?;
+        match &scored.value {
+            Some(values) if scored.batch.column(RETURNS).is_some() => {
+                policy + self.value_loss().of(scored, values, readings)?
+            }
+            _ => Ok(policy),
+        }
     }
 
     fn readings(&self) -> &'static [Metric] {
@@ -259,6 +288,23 @@ pub struct ValueLoss {
     coef: f64,
 }
 
+impl ValueLoss {
+    /// The loss of `values` (B, T).
+    fn of(&self, scored: &Scored, values: &Tensor, readings: &mut Readings) -> Result<Tensor> {
+        let mask = scored.mask()?;
+        let returns = scored.token_column(RETURNS)?;
+        let old = scored.token_column(OLD_VALUES)?;
+        let moved = (values - &old)?.clamp(-self.clip, self.clip)?;
+        let free = (values - &returns)?.sqr()?;
+        let bound = ((old + moved)? - returns)?.sqr()?;
+        let losses = (free.maximum(&bound)? * 0.5)?;
+        let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
+        policy::read_tokens(readings, VALUE_LOSS, &losses, &mask)?;
+        policy::read_tokens(readings, VALUE_CLIPPED, &clipped, &mask)?;
+        (losses * mask)?.sum_all()? * (self.coef / scored.normalizer)
+    }
+}
+
 impl Method for ValueLoss {
     fn needs(&self) -> Needs {
         Needs {
@@ -273,16 +319,6 @@ impl Method for ValueLoss {
     }
 
     fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
-        let (mask, values) = (scored.mask()?, &scored.logp);
-        let returns = scored.token_column(RETURNS)?;
-        let old = scored.token_column(OLD_VALUES)?;
-        let moved = (values - &old)?.clamp(-self.clip, self.clip)?;
-        let free = (values - &returns)?.sqr()?;
-        let bound = ((old + moved)? - returns)?.sqr()?;
-        let losses = (free.maximum(&bound)? * 0.5)?;
-        let clipped = bound.gt(&free)?.to_dtype(losses.dtype())?;
-        policy::read_tokens(readings, VALUE_LOSS, &losses, &mask)?;
-        policy::read_tokens(readings, VALUE_CLIPPED, &clipped, &mask)?;
-        (losses * mask)?.sum_all()? * (self.coef / scored.normalizer)
+        self.of(scored, &scored.logp, readings)
     }
 }

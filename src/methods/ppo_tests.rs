@@ -125,6 +125,7 @@ impl Oracle {
             logp: &logp,
             entropy: &entropy,
             top1: &entropy,
+            value: None,
         };
         let mut upstream = Upstream {
             dlogp: vec![0.0; logp.len()],
@@ -254,6 +255,7 @@ fn fresh_answers_and_the_table_of_clipping() {
             batch: &one,
             logp: Tensor::from_vec(logp, (1, 7), &Device::Cpu).unwrap(),
             entropy: Tensor::zeros((1, 7), candle_core::DType::F32, &Device::Cpu).unwrap(),
+            value: None,
             normalizer: 7.0,
         };
         let ours = ppo.loss(&scored, &mut Readings::default()).unwrap();

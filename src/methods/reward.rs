@@ -159,6 +159,7 @@ mod tests {
         let scored = Scored {
             batch,
             entropy: logp.zeros_like().unwrap(),
+            value: None,
             logp,
             normalizer: 2.0,
         };

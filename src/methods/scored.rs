@@ -12,6 +12,8 @@ pub struct Scored<'a> {
     pub logp: Tensor,
     /// Entropy of each predicted distribution, (B, T), in nats.
     pub entropy: Tensor,
+    /// What a value head says at each token, (B, T), where the model has one.
+    pub value: Option<Tensor>,
     /// What the loss is divided by, over all micro-batches of the optimizer step: gradient accumulation then equals one
     /// large batch.
     pub normalizer: f64,

@@ -103,6 +103,7 @@ fn pretraining_is_the_mean_over_the_whole_step_whatever_its_portions() {
         let out = TokenOutputs {
             entropy: logp.zeros_like().unwrap(),
             top1: logp.zeros_like().unwrap(),
+            value: None,
             logp,
         };
         evaluate(&*method, &batch, &out, 4.0, &mut readings).unwrap()
@@ -241,6 +242,7 @@ fn dpo_loss(method: &dyn Method, policy: [f32; 2], reference: [f32; 2]) -> (f64,
         entropy: logp.zeros_like().unwrap(),
         top1: logp.zeros_like().unwrap(),
         logp,
+        value: None,
     };
     let mut readings = Readings::default();
     let loss = super::evaluate(method, &batch, &out, 1.0, &mut readings).unwrap();
@@ -350,6 +352,7 @@ fn kto_knows_its_known_values_and_its_baseline() {
         let out = TokenOutputs {
             entropy: logp.zeros_like().unwrap(),
             top1: logp.zeros_like().unwrap(),
+            value: None,
             logp,
         };
         super::evaluate(&*method, &single, &out, 2.0, &mut Readings::default()).unwrap()

@@ -71,6 +71,8 @@ pub(crate) struct Graph {
     pub entropy: Tensor,
     /// 1 where the target had the highest probability (top-1), else 0.
     pub top1: Tensor,
+    /// Of a value head, with its graph.
+    pub value: Option<Tensor>,
     /// What the losses that balance experts add to the loss.
     pub balance: Option<Tensor>,
 }
@@ -276,7 +278,15 @@ impl Decoder<'_> {
                 logprob::composite(&hidden, head, &targets, cap)?
             }
         };
+        let value = match self.layout.value {
+            Some(span) => {
+                let vector = self.leaves.get(span)?.reshape((1, span.cols))?;
+                Some(score::composite(&hidden, &vector)?.reshape(shape)?)
+            }
+            None => None,
+        };
         Ok(Graph {
+            value,
             balance,
             logp: logp.reshape(shape)?,
             entropy: entropy.reshape(shape)?,
@@ -284,17 +294,21 @@ impl Decoder<'_> {
         })
     }
 
-    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy, and of what balances experts, for each leaf.
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + Σ dvalue · value, and of what balances experts, for each leaf.
     pub fn gradients(
         &self,
         outputs: &Graph,
         dlogp: &Tensor,
         dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
     ) -> Result<Vec<(Span, Tensor)>> {
         let dtype = outputs.logp.dtype();
         let mut sum = (&outputs.logp * dlogp.detach().to_dtype(dtype)?)?.sum_all()?;
         if let Some(dentropy) = dentropy {
             sum = (sum + (&outputs.entropy * dentropy.detach().to_dtype(dtype)?)?.sum_all()?)?;
+        }
+        if let (Some(value), Some(dvalue)) = (&outputs.value, dvalue) {
+            sum = (sum + (value * dvalue.detach().to_dtype(dtype)?)?.sum_all()?)?;
         }
         if let Some(balance) = &outputs.balance {
             sum = (sum + balance)?;

@@ -80,6 +80,11 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "HeadKind::is_vocabulary")]
     #[schemars(extend("default" = "vocabulary"))]
     pub head: HeadKind,
+    /// Beside the output head a vector that makes a value of each hidden state: a critic on the policy's own trunk. Default:
+    /// what the method learns (`method.ppo.critic: shared`).
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
+    pub value_head: bool,
     /// Standard deviation of initial weights; projections into the residual stream get init_std / √(2 · n_layer)
     /// (GPT-2).
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -124,6 +129,10 @@ pub enum HeadKind {
     Vocabulary,
     /// One number: a reward model, which judges answers and writes none.
     Score,
+}
+
+fn is_false(x: &bool) -> bool {
+    !x
 }
 
 impl HeadKind {
@@ -176,6 +185,7 @@ impl Default for ModelConfig {
             attention_bias: AttentionBias::None,
             tie_embeddings: true,
             head: HeadKind::Vocabulary,
+            value_head: false,
             init_std: 0.02,
         }
     }

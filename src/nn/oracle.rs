@@ -12,6 +12,8 @@ pub struct Exact {
     pub logp: Vec<f64>,
     /// Entropy of each distribution, B · T.
     pub entropy: Vec<f64>,
+    /// What a value head says of each token, B · T; empty without one.
+    pub value: Vec<f64>,
     /// What the losses that balance experts come to; 0 without.
     pub balance: f64,
     /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + balance, flat like those of the model.
@@ -20,6 +22,19 @@ pub struct Exact {
 
 /// Computes in f64 from the model's weights, which stay as they are; `dlogp` and `dentropy` have B · T elements.
 pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64]) -> Result<Exact> {
+    exact_with_values(model, batch, (dlogp, dentropy), None)
+}
+
+/// The same with Σ dvalue · value, of a model with a value head.
+///
+/// # Errors
+/// Gradients of another shape than the batch.
+pub fn exact_with_values(
+    model: &Model,
+    batch: &TokenBatch,
+    (dlogp, dentropy): (&[f64], &[f64]),
+    dvalue: Option<&[f64]>,
+) -> Result<Exact> {
     let shape = (batch.batch_size, batch.seq_len);
     model.params().require_present()?;
     let weights = model.params().weights().to_device(&Device::Cpu)?;
@@ -35,8 +50,9 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
     let outputs = decoder.outputs(batch)?;
     let upstream = |values: &[f64]| Tensor::from_slice(values, shape, &Device::Cpu);
     let (dlogp, dentropy) = (upstream(dlogp)?, upstream(dentropy)?);
+    let dvalue = dvalue.map(upstream).transpose()?;
     let mut grads = vec![0.0; model.params().n_trainable()];
-    for (span, grad) in decoder.gradients(&outputs, &dlogp, Some(&dentropy))? {
+    for (span, grad) in decoder.gradients(&outputs, &dlogp, Some(&dentropy), dvalue.as_ref())? {
         if let Some(range) = span.grads() {
             grads[range].copy_from_slice(&grad.to_vec1::<f64>()?);
         }
@@ -47,6 +63,10 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
         balance: balance.unwrap_or(0.0),
         logp: outputs.logp.flatten_all()?.to_vec1()?,
         entropy: outputs.entropy.flatten_all()?.to_vec1()?,
+        value: match &outputs.value {
+            Some(value) => value.flatten_all()?.to_vec1()?,
+            None => Vec::new(),
+        },
         grads,
     })
 }

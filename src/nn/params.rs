@@ -159,7 +159,13 @@ impl Params {
 
     /// Those of adapters.
     pub fn adapters(&self) -> &[ParamInfo] {
-        &self.infos[self.n_base..]
+        let behind = &self.infos[self.n_base..];
+        &behind[..behind.len() - usize::from(self.value_head().is_some())]
+    }
+
+    /// That of a value head: the last one, part of neither base nor adapters.
+    pub fn value_head(&self) -> Option<&ParamInfo> {
+        self.infos.last().filter(|info| info.role == Role::Value)
     }
 
     /// Those that train, in the order of their gradients, which have no gaps.

@@ -21,6 +21,8 @@ pub enum Role {
     Head,
     /// A factor of a low-rank adapter.
     Adapter(AdapterRole),
+    /// The vector that makes a value of a hidden state, beside the output head.
+    Value,
 }
 
 /// The matrices of attention.

@@ -43,7 +43,7 @@ impl Part {
         match role {
             Role::Embedding => Part::Embeddings,
             Role::Position => Part::Positions,
-            Role::Head => Part::Head,
+            Role::Head | Role::Value => Part::Head,
             Role::Norm | Role::Bias(Site::Norm) => Part::Norms,
             Role::Router => Part::Router,
             Role::Attention(_) | Role::Bias(Site::Attention) => Part::Attention,

@@ -15,7 +15,7 @@ pub struct Params {
     /// All layers and experts, routers included.
     pub mlp: u64,
     pub norms: u64,
-    /// 0 if tied to the embedding table.
+    /// Without the table of embeddings, where that is the head; with a value head.
     pub head: u64,
 }
 
@@ -29,7 +29,7 @@ impl Params {
                 Role::Attention(_) | Role::Bias(Site::Attention) => &mut params.attention,
                 Role::Mlp(_) | Role::Bias(Site::Mlp) | Role::Router => &mut params.mlp,
                 Role::Norm | Role::Bias(Site::Norm) => &mut params.norms,
-                Role::Head => &mut params.head,
+                Role::Head | Role::Value => &mut params.head,
                 // Not part of a model: `Request::n_trainable` counts them.
                 Role::Adapter(_) => continue,
             };

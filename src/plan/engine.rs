@@ -6,7 +6,8 @@ use super::request::{Checkpointing, Method, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
-use crate::nn::{HeadKind, footprint};
+use crate::nn::footprint::{self, Footprint};
+use crate::nn::{HeadKind, ModelConfig};
 
 /// The process before any model: program, libraries, threads and buffers.
 const RUNTIME: f64 = 21.0 * MIB;
@@ -84,7 +85,12 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         grouped(tokens as u64),
         grouped(each)
     );
-    ledger.add(Part::Activations, train.activations as f64, how);
+    let cold = cold_start(request, batch, train);
+    let how = match cold {
+        0 => how,
+        _ => format!("{how}, and more in the cold start, whose batches are not parted"),
+    };
+    ledger.add(Part::Activations, (train.activations + cold) as f64, how);
     let how = match request.checkpointing {
         Checkpointing::Off => "gradients that do not fit where activations were".into(),
         Checkpointing::EveryN(n) => format!("{n} recomputed blocks and their gradients"),
@@ -142,6 +148,50 @@ fn rows_at_once(request: &Request, batch: usize) -> usize {
     batch.min(ANSWER_PLACES.div_ceil(request.seq_len.max(1) as usize))
 }
 
+/// What a cold start needs beyond a pass over a part of the answers. The first rollout is written and read while its buffers
+/// are still there; a separate critic learns behind them.
+fn cold_start(request: &Request, batch: usize, part: Footprint) -> u64 {
+    if !request
+        .extras
+        .answers
+        .is_some_and(|answers| answers.cold_start)
+    {
+        return 0;
+    }
+    let (config, shape) = (request.arch.config(), request.arch.shape());
+    let adapter = request.engine_adapter();
+    let (len, how) = (request.seq_len as usize, request.checkpointing.engine());
+    let whole = footprint::training(config, shape, adapter.as_ref(), (batch, len), how);
+    let behind = critic_pass(request).map_or(0, |critic| critic.total());
+    whole.total().saturating_sub(part.total() + behind)
+}
+
+/// The passes in which a separate critic learns.
+fn critic_pass(request: &Request) -> Option<Footprint> {
+    // A value head on the policy's trunk is among the policy's own parameters.
+    if request.method != Method::Ppo || request.arch.config().value_head {
+        return None;
+    }
+    let (adapter, batch) = (request.engine_adapter(), request.micro_batch as usize);
+    let at_once = (rows_at_once(request, batch), request.seq_len as usize);
+    let (config, how) = (critic_config(request), request.checkpointing.engine());
+    let shape = request.arch.shape();
+    Some(footprint::training(
+        &config,
+        shape,
+        adapter.as_ref(),
+        at_once,
+        how,
+    ))
+}
+
+fn critic_config(request: &Request) -> ModelConfig {
+    ModelConfig {
+        head: HeadKind::Score,
+        ..request.arch.config().clone()
+    }
+}
+
 /// Whether the reference is the policy itself with its adapter off.
 fn asks_without_adapter(request: &Request) -> bool {
     request.reference_plan() == ReferencePlan::AdapterOff
@@ -182,16 +232,12 @@ fn reference(request: &Request, ledger: &mut Ledger) {
 
 /// The second model that a method with a critic trains: as the policy, with a score for a head, and an optimizer of its own.
 fn critic(request: &Request, ledger: &mut Ledger) {
-    if request.method != Method::Ppo {
+    let Some(train) = critic_pass(request) else {
         return;
-    }
-    let mut config = request.arch.config().clone();
-    config.head = HeadKind::Score;
+    };
+    let config = critic_config(request);
     let (shape, adapter) = (request.arch.shape(), request.engine_adapter());
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
-    let how = request.checkpointing.engine();
-    let at_once = (rows_at_once(request, batch), len);
-    let train = footprint::training(&config, shape, adapter.as_ref(), at_once, how);
     let says = footprint::evaluation(&config, shape, adapter.as_ref(), (batch, len));
     let head = match request.arch.config().ties_head() {
         true => 0,

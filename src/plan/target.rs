@@ -313,7 +313,8 @@ fn answers(spec: &RunSpec) -> Option<Answers> {
     Some(Answers {
         tokens: spec.model.seq_len as u64,
         has_reference: spec.method.needs().reference.is_some(),
-        has_old_policy: spec.rollout.cycle() > 1,
+        has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
+        cold_start: spec.rollout.cold_start_steps > 0,
     })
 }
 
@@ -468,6 +469,14 @@ mod tests {
         let critic = ["method=ppo", "rollout.group_size=1"];
         assert!(ledger(&critic).bytes(Part::Critic) >= 16 * n);
         assert_eq!(plain.bytes(Part::Critic), 0);
+        // On the policy's trunk it is a vector more, and a pass that says values.
+        let shared = ledger(&[
+            "method=ppo",
+            "rollout.group_size=1",
+            "method.ppo.critic=shared",
+        ]);
+        assert_eq!(shared.bytes(Part::Critic), 0);
+        assert!(shared.bytes(Part::Evaluation) > 0);
         let linear = |word: &str| {
             let set = [word.to_string()];
             resolve("grpo-sort", &set, &here()).unwrap().is_linear()

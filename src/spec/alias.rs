@@ -8,6 +8,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     // short names
     ("max_steps", "train.max_steps"),
     ("epochs", "train.epochs"),
+    ("warmup_ratio", "train.warmup_ratio"),
     ("lr", "optimizer.*.lr"),
     ("micro_batch_size", "train.micro_batch_size"),
     ("grad_accum_steps", "train.grad_accum_steps"),
@@ -150,10 +151,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (
         "eval_steps",
         "use eval_every for the interval, eval_batches for the amount",
-    ),
-    (
-        "warmup_ratio",
-        "set warmup_steps to that fraction of train.max_steps",
     ),
     (
         "device",

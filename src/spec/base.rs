@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Keys a run may choose for itself: only training depends on them.
-const FREE: [&str; 7] = [
+const FREE: [&str; 8] = [
     "model.seq_len",
     "model.dropout",
     "model.init_std",
@@ -24,6 +24,7 @@ const FREE: [&str; 7] = [
     "model.moe.z_loss_coef",
     "model.attention_type",
     "model.head",
+    "model.value_head",
 ];
 
 /// A model to start training from.

@@ -71,6 +71,10 @@ pub struct TrainConfig {
     /// read, the run's spec says in `train.max_steps` what they come to. Default: none.
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub epochs: Option<f64>,
+    /// Warm-up as a share of the steps, in place of the schedule's `warmup_steps`, which become that many; the schedule `none` has
+    /// none. Default: none.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub warmup_ratio: Option<f64>,
     /// Sequences per forward and backward pass.
     #[schemars(range(min = 1, max = 1000000))]
     pub micro_batch_size: usize,
@@ -296,6 +300,7 @@ impl Default for TrainConfig {
         TrainConfig {
             max_steps: 1000,
             epochs: None,
+            warmup_ratio: None,
             micro_batch_size: 12,
             grad_accum_steps: 1,
             batch_ramp: Vec::new(),

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 const DATA: [&str; 3] = ["data.path", "data.sources", "data.synthetic"];
 /// Each says how long a run is.
 const LENGTH: [&str; 2] = ["train.max_steps", "train.epochs"];
+/// In place of the schedule's own steps.
+const WARMUP: &str = "train.warmup_ratio";
 /// One weight for each of the sources: nothing of it holds for others.
 const CURRICULUM: &str = "data.curriculum";
 
@@ -18,6 +20,10 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
     let others = DATA.into_iter().chain([CURRICULUM]).collect::<Vec<_>>();
     replace(merged, said, &DATA, &others);
     replace(merged, said, &LENGTH, &LENGTH);
+    // A ratio replaces steps by itself: it is turned into them.
+    if let Some(steps) = member_path(&merged.value, "schedule", "warmup_steps") {
+        replace(merged, said, &[&steps], &[WARMUP]);
+    }
     scale_floor(merged, before, said);
 }
 
@@ -171,5 +177,15 @@ mod tests {
         assert_eq!(length("epochs: 3", &[]).0, Some(3.0));
         // A run's own spec says what its epochs come to.
         assert_eq!(length("epochs: 3, max_steps: 41", &[]), (Some(3.0), 41));
+        let warmup = |text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let text = format!("extends: quickstart\ntrain: {{{text}}}\n");
+            let loaded = load_text_with("a.yaml", &text, &words, &SpecSources::default());
+            loaded.unwrap().spec.schedule.warmup_steps()
+        };
+        assert_eq!(warmup("warmup_ratio: 0.1, max_steps: 50", &[]), 5);
+        assert_eq!(warmup("warmup_ratio: 0.1", &["max_steps=70"]), 7);
+        assert_eq!(warmup("warmup_ratio: 0.1", &["warmup_steps=3"]), 3);
+        assert_eq!(warmup("max_steps: 50", &["warmup_ratio=0.2"]), 10);
     }
 }

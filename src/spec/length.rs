@@ -1,6 +1,6 @@
 //! How long a run is, and how its batch grows: optimizer steps, the micro-steps of each, and passes over the data (epochs).
 
-use super::TrainConfig;
+use super::{RunConfig, TrainConfig};
 use serde::{Deserialize, Serialize};
 
 /// A smaller batch at the beginning of a run (Smith et al. 2018, arXiv 1711.00489; GPT-3, arXiv 2005.14165).
@@ -49,6 +49,16 @@ impl TrainConfig {
             done += steps;
         }
         (done + left.div_ceil(self.grad_accum_steps as u64)).max(1)
+    }
+}
+
+impl RunConfig {
+    /// Turns a share of the steps into the schedule's warm-up.
+    pub(super) fn warm_up(&mut self) {
+        if let Some(ratio) = self.train.warmup_ratio {
+            let steps = (ratio * self.train.max_steps as f64).round();
+            self.schedule.set_warmup_steps(steps as u64);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ impl RunSpec {
     /// The same training with another last step.
     pub fn to_step(mut self, max_steps: u64) -> RunSpec {
         self.config.train.max_steps = max_steps;
+        self.config.warm_up();
         self
     }
 
@@ -85,6 +86,8 @@ impl RunSpec {
         if config.method.needs().head == HeadKind::Score {
             config.model.head = HeadKind::Score;
         }
+        config.model.value_head = config.method.needs().value_head;
+        config.warm_up();
         let lr = config.optimizer.lr();
         match &mut config.schedule {
             ScheduleConfig::Cosine(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),

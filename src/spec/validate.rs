@@ -196,6 +196,15 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
         ),
         "method=reward trains it on; begin from a model that writes for any other method",
     );
+    judge.want(
+        !config.model.value_head || needs.value_head,
+        &["model.value_head"],
+        format!(
+            "nothing in the method {} learns values",
+            config.method.entry().id
+        ),
+        "leave it out; method.ppo.critic=shared has one",
+    );
     if needs.unit == Unit::Judged {
         judge.want(
             needs.reference != Some(ReferenceChoice::Precomputed),

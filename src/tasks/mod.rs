@@ -12,12 +12,14 @@ mod items;
 mod kept;
 mod list;
 mod programs;
+mod questions;
 mod record;
 mod rewarded;
 mod run;
 mod score;
 mod subject;
 mod summary;
+mod table;
 mod task;
 
 pub use answers::judge;
@@ -27,10 +29,14 @@ pub use error::TaskError;
 pub use items::Item;
 pub use kept::kept;
 pub use list::{Listed, list, load};
+pub use questions::{Given, Question, questions};
 pub use record::Record;
 pub use run::{Outcome, Progress, Request, Run};
 pub use subject::{Loaded, Subject, fingerprint};
 pub use summary::{Reading, Summary, summarize};
+pub use table::{
+    MAX_MODELS, TaskCell, TaskRow, TaskTable, WHILE_TRAINING, compared_by, models_in, table,
+};
 pub use task::{Prepared, Task};
 
 #[cfg(test)]

@@ -130,6 +130,19 @@ fn same(a: &Header, b: &Header) -> bool {
     (&a.digest, &a.fingerprint, a.items) == (&b.digest, &b.fingerprint, b.items)
 }
 
+/// Longest first line.
+const MAX_HEAD: u64 = 1 << 16;
+
+/// The first line of a file of answers; none where there is none yet.
+pub(super) fn head(path: &Path) -> Result<Option<Header>, TaskError> {
+    use std::io::Read;
+    let file = File::open(path).map_err(TaskError::io(path))?;
+    let mut line = String::new();
+    let read = BufReader::new(file.take(MAX_HEAD)).read_line(&mut line);
+    read.map_err(TaskError::io(path))?;
+    Ok(serde_json::from_str(&line).ok())
+}
+
 type Held = (Header, Vec<Record>, u64);
 
 /// The whole lines of a file, and how many bytes they take; none where there is no such file.

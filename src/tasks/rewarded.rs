@@ -158,6 +158,7 @@ mod tests {
         assert_eq!(of("polite"), [1.0, 0.0]);
         assert_eq!(of("reward"), [1.5, 1.0]);
         let summary = summarize(prepared.task.config(), &other);
+        assert_eq!(summary.headline, "reward");
         let reading = |name: &str| summary.readings.iter().find(|r| r.metric == name);
         assert_eq!(reading("reward").unwrap().value, 1.25);
         // Better on the first, the same on the second.

@@ -82,6 +82,7 @@ pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
     let headline = match &config.headline {
         Some(said) => said.clone(),
         None if has("acc_norm") => "acc_norm".into(),
+        None if config.answer.rewards.len() > 1 => rewarded::SUM.into(),
         None => first().unwrap_or_default(),
     };
     Summary {

@@ -107,6 +107,7 @@ actions! {
         ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run, or with the marked ones side by side."
         MarkRun "mark-run" "mark" "Mark the selected run, or take the mark away."
         CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected one with the one that it came from."
+        CompareEvals "compare-evals" "evaluations" "Show what the marked runs made of evaluation tasks, beside each other; without marks, the selected one."
     }
     Run "run" "Run" {
         Pause "pause" "pause" "Pause the run, or let it go on; a run that was stopped goes on from its newest checkpoint."
@@ -216,6 +217,14 @@ actions! {
         CompareAgain "compare-again" "read again" "Read the logs again; those of live runs are read every few seconds."
         CompareLog "compare-log" "log scale" "Switch between a linear and a logarithmic axis."
         CompareSmooth "compare-smooth" "smoothing" "Smooth the curves, more, not at all."
+        CompareTasks "compare-tasks" "evaluations" "Show what the same runs made of evaluation tasks."
+    }
+    /// What models made of tasks.
+    Evals "evals" "Evaluations beside each other" {
+        EvalsAdd "evals-add" "add" "Add a run, or a model that llmtui eval asked."
+        EvalsDrop "evals-drop" "take away" "Take the last model away."
+        EvalsAgain "evals-again" "read again" "Read the answers again."
+        EvalsOnly "evals-only" "only" "List all items, those that flipped, those won, those lost, those that nobody gets."
     }
     /// The rows of a past step.
     Batch "batch" "Batch of a step" {

@@ -117,6 +117,12 @@ pub enum Effect {
     },
     /// Read whole runs for a comparison: their directories, or logs of other programs.
     ReadTracks(Vec<PathBuf>),
+    /// Read what models made of tasks: directories of runs, or folders of answers.
+    ReadEvals(Vec<PathBuf>),
+    /// Read the items of one of those tasks.
+    ReadQuestions(Box<crate::tasks::TaskRow>),
+    /// Look for models that have answered tasks.
+    ListEvals,
     /// Draw every cell again.
     Redraw,
     /// Give the terminal back to the shell until `fg`.

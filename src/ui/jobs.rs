@@ -2,12 +2,14 @@
 
 mod chats;
 mod complete;
+mod evals;
 pub mod kept;
 mod pictures;
 mod revisit;
 mod tracks;
 
 pub use complete::complete;
+pub use evals::questions;
 #[cfg(test)]
 pub use pictures::save_in;
 pub use pictures::{part, save_picture};

@@ -133,6 +133,18 @@ pub enum Msg {
         paths: Vec<PathBuf>,
         result: Result<Vec<crate::run::compare::Track>, String>,
     },
+    /// What models made of tasks, or why it cannot be read.
+    Evals {
+        subjects: Vec<PathBuf>,
+        result: Result<Box<crate::tasks::TaskTable>, String>,
+    },
+    /// The items of a task, or why they cannot be read.
+    Questions {
+        row: Box<crate::tasks::TaskRow>,
+        result: Result<Vec<crate::tasks::Question>, String>,
+    },
+    /// Models that have answered tasks, and the folders of their answers.
+    EvalModels(Vec<(String, PathBuf)>),
     /// The next stage of the pipeline that is watched trains: its run's directory.
     NextStage(PathBuf),
     /// Back from the shell.

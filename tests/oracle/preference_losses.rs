@@ -74,6 +74,7 @@ fn distance(case: &Case, method: &MethodConfig, width: usize) -> f64 {
         batch: &batch,
         logp: logp.as_tensor().clone(),
         entropy: Tensor::zeros(shape, candle_core::DType::F32, &Device::Cpu).unwrap(),
+        value: None,
         normalizer: method.normalizer().count(std::slice::from_ref(&batch)) as f64,
     };
     let mut readings = Readings::default();

@@ -1,5 +1,6 @@
 //! The head of a reward model: hidden states × one vector → one number for each row. It takes the place of the log-prob head
-//! and answers in the same [`Outputs`]: the scores stand where log-probabilities stand, entropies and top-1 are 0.
+//! and answers in the same [`Outputs`]: the scores stand where log-probabilities stand, entropies and top-1 are 0. A value head
+//! beside the log-prob head is the same vector over the same hidden states.
 
 use super::logprob::{Outputs, Sizes};
 use super::matmul::Accumulation;
@@ -40,19 +41,21 @@ pub fn forward(sizes: Sizes, hidden: &[f32], weight: &[f32], outputs: &mut Outpu
     outputs.top1.fill(0.0);
 }
 
-/// `dhidden` (rows, d) = and `dweight` (d) = (or +=) the gradients for `dscores` (rows); no `dweight` for a frozen one. Few
+/// `dhidden` (rows, d) and `dweight` (d) = (or +=) the gradients for `dscores` (rows); no `dweight` for a frozen one. Few
 /// rows have a score that counts: the sum over them is a plain one, in order.
 pub fn backward(
     (hidden, weight): (&[f32], &[f32]),
     dscores: &[f32],
-    dhidden: &mut [f32],
+    (dhidden, add): (&mut [f32], Accumulation),
     dweight: Option<(&mut [f32], Accumulation)>,
 ) {
     let d = weight.len();
     threads::rows1(dhidden, d, d, |first, dhidden| {
         for (row, dscore) in dhidden.chunks_exact_mut(d).zip(&dscores[first..]) {
-            for (dx, w) in row.iter_mut().zip(weight) {
-                *dx = dscore * w;
+            let pairs = row.iter_mut().zip(weight);
+            match add {
+                Accumulation::Overwrite => pairs.for_each(|(dx, w)| *dx = dscore * w),
+                Accumulation::Add => pairs.for_each(|(dx, w)| *dx += dscore * w),
             }
         }
     });
@@ -91,10 +94,12 @@ mod tests {
             let (mut dhidden, mut dweight) = (vec![9.0; rows * d], vec![9.0; d]);
             for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
                 let both = (&*hidden, &*weight);
-                backward(both, &dscores, &mut dhidden, Some((&mut dweight, into)));
-                assert_close("dhidden", &dhidden, &grads[0], 1e-6);
+                let dweight = &mut dweight;
+                backward(both, &dscores, (&mut dhidden, into), Some((dweight, into)));
+                let exact: Vec<f64> = grads[0].iter().map(|x| times * x).collect();
+                assert_close("dhidden", &dhidden, &exact, 1e-6);
                 let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
-                assert_close("dweight", &dweight, &exact, 1e-5);
+                assert_close("dweight", dweight, &exact, 1e-5);
             }
         }
     }

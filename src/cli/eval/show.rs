@@ -3,7 +3,9 @@
 use super::{Args, Asked};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::tasks::{Comparison, Listed, Prepared, Reading, Summary, compare, summarize};
+use crate::tasks::{
+    Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -42,11 +44,7 @@ fn summaries(model: &Asked, prepared: &[Prepared]) -> Vec<Summary> {
 fn comparisons(models: &[Asked], summary: &Summary, task: usize) -> Vec<Option<Comparison>> {
     let base = &models[0].outcomes[task].records;
     let others = models.iter().skip(1);
-    // Accuracies are means of scores; for the others the mean log-probability is compared.
-    let metric = match summary.headline.as_str() {
-        "perplexity" | "bits_per_byte" => "logp",
-        metric => metric,
-    };
+    let metric = compared_by(&summary.headline);
     others
         .map(|model| compare(metric, base, &model.outcomes[task].records))
         .collect()
@@ -199,10 +197,11 @@ fn difference(letter: char, found: &Comparison) -> String {
             (found.win_rate_stderr).map_or(String::new(), |s| format!(" ± {:.1}", 100.0 * s));
         let _ = writeln!(
             out,
-            "   {letter} wins {:.1}{stderr} % against A: better on {} items, worse on {}, equal on {same} (which count half)",
+            "   {letter} wins {:.1}{stderr} % against A: better on {}, worse on {}, equal on {same} (which count half) of {} items",
             100.0 * found.win_rate,
             found.better,
-            found.worse
+            found.worse,
+            found.n
         );
     }
     if let Some(won) = named(true) {

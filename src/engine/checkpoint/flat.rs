@@ -1,4 +1,5 @@
 //! A model beside the policy in one file of a checkpoint: its weights as the engine holds them, and its optimizer's moments.
+//! Of a critic on the policy's trunk the value head alone: the folder beside it stays a model that writes, for any program.
 
 use super::CheckpointError;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
@@ -64,4 +65,39 @@ pub fn read(
         read?;
     }
     Ok(())
+}
+
+/// Writes the value head of a policy that has one, under its own name.
+///
+/// # Errors
+/// The disk's.
+pub fn write_value_head(policy: &Model, out: &mut dyn io::Write) -> io::Result<()> {
+    let params = policy.params();
+    let Some(info) = params.value_head() else {
+        return Ok(());
+    };
+    let from = info.offset - params.first_held();
+    let heads = [TensorHead::f32(info.name.as_str(), info.shape.clone())];
+    write_to(out, &heads, &mut |sink| {
+        let written = params.read_held(|values| sink.put(&values[from..from + info.len]));
+        written.map_err(io::Error::other)?
+    })
+}
+
+/// Fills the value head of a policy that has one.
+///
+/// # Errors
+/// No file, or one of another shape.
+pub fn read_value_head(path: &Path, policy: &mut Model) -> Result<(), CheckpointError> {
+    let Some(info) = policy.params().value_head().cloned() else {
+        return Ok(());
+    };
+    let file = TensorFile::open(path)?;
+    let from = info.offset - policy.params().first_held();
+    let mut read = Ok(());
+    policy.params_mut().write_held(|values| {
+        let own = &mut values[from..from + info.len];
+        read = file.read_into(&info.name, &info.shape, own);
+    })?;
+    Ok(read?)
 }

@@ -117,6 +117,12 @@ pub fn save(
     if let Some(critic) = state.critic.as_ref().filter(|c| c.has_begun()) {
         parts.push(part(CRITIC, |out| critic.write(out)));
     }
+    if state.models.policy.params().value_head().is_some() {
+        let head = part(CRITIC, |out| {
+            flat::write_value_head(&state.models.policy, out)
+        });
+        parts.push(head);
+    }
     if let (true, Reference::Frozen(model)) = (state.models.anchored, &state.models.reference) {
         parts.push(part(REFERENCE, |out| flat::write(model, None, out)));
     }
@@ -211,6 +217,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     if let Some(critic) = &mut state.critic {
         critic.read(&folder.join(CRITIC))?;
     }
+    flat::read_value_head(&folder.join(CRITIC), &mut state.models.policy)?;
     let path = folder.join(REFERENCE);
     state.models.anchored = path.exists();
     if let (true, Reference::Frozen(model)) = (path.exists(), &mut state.models.reference) {

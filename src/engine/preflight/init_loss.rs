@@ -34,13 +34,34 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     if subject.spec.train.from.is_some() {
         return Ok(judge_trained(loss, shape.vocab_size));
     }
-    let spread = subject.spec.model.init_std.powi(2) * shape.d_model as f64;
-    Ok(judge(loss, shape.vocab_size, spread))
+    let model = &subject.spec.model;
+    let excess = excess(
+        model.init_std,
+        shape.d_model,
+        shape.vocab_size,
+        model.tie_embeddings,
+    );
+    Ok(judge(loss, shape.vocab_size, excess))
 }
 
-/// `spread` is the variance of the logits at the start: normalised features times weights of init_std. For normal logits
-/// E[ln Σ exp] exceeds ln V by half of it.
-fn judge(loss: f64, vocab_size: usize, spread: f64) -> Finding {
+/// How far above ln V a sound model of fresh weights may begin, in nats.
+///
+/// Logits are normalised features times weights of init_std: their variance is init_std² · d_model, and for normal logits
+/// E[ln Σ exp] exceeds ln V by half of it. Tied embeddings give each token a bonus for itself on top, of at most
+/// init_std · d_model (a feature that is nothing but the token's own embedding, at length √d_model): one of V terms of the
+/// sum grows by its exponential, which small vocabularies feel.
+fn excess(init_std: f64, d_model: usize, vocab_size: usize, tied: bool) -> f64 {
+    let width = d_model as f64;
+    let spread = 0.5 * init_std.powi(2) * width;
+    let itself = match tied {
+        true => ((init_std * width).exp_m1() / vocab_size as f64).ln_1p(),
+        false => 0.0,
+    };
+    (spread + itself).min(MAX_EXCESS)
+}
+
+/// `excess`: nats above guessing that the fresh weights explain.
+fn judge(loss: f64, vocab_size: usize, excess: f64) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence = format!("loss {loss:.3}, ln({vocab_size}) = {guessing:.3}");
     if loss.is_finite() && loss < guessing - BELOW {
@@ -50,7 +71,7 @@ fn judge(loss: f64, vocab_size: usize, spread: f64) -> Finding {
             "check the mask and the shift of the targets; name the weights in train.from if they are given",
         );
     }
-    if loss.is_finite() && loss <= guessing + (0.5 * spread).min(MAX_EXCESS) + ABOVE {
+    if loss.is_finite() && loss <= guessing + excess + ABOVE {
         return Finding::pass(evidence);
     }
     Finding::fail(
@@ -96,14 +117,23 @@ mod tests {
 
     #[test]
     fn guessing_passes_and_both_sides_fail() {
-        assert_eq!(judge(4.19, 65, 0.05).status, Status::Pass);
-        assert_eq!(judge(9.0, 65, 16.0).status, Status::Fail, "however wide");
-        assert_eq!(judge(11.4, 50257, 1.0).status, Status::Pass);
-        let high = judge(9.0, 65, 0.05);
+        let small = excess(0.02, 128, 65, false);
+        assert!((small - 0.0256).abs() < 1e-12);
+        assert_eq!(judge(4.19, 65, small).status, Status::Pass);
+        let wide = excess(0.2, 800, 65, true);
+        assert_eq!(judge(9.0, 65, wide).status, Status::Fail, "however wide");
+        let large = excess(0.02, 5000, 50257, false);
+        assert_eq!(judge(11.4, 50257, large).status, Status::Pass);
+        // Of 13 characters, each of which foresees itself at first: ln(1 + (e^2.56 − 1) / 13) = 0.651 more.
+        let tied = excess(0.02, 128, 13, true);
+        assert!((tied - small - 0.651).abs() < 1e-3, "{tied}");
+        assert_eq!(judge(2.855, 13, tied).status, Status::Pass);
+        assert_eq!(judge(2.855, 13, small).status, Status::Fail);
+        let high = judge(9.0, 65, small);
         assert_eq!(high.status, Status::Fail);
         assert!(high.fix.contains("init_std"), "{}", high.fix);
-        assert!(judge(3.0, 65, 0.05).cause.contains("leak"));
-        assert_eq!(judge(f64::NAN, 65, 0.05).status, Status::Fail);
+        assert!(judge(3.0, 65, small).cause.contains("leak"));
+        assert_eq!(judge(f64::NAN, 65, small).status, Status::Fail);
         assert_eq!(judge_scores(0.70).status, Status::Pass);
         assert_eq!(judge_scores(12.0).status, Status::Fail);
         assert_eq!(judge_scores(f64::NAN).status, Status::Fail);

@@ -277,9 +277,7 @@ impl Rollouts {
         let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
         for batch in &mut batches {
             models.add_token_reference(batch)?;
-            if self.config().cycle() > 1 {
-                add_old_policy(&mut models.policy, batch)?;
-            }
+            add_old_policy(&mut models.policy, batch, self.config().cycle() > 1)?;
             if let Some(critic) = &mut state.critic {
                 critic.add_values(batch)?;
             }

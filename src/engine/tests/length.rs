@@ -33,7 +33,12 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
     assert!((tokens - data.epoch_tokens() as f64).abs() < 1.0);
 
     let word = format!("train.epochs={}", 23.5 / pass);
-    let words = [word.as_str(), "train.grad_accum_steps=2", "eval.every=0"];
+    let words = [
+        word.as_str(),
+        "train.grad_accum_steps=2",
+        "eval.every=0",
+        "train.warmup_ratio=0.25",
+    ];
     let mut run = Run::new(&words);
     run.job.stop_after = Some(5);
     let first = run.go();
@@ -46,7 +51,10 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
     );
     let yaml = std::fs::read_to_string(run.job.run_dir.spec_path()).unwrap();
     let said = RunSpec::from_yaml(&yaml).unwrap();
-    assert_eq!(said.train.max_steps, 12);
+    assert_eq!(
+        (said.train.max_steps, said.schedule.warmup_steps()),
+        (12, 3)
+    );
     assert_eq!(said.train.epochs, run.job.spec.train.epochs);
 
     // Whether the spec says it or the data are counted again: the same course as of one that says steps.
@@ -56,7 +64,8 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
     let second = resumed.resumed();
     assert_eq!(finished(&second).0, Outcome::Completed);
     assert_eq!(max_steps(&second), Some(12));
-    let stated = Run::new(&["train.max_steps=12", words[1], words[2]]).go();
+    let stated = ["train.max_steps=12", words[1], words[2], words[3]];
+    let stated = Run::new(&stated).go();
     let both: Vec<_> = steps(&first).into_iter().chain(steps(&second)).collect();
     assert_eq!(both, steps(&stated));
 }

@@ -84,6 +84,21 @@ fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same(
             "optimizer=schedule_free",
         ],
         &["method=ppo", "adapter.lora.rank=2", "rollout.steps=2"],
+        // A critic on the policy's trunk: no second model, its vector beside the checkpoint's model.
+        &[
+            "method=ppo",
+            "method.ppo.critic=shared",
+            "method.ppo.kl_target=0.5",
+            "rollout.cold_start_steps=3",
+            "rollout.group_size=1",
+            "rollout.epochs=2",
+        ],
+        &[
+            "method=ppo",
+            "method.ppo.critic=shared",
+            "adapter.lora.rank=2",
+            "optimizer=schedule_free",
+        ],
     ] {
         let straight = run_of(extra);
         let whole = straight.go();
@@ -141,10 +156,62 @@ fn a_critic_learns_beside_the_policy_and_before_it() {
     assert_eq!(files(12), [true; 2]);
 }
 
+/// On the policy's trunk the critic's file is the value head alone, and the model beside it has none.
+#[test]
+fn a_critic_on_the_policys_trunk_learns_by_the_same_backward() {
+    for adapter in [&[][..], &["adapter.lora.rank=2"]] {
+        let base = [
+            "method=ppo",
+            "method.ppo.critic=shared",
+            "rollout.epochs=2",
+            "method.ppo.beta=0",
+        ];
+        let run = run_of(&[&base, adapter].concat());
+        let events = run.go();
+        assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+        let values = readings(&events, "loss/value_avg");
+        assert_eq!(values.len(), 12, "{values:?}");
+        assert!(
+            values.iter().all(|x| x.is_finite() && *x > 0.0),
+            "{values:?}"
+        );
+        assert_eq!(readings(&events, "val/var_explained").len(), 12);
+        assert!(readings(&events, "critic/grad_norm").is_empty());
+        let tensors = |name: &str| {
+            let file =
+                crate::hf::safetensors::TensorFile::open(&run.checkpoint(12).join(name)).unwrap();
+            file.names().map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!(tensors("critic.safetensors"), ["v_head.summary.weight"]);
+        let of_model = tensors("model.safetensors");
+        assert!(
+            of_model.iter().all(|name| !name.contains("v_head")),
+            "{of_model:?}"
+        );
+    }
+}
+
 #[test]
 fn a_critic_that_cannot_be_is_refused_with_the_reason() {
     for (extra, reason) in [
-        (&["method=grpo", "rollout.group_size=1"][..], "there is one"),
+        (
+            &[
+                "method=ppo",
+                "method.ppo.critic=shared",
+                "method.ppo.critic_warmup_steps=2",
+            ][..],
+            "cannot learn alone",
+        ),
+        (
+            &[
+                "method=ppo",
+                "method.ppo.critic=shared",
+                "method.ppo.critic_from=/nowhere",
+            ],
+            "begins with the policy's weights",
+        ),
+        (&["model.value_head=true"], "learns values"),
+        (&["method=grpo", "rollout.group_size=1"], "there is one"),
         (
             &["method=ppo", "rollout.group_size=1", "rollout.refill=1"],
             "every prompt would be replaced",

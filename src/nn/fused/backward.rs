@@ -1,18 +1,17 @@
 //! The way back: nodes from last to first, segment by segment. A node first gives back its own output, which nobody reads
 //! any more, so that its gradient can live there.
 
-use super::head::HeadPass;
+use super::head::{HeadGradient, HeadPass};
 use super::{Node, Output, Pass, Plan};
-use crate::kernels::logprob;
 use crate::kernels::matmul::Accumulation;
 use crate::nn::tape::Track;
 
 impl Pass {
-    /// `grads`, flat like the weights, = (or +=) the gradient of Σ dlogp · logp + Σ dentropy · entropy.
+    /// `grads`, flat like the weights, = (or +=) the gradient of Σ dlogp · logp + Σ dentropy · entropy + Σ dvalue · value.
     pub fn backward(
         &mut self,
         plan: &Plan,
-        upstream: logprob::Upstream,
+        upstream: HeadGradient,
         (grads, into): (&mut [f32], Accumulation),
     ) {
         let Some(hidden) = self.hidden.take() else {

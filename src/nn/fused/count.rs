@@ -5,15 +5,18 @@ use super::{Pass, Plan};
 use crate::kernels::logprob::Upstream;
 use crate::kernels::matmul::Accumulation;
 use crate::nn::footprint::Footprint;
-use crate::nn::fused::head::HeadPass;
+use crate::nn::fused::head::{HeadGradient, HeadPass};
 use crate::nn::profile::Kernels;
 use crate::nn::tape::{Arena, Track};
 
 /// What no kernel reads.
-const NOTHING: Upstream = Upstream {
-    dlogp: &[],
-    dentropy: None,
-    z_loss: 0.0,
+const NOTHING: HeadGradient = HeadGradient {
+    tokens: Upstream {
+        dlogp: &[],
+        dentropy: None,
+        z_loss: 0.0,
+    },
+    values: None,
 };
 
 impl Pass {
@@ -38,8 +41,12 @@ impl Pass {
                 self.backward(plan, NOTHING, (&mut [], Accumulation::Add));
             }
         }
+        let values = match plan.layout.value {
+            Some(_) => count * size_of::<f32>(),
+            None => 0,
+        };
         Footprint {
-            head: self.head_bytes,
+            head: self.head_bytes + values as u64,
             ..self.footprint()
         }
     }

@@ -1,5 +1,5 @@
 //! The head over a pass: forward and backward, or both at once where the gradient is known beforehand. Its kernel is
-//! `kernels::logprob`.
+//! `kernels::logprob`. A value head beside it is `kernels::score` over the same hidden states.
 
 use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype};
@@ -15,6 +15,14 @@ pub(super) enum HeadPass {
     Backward,
     /// Forward and backward at once: fills `outputs` too.
     Both,
+}
+
+/// The gradient of a loss with respect to what the heads give.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadGradient<'a> {
+    pub tokens: logprob::Upstream<'a>,
+    /// With respect to values, where the loss depends on them.
+    pub values: Option<&'a [f32]>,
 }
 
 /// A function of the kernel that does so.
@@ -55,6 +63,7 @@ impl Pass {
         self.kernels.run(Part::Head, || {
             logprob::forward(plan.arithmetic, sizes, inputs, outputs);
         });
+        self.value_forward(plan, hidden);
     }
 
     /// From `upstream` to the gradient with respect to the hidden states; the table's goes to `grads`, unless it is frozen.
@@ -62,7 +71,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         hidden: Slot,
-        upstream: logprob::Upstream,
+        upstream: HeadGradient,
         grads: &mut [f32],
         pass: HeadPass,
     ) {
@@ -71,7 +80,7 @@ impl Pass {
             if pass == HeadPass::Both {
                 self.score_forward(plan, hidden);
             }
-            return self.score_backward(plan, hidden, upstream, grads);
+            return self.score_backward(plan, hidden, upstream.tokens, grads);
         }
         let (sizes, differentiate): (_, Differentiate) = match pass {
             HeadPass::Backward => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
@@ -92,11 +101,15 @@ impl Pass {
                 sizes,
                 inputs,
                 outputs,
-                upstream,
+                upstream.tokens,
                 &mut dhidden,
                 dtable,
             );
         });
+        if pass == HeadPass::Both {
+            self.value_forward(plan, hidden);
+        }
+        self.value_backward(plan, hidden, upstream.values, (&mut dhidden, grads));
         self.arena.put_gradient(hidden, dhidden);
         self.head_done = true;
     }
@@ -141,10 +154,61 @@ impl Pass {
             let head = plan.layout.head;
             let dweight = head.grads().map(|range| (&mut grads[range], *into));
             let both = (arena.get(hidden), plan.dense(head));
-            score::backward(both, upstream.dlogp, &mut dhidden, dweight);
+            let dhidden = (&mut *dhidden, Accumulation::Overwrite);
+            score::backward(both, upstream.dlogp, dhidden, dweight);
         });
         self.arena.put_gradient(hidden, dhidden);
         self.head_done = true;
+    }
+}
+
+impl Pass {
+    /// Fills `values`, where there is a value head.
+    fn value_forward(&mut self, plan: &Plan, hidden: Slot) {
+        let (Some(head), rows) = (plan.layout.value, self.rows.count) else {
+            return;
+        };
+        let Pass {
+            arena,
+            kernels,
+            values,
+            ..
+        } = self;
+        kernels.run(Part::Head, || {
+            values.resize(rows, 0.0);
+            score::scores(arena.get(hidden), plan.dense(head), values);
+        });
+    }
+
+    /// Adds what the loss wants of values to the gradient with respect to the hidden states.
+    fn value_backward(
+        &mut self,
+        plan: &Plan,
+        hidden: Slot,
+        dvalues: Option<&[f32]>,
+        (dhidden, grads): (&mut [f32], &mut [f32]),
+    ) {
+        let Some(head) = plan.layout.value else {
+            return;
+        };
+        let Pass {
+            arena,
+            kernels,
+            into,
+            ..
+        } = self;
+        kernels.run(Part::Head, || {
+            let dweight = head.grads().map(|range| (&mut grads[range], *into));
+            match (dvalues, dweight) {
+                (Some(dvalues), dweight) => {
+                    let both = (arena.get(hidden), plan.dense(head));
+                    score::backward(both, dvalues, (dhidden, Accumulation::Add), dweight);
+                }
+                // The loss does not ask for values, as in a cold start: their gradient is zero.
+                (None, Some((dweight, Accumulation::Overwrite))) => dweight.fill(0.0),
+                (None, _) => {}
+            }
+        });
     }
 }
 

@@ -19,6 +19,7 @@ mod recompute;
 mod residual;
 
 pub(crate) use experts::Experts;
+pub(crate) use head::HeadGradient;
 pub(crate) use plan::{Magnitudes, Plan};
 
 use super::TokenBatch;
@@ -145,6 +146,8 @@ pub(crate) struct Pass {
     replays: bool,
     pub experts: Experts,
     pub outputs: logprob::Outputs,
+    /// What the value head says of each token; empty without one.
+    pub values: Vec<f32>,
     /// The largest head so far, by the sizes it was called with.
     head_bytes: u64,
     pub kernels: Kernels,
@@ -170,6 +173,7 @@ impl Pass {
             replays: false,
             experts: Experts::default(),
             outputs: logprob::Outputs::default(),
+            values: Vec::new(),
             head_bytes: 0,
             kernels: Kernels::default(),
             tap: None,
@@ -181,7 +185,7 @@ impl Pass {
         Footprint {
             activations: self.forward_bytes,
             gradients: self.arena.bytes() - self.forward_bytes,
-            head: self.outputs.bytes(),
+            head: self.outputs.bytes() + (self.values.len() * size_of::<f32>()) as u64,
         }
     }
 
@@ -198,7 +202,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         batch: &TokenBatch,
-        upstream: logprob::Upstream,
+        upstream: HeadGradient,
         (grads, into): (&mut [f32], Accumulation),
     ) {
         let hidden = self.hidden_of(plan, batch);

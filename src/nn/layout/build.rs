@@ -107,12 +107,19 @@ impl<'a> Builder<'a> {
         };
         let n_base = self.infos.len();
         let adapters = self.adapt(&mut blocks);
+        self.layer = None;
+        // TRL's name for it.
+        let value = self
+            .config
+            .value_head
+            .then(|| self.matrix("v_head.summary", Role::Value, (1, d), std));
         Layout {
             tokens,
             positions,
             blocks,
             norm,
             head,
+            value,
             adapters,
             infos: Vec::new(),
             n_base,

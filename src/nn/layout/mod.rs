@@ -185,10 +185,13 @@ pub(crate) struct Layout {
     pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
+    /// What makes a value of a hidden state, (1, D), where a critic shares the trunk. It lies behind adapters, so that neither base
+    /// nor adapters have another place because of it.
+    pub value: Option<Span>,
     /// Of the linear layers that have any, in the order of the blocks.
     pub adapters: Vec<AdapterSpans>,
     pub infos: Vec<ParamInfo>,
-    /// How many of them are the base model's; adapters follow.
+    /// How many of them are the base model's; adapters follow, and a value head behind those.
     pub n_base: usize,
 }
 
@@ -247,7 +250,8 @@ impl Layout {
                 let whole = |adapter: &AdapterConfig| {
                     !info.role.is_adapter() && adapter.trains_whole(info.role)
                 };
-                adapter.is_none_or(whole) || info.role.is_adapter() || fresh_head
+                let fresh = fresh_head || info.role == Role::Value;
+                adapter.is_none_or(whole) || info.role.is_adapter() || fresh
             },
         };
         Layout::of(config, shape, parts).0
@@ -296,6 +300,7 @@ impl Layout {
     pub fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.tokens, self.head];
         spans.extend(self.positions);
+        spans.extend(self.value);
         let mut norm = |norm: &NormSpans| {
             spans.push(norm.gain);
             spans.extend(norm.bias);

@@ -7,6 +7,7 @@
 use super::{Backend, Model, TokenBatch};
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, logprob, threads};
+use crate::nn::fused::{HeadGradient, Pass};
 use candle_core::{Result, Tensor, bail};
 
 /// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
@@ -18,9 +19,11 @@ pub struct TokenValues<'a> {
     pub entropy: &'a [f32],
     /// 1 where the target had the highest probability, else 0.
     pub top1: &'a [f32],
+    /// What the value head says at each token, where the model has one.
+    pub value: Option<&'a [f32]>,
 }
 
-/// Gradient of a loss with respect to [`TokenValues`], in buffers that are used again. Both come filled with zeros.
+/// Gradient of a loss with respect to [`TokenValues`], in buffers that are used again. All come filled with zeros.
 #[derive(Debug, Default, PartialEq)]
 pub struct Upstream {
     /// dL/dlogp of each token.
@@ -29,22 +32,29 @@ pub struct Upstream {
     pub dentropy: Vec<f32>,
     /// Whether the loss depends on entropies at all; `dentropy` is read only then.
     pub uses_entropy: bool,
+    /// dL/dvalue of each token.
+    pub dvalue: Vec<f32>,
+    /// Whether the loss depends on values at all; `dvalue` is read only then.
+    pub uses_value: bool,
 }
 
 impl Upstream {
     fn begin(&mut self, tokens: usize) {
-        for part in [&mut self.dlogp, &mut self.dentropy] {
+        for part in [&mut self.dlogp, &mut self.dentropy, &mut self.dvalue] {
             part.clear();
             part.resize(tokens, 0.0);
         }
-        self.uses_entropy = false;
+        (self.uses_entropy, self.uses_value) = (false, false);
     }
 
-    fn view(&self) -> logprob::Upstream<'_> {
-        logprob::Upstream {
-            dlogp: &self.dlogp,
-            dentropy: self.uses_entropy.then_some(&*self.dentropy),
-            z_loss: 0.0,
+    fn view(&self) -> HeadGradient<'_> {
+        HeadGradient {
+            tokens: logprob::Upstream {
+                dlogp: &self.dlogp,
+                dentropy: self.uses_entropy.then_some(&*self.dentropy),
+                z_loss: 0.0,
+            },
+            values: self.uses_value.then_some(&*self.dvalue),
         }
     }
 }
@@ -95,10 +105,13 @@ impl Model {
             });
         }
         self.begin_accumulating(batch)?;
-        let upstream = logprob::Upstream {
-            dlogp: coefficients,
-            dentropy: None,
-            z_loss: self.regularizers.z_loss as f32,
+        let upstream = HeadGradient {
+            tokens: logprob::Upstream {
+                dlogp: coefficients,
+                dentropy: None,
+                z_loss: self.regularizers.z_loss as f32,
+            },
+            values: None,
         };
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {
@@ -108,7 +121,7 @@ impl Model {
                     pass.forward_at_once(plan, batch, upstream, head);
                     pass.backward(plan, upstream, (grads, into));
                 });
-                read(values(&pass.outputs))
+                read(values(pass))
             })
         })?;
         self.loads.add(self.training.experts.tallies());
@@ -133,7 +146,7 @@ impl Model {
         let result = self.with_plan(|plan, pass, _| {
             flat::write(&grads, |grads| {
                 threads::enter(|| pass.forward(plan, batch));
-                let result = loss(values(&pass.outputs), upstream)?;
+                let result = loss(values(pass), upstream)?;
                 threads::enter(|| pass.backward(plan, upstream.view(), (grads, into)));
                 Ok(result)
             })?
@@ -156,10 +169,12 @@ impl Model {
         let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
         let (logp, entropy) = (host(&outputs.logp)?, host(&outputs.entropy)?);
         let top1 = host(&outputs.top1)?;
+        let value = outputs.value.as_ref().map(host).transpose()?;
         let values = TokenValues {
             logp: &logp,
             entropy: &entropy,
             top1: &top1,
+            value: value.as_deref(),
         };
         let result = loss(values, upstream)?;
         let shape = (batch.batch_size, batch.seq_len);
@@ -169,16 +184,21 @@ impl Model {
             true => Some(tensor(&upstream.dentropy)?),
             false => None,
         };
-        self.backward(&dlogp, dentropy.as_ref())?;
+        let dvalue = match upstream.uses_value {
+            true => Some(tensor(&upstream.dvalue)?),
+            false => None,
+        };
+        self.backward_all(&dlogp, dentropy.as_ref(), dvalue.as_ref())?;
         Ok(result)
     }
 }
 
-/// What the fused head gave.
-fn values(outputs: &logprob::Outputs) -> TokenValues<'_> {
+/// What the fused heads gave.
+fn values(pass: &Pass) -> TokenValues<'_> {
     TokenValues {
-        logp: &outputs.logp,
-        entropy: &outputs.entropy,
-        top1: &outputs.top1,
+        logp: &pass.outputs.logp,
+        entropy: &pass.outputs.entropy,
+        top1: &pass.outputs.top1,
+        value: (!pass.values.is_empty()).then_some(&*pass.values),
     }
 }

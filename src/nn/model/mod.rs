@@ -12,6 +12,8 @@ mod option_tests;
 mod run;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;
 
 pub use accumulate::{TokenValues, Upstream};
 pub use experts::ExpertLoad;
@@ -74,6 +76,8 @@ pub struct TokenOutputs {
     pub entropy: Tensor,
     /// 1 where the target had the highest probability (top-1), else 0.
     pub top1: Tensor,
+    /// What the value head says at each token, where the model has one.
+    pub value: Option<Tensor>,
 }
 
 /// Elementary operations behind one normal number, about.
@@ -175,8 +179,11 @@ impl Model {
     /// Weights that are kept quantised.
     pub fn frozen_copy(&self) -> Result<Model> {
         let device = self.params.device();
-        let mut copy =
-            Model::with_backend(&self.config, self.shape.vocab_size, device, self.backend)?;
+        let config = ModelConfig {
+            value_head: false,
+            ..self.config.clone()
+        };
+        let mut copy = Model::with_backend(&config, self.shape.vocab_size, device, self.backend)?;
         copy.arithmetic = self.arithmetic;
         self.params.read_weights(|ours| {
             copy.params

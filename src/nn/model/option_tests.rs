@@ -20,6 +20,7 @@ pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
     let scaled = |scaling: Value| rope(json!({"theta": 100.0, "scaling": scaling}));
     let moe = |settings: Value| json!({"moe": settings});
     let all: Vec<(&'static str, Value)> = vec![
+        ("value head", json!({"value_head": true})),
         ("head_dim", json!({"head_dim": 10})),
         ("qkv bias", json!({"attention_bias": "qkv"})),
         ("all bias", json!({"attention_bias": "all"})),

@@ -5,7 +5,7 @@ use crate::kernels::attention::Heads;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
-use crate::nn::fused::{Magnitudes, Pass, Plan};
+use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
 use crate::nn::kv_cache::{Decoding, Extent, Kept, KvCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
@@ -33,25 +33,38 @@ impl Model {
     /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
     /// Each forward serves one backward.
     pub fn backward(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+        self.backward_all(dlogp, dentropy, None)
+    }
+
+    /// The same with Σ dvalue · value, of a model with a value head.
+    ///
+    /// # Errors
+    /// No forward before it; gradients of another shape.
+    pub fn backward_all(
+        &mut self,
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
+    ) -> Result<()> {
         match self.recorded.take() {
             None => bail!("backward without a training forward before it"),
             Some(Recorded::Fused(batch_size, seq_len)) => {
                 check::upstream(&[batch_size, seq_len], dlogp, dentropy)?;
-                self.backward_fused(dlogp, dentropy)
+                self.backward_fused(dlogp, dentropy, dvalue)
             }
             Some(Recorded::Composite { leaves, outputs }) => {
                 check::upstream(outputs.logp.dims(), dlogp, dentropy)?;
-                self.backward_composite(leaves, outputs, dlogp, dentropy)
+                self.backward_composite((leaves, outputs), dlogp, dentropy, dvalue)
             }
         }
     }
 
     fn backward_composite(
         &mut self,
-        leaves: Leaves,
-        outputs: Graph,
+        (leaves, outputs): (Leaves, Graph),
         dlogp: &Tensor,
         dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
     ) -> Result<()> {
         let decoder = Decoder {
             config: &self.config,
@@ -63,7 +76,7 @@ impl Model {
             adapters: self.adapters_on,
         };
         let flat = self.params.grads()?;
-        for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
+        for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy, dvalue)? {
             if let Some(from) = span.grad {
                 let sum = (flat.narrow(0, from, span.len())? + grad)?;
                 flat.slice_set(&sum, 0, from)?;
@@ -72,17 +85,26 @@ impl Model {
         Ok(())
     }
 
-    fn backward_fused(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+    fn backward_fused(
+        &mut self,
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
+    ) -> Result<()> {
         let host = |tensor: &Tensor| -> Result<Vec<f32>> {
             let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
             tensor.flatten_all()?.to_vec1()
         };
         let dlogp = host(dlogp)?;
         let dentropy = dentropy.map(host).transpose()?;
-        let upstream = logprob::Upstream {
-            dlogp: &dlogp,
-            dentropy: dentropy.as_deref(),
-            z_loss: 0.0,
+        let dvalue = dvalue.map(host).transpose()?;
+        let upstream = HeadGradient {
+            tokens: logprob::Upstream {
+                dlogp: &dlogp,
+                dentropy: dentropy.as_deref(),
+                z_loss: 0.0,
+            },
+            values: dvalue.as_deref(),
         };
         let (grads, into) = self.params.open_grads();
         self.with_plan(|plan, training, _| {
@@ -199,6 +221,10 @@ impl Model {
                 logp: tensor(&pass.outputs.logp)?,
                 entropy: tensor(&pass.outputs.entropy)?,
                 top1: tensor(&pass.outputs.top1)?,
+                value: match pass.values.is_empty() {
+                    true => None,
+                    false => Some(tensor(&pass.values)?),
+                },
             })
         })?
     }
@@ -275,5 +301,6 @@ fn of_graph(graph: &Graph) -> TokenOutputs {
         logp: graph.logp.detach(),
         entropy: graph.entropy.detach(),
         top1: graph.top1.clone(),
+        value: graph.value.as_ref().map(Tensor::detach),
     }
 }

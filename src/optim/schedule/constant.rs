@@ -22,6 +22,10 @@ impl super::Schedule for Config {
         self.warmup_steps
     }
 
+    fn set_warmup_steps(&mut self, steps: u64) {
+        self.warmup_steps = steps;
+    }
+
     fn lr_at(&self, step: u64, _max_steps: u64, lr: f64) -> f64 {
         lr * super::warmup_factor(step, self.warmup_steps).unwrap_or(1.0)
     }

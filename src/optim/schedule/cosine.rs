@@ -25,6 +25,10 @@ impl super::Schedule for Config {
         self.warmup_steps
     }
 
+    fn set_warmup_steps(&mut self, steps: u64) {
+        self.warmup_steps = steps;
+    }
+
     fn min_lr(&self) -> Option<f64> {
         self.min_lr
     }

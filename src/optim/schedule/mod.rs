@@ -13,6 +13,8 @@ mod wsd;
 pub trait Schedule {
     /// Steps of linear warm-up.
     fn warmup_steps(&self) -> u64;
+    /// Nothing happens where there is no warm-up.
+    fn set_warmup_steps(&mut self, steps: u64);
     /// The learning rate that it ends at or does not fall below, where one is set.
     fn min_lr(&self) -> Option<f64> {
         None

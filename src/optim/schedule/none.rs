@@ -19,6 +19,8 @@ impl super::Schedule for Config {
         0
     }
 
+    fn set_warmup_steps(&mut self, _steps: u64) {}
+
     fn lr_at(&self, _step: u64, _max_steps: u64, lr: f64) -> f64 {
         lr
     }

@@ -74,8 +74,6 @@ enum To {
     Choice(&'static str, &'static [(&'static str, &'static str)]),
     /// `true` means this value at this path.
     Flag(&'static str, &'static str),
-    /// A fraction of the steps.
-    WarmupRatio,
     /// Passes over the data, unless steps are said too.
     Epochs,
     /// The training method: theirs and ours.
@@ -256,7 +254,6 @@ impl Reader {
                 self.set(theirs, path, ours.map_or(&said, |(_, ours)| ours), "");
             }
             To::Flag(path, ours) => self.flag(theirs, path, ours, value),
-            To::WarmupRatio => self.warmup(theirs, value),
             To::Epochs => match self.max_steps {
                 Some(_) => self.line(
                     Fate::Needless,
@@ -379,25 +376,6 @@ impl Reader {
         match value {
             Value::Bool(true) => self.set(theirs, path, ours, ""),
             _ => self.line(Fate::Needless, theirs, "", "already the default"),
-        }
-    }
-
-    fn warmup(&mut self, theirs: String, value: &Value) {
-        let share = value.as_f64().filter(|x| (0.0..=1.0).contains(x));
-        match (share, self.max_steps) {
-            (Some(share), Some(steps)) => {
-                let warmup = (share * steps as f64).round() as u64;
-                self.set(
-                    theirs,
-                    "schedule.*.warmup_steps",
-                    &warmup.to_string(),
-                    "a number of steps here, not a fraction",
-                );
-            }
-            _ => {
-                let words = "set the schedule's warmup_steps to that fraction of train.max_steps";
-                self.line(Fate::NoEqual, theirs, "", words);
-            }
         }
     }
 

@@ -61,7 +61,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
     row("max_grad_norm", To::Key("train.clip_norm")),
     row("max_steps", To::Key("train.max_steps")),
     row("warmup_steps", To::Key("schedule.*.warmup_steps")),
-    row("warmup_ratio", To::WarmupRatio),
+    row("warmup_ratio", To::Key("train.warmup_ratio")),
     row(
         "logging_steps",
         To::Near(

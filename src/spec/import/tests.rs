@@ -90,7 +90,8 @@ fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
     assert_eq!(imported.dialect, Dialect::LlamaFactory);
     let draft = &imported.draft;
     assert_eq!(draft.value("train.max_steps"), 3000);
-    assert_eq!(draft.value("schedule.cosine.warmup_steps"), 300);
+    assert_eq!(draft.value("train.warmup_ratio"), 0.1);
+    assert_eq!(draft.spec().unwrap().schedule.warmup_steps(), 300);
     assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
     assert_eq!(draft.value("data.path"), "my.txt");
     assert_eq!(fate(&imported, "cutoff_len").fate, Fate::Differs);

@@ -127,17 +127,30 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
     );
 }
 
-/// A second model that learns values.
+/// A second model that learns values, or a value head on the policy's trunk.
 fn critic(config: &RunConfig, judge: &mut Judge) {
     let Some(ppo) = config.method.on_policy().and_then(|m| m.critic()) else {
         return;
     };
+    let shared = ppo.shares_trunk();
+    judge.want(
+        !shared || ppo.critic_from.is_none(),
+        &["method.ppo.critic", "method.ppo.critic_from"],
+        "a critic on the policy's trunk begins with the policy's weights",
+        "leave critic_from out, or method.ppo.critic=separate",
+    );
+    judge.want(
+        !shared || ppo.critic_warmup_steps == 0,
+        &["method.ppo.critic", "method.ppo.critic_warmup_steps"],
+        "a critic on the policy's trunk cannot learn alone: its steps move the policy",
+        "method.ppo.critic_warmup_steps=0, or method.ppo.critic=separate",
+    );
     let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
     judge.want(
-        !packed || ppo.critic_from.is_some(),
+        !packed || (!shared && ppo.critic_from.is_some()),
         &["method.ppo", "train.from"],
-        "the critic begins with the policy's weights, and those of a quantized base are not numbers to copy",
-        "train.dequantize=true turns the base into f32, or method.ppo.critic_from names a reward model",
+        "a critic begins with the policy's weights or lies behind them, and those of a quantized base are not numbers to copy",
+        "train.dequantize=true turns the base into f32, method.ppo.critic_from names a reward model",
     );
     judge.want(
         ppo.kl_target.is_none_or(|target| target > 0.0) && (ppo.kl_target.is_none() || ppo.beta > 0.0),

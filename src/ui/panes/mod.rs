@@ -33,7 +33,7 @@ macro_rules! panes {
     };
 }
 
-panes! { home run chat data plan hardware examples samples health compare batch fleet }
+panes! { home run chat data plan hardware examples samples health compare evals batch fleet }
 
 /// What tabs, keymap, palette and help know of a pane; each pane's file exports one as `ENTRY`.
 pub struct PaneEntry {

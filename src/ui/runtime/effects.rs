@@ -87,6 +87,17 @@ impl Shell {
                     let result = tracks.collect();
                     Done::Msg(Msg::Tracks { paths, result })
                 }),
+                Effect::ReadEvals(subjects) => self.job(move |place| {
+                    let result = place.evals(&subjects);
+                    Done::Msg(Msg::Evals { subjects, result })
+                }),
+                Effect::ReadQuestions(row) => self.job(move |_| {
+                    let result = jobs::questions(&row);
+                    Done::Msg(Msg::Questions { row, result })
+                }),
+                Effect::ListEvals => {
+                    self.job(|place| Done::Msg(Msg::EvalModels(place.eval_models())))
+                }
                 Effect::SavePicture { name, area } => {
                     let picture = self.picture(area);
                     self.job(move |_| {

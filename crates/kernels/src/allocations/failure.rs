@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -33,6 +33,8 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 /// Bytes of the allocation that the program ends over.
 static FATAL: AtomicUsize = AtomicUsize::new(0);
 static CODE: AtomicI32 = AtomicI32::new(3);
+/// The speaker listens. Before, nobody would hear: even the start of its thread may lack memory.
+static LISTENS: AtomicBool = AtomicBool::new(false);
 static SAID: Mutex<Vec<(u64, Speech)>> = Mutex::new(Vec::new());
 
 type Speech = Box<dyn FnMut(usize) + Send>;
@@ -78,7 +80,7 @@ fn said() -> MutexGuard<'static, Vec<(u64, Speech)>> {
 /// From now on a failed allocation ends the process with `code`, after the [`Words`]. Once for a process.
 ///
 /// # Errors
-/// No pipe or no thread: then such an end stays an abort.
+/// No pipe, no handler or no thread: then such an end goes unsaid.
 pub fn arm(code: u8) -> io::Result<()> {
     if WAKE.load(Ordering::Relaxed) >= 0 {
         return Ok(());
@@ -86,19 +88,28 @@ pub fn arm(code: u8) -> io::Result<()> {
     CODE.store(i32::from(code), Ordering::Relaxed);
     let reserve = reserve()?;
     let (mut wait, wake) = io::pipe()?;
+    let (mut heard, hears) = io::pipe()?;
+    use std::os::fd::IntoRawFd;
+    WAKE.store(wake.into_raw_fd(), Ordering::Release);
+    catch_aborts()?;
     thread::Builder::new()
         .name("last-words".into())
         .stack_size(1 << 20)
         .spawn(move || {
             SPEAKER.set(true);
+            LISTENS.store(true, Ordering::Release);
+            drop(hears);
             let mut byte = [0];
             let woken = io::Read::read_exact(&mut wait, &mut byte);
             if woken.is_ok() {
                 speak(&reserve);
             }
         })?;
-    use std::os::fd::IntoRawFd;
-    WAKE.store(wake.into_raw_fd(), Ordering::Release);
+    // The end of the pipe, once the speaker has dropped its side.
+    io::Read::read(&mut heard, &mut [0]).map(drop)
+}
+
+fn catch_aborts() -> io::Result<()> {
     // SAFETY: an all-zero sigaction is a valid value of this plain C struct; the handler below is async-signal-safe and
     // has the signature that SA_SIGINFO-less actions have.
     unsafe {
@@ -174,6 +185,12 @@ extern "C" fn aborting(_: libc::c_int) {
             return;
         }
         bytes = LITTLE;
+    }
+    if !LISTENS.load(Ordering::Acquire) {
+        const WORDS: &[u8] = b"error: out of memory before anything began\n";
+        // SAFETY: an async-signal-safe system call on bytes that live.
+        unsafe { libc::write(2, WORDS.as_ptr().cast(), WORDS.len()) };
+        exit_now()
     }
     if SPEAKER.get() {
         exit_now()

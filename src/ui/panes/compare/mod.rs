@@ -3,7 +3,7 @@
 
 mod draw;
 
-use super::{Pane, PaneContext, PaneEntry, save_chart};
+use super::{Pane, PaneContext, PaneEntry, evals, save_chart};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, figures};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
@@ -155,6 +155,7 @@ impl Pane for ComparePane {
                 A::NextCurve,
                 A::PickRun,
                 A::DropRun,
+                A::CompareTasks,
                 A::SaveChart,
                 A::CompareLog,
                 A::CompareSmooth,
@@ -194,6 +195,12 @@ impl Pane for ComparePane {
                 return self.read(context.store);
             }
             Action::CompareAgain => return self.read(context.store),
+            Action::CompareTasks if !self.paths.is_empty() => {
+                return vec![
+                    Request::Show(&evals::ENTRY),
+                    Request::Tell(evals::MODELS, Answer::Paths(self.paths.clone())),
+                ];
+            }
             Action::SaveChart if !self.tracks.is_empty() => {
                 let metric = self.figures.get(self.metric);
                 let metric = metric.map_or("chart", |figure| &figure.id);

@@ -10,7 +10,7 @@ use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::msg::Msg;
-use crate::ui::panes::{chat, compare};
+use crate::ui::panes::{chat, compare, evals};
 use crate::ui::request::{Answer, Hints, Request, titles};
 use crate::ui::store::{Store, short_run};
 use crossterm::event::KeyEvent;
@@ -264,6 +264,18 @@ impl HomePane {
         }
     }
 
+    fn evals(&self, store: &Store) -> Vec<Request> {
+        match self.chosen(store) {
+            paths if paths.is_empty() => {
+                vec![info("select a run, or mark several with space, to see their evaluations")]
+            }
+            paths => vec![
+                Request::Show(&evals::ENTRY),
+                Request::Tell(evals::MODELS, Answer::Paths(paths)),
+            ],
+        }
+    }
+
     fn chat(&self, store: &Store) -> Vec<Request> {
         if self.marked.len() > 1 {
             let paths = self.chosen(store);
@@ -321,6 +333,7 @@ impl Pane for HomePane {
             A::Sort,
             A::MarkRun,
             A::CompareRuns,
+            A::CompareEvals,
             A::ChatWith,
             A::ResumeRun,
             A::Refresh,
@@ -350,6 +363,7 @@ impl Pane for HomePane {
             Action::Refresh => vec![Request::Do(Effect::RefreshRuns)],
             Action::MarkRun => self.mark(store),
             Action::CompareRuns => self.compare(store),
+            Action::CompareEvals => self.evals(store),
             Action::ChatWith => self.chat(store),
             Action::ResumeRun => self.resume(store),
             action => {

@@ -1,0 +1,124 @@
+//! A value head beside the output head: its values and the gradient of a loss of both, against f64, on both backends; where it
+//! lies; and that a model is the same with and without it.
+
+use super::option_tests::{compare, model, texts, upstream, with};
+use super::*;
+use crate::nn::adapter::{Lora, Targets};
+use crate::nn::oracle;
+use serde_json::json;
+
+fn config() -> ModelConfig {
+    with(json!({"value_head": true}))
+}
+
+fn lora() -> AdapterConfig {
+    AdapterConfig::Lora(Lora {
+        rank: 2,
+        targets: Targets::All,
+        ..Lora::default()
+    })
+}
+
+fn host(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+#[test]
+fn a_loss_of_log_probabilities_and_values_has_exact_gradients() {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let dvalue: Vec<f64> = texts.dlogp.iter().rev().map(|x| 0.5 - x).collect();
+    for (backend, adapter) in [
+        (Backend::Fused, None),
+        (Backend::Composite, None),
+        (Backend::Fused, Some(lora())),
+    ] {
+        let mut model = model(&config(), backend);
+        if let Some(adapter) = &adapter {
+            model.adapt(adapter).unwrap();
+            model.init_adapters(3).unwrap();
+        }
+        let about = (&*texts.dlogp, &*texts.dentropy);
+        let exact = oracle::exact_with_values(&model, &batch, about, Some(&dvalue)).unwrap();
+        let without = oracle::exact(&model, &batch, about.0, about.1).unwrap();
+        let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
+        let out = model.forward(&batch).unwrap();
+        compare("values", &host(&out.value.unwrap()), &exact.value, 1e-3);
+        let dvalue = upstream(&dvalue);
+        let all = (&dlogp, Some(&dentropy), Some(&dvalue));
+        model.backward_all(all.0, all.1, all.2).unwrap();
+        let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+        let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+        for info in model.params().trainable() {
+            let from = info.grad.unwrap();
+            let part = format!("{} on {backend:?}", info.name);
+            let range = from..from + info.len;
+            compare(
+                &part,
+                &grads[range.clone()],
+                &exact.grads[range],
+                0.05 * largest,
+            );
+        }
+        // The trunk learns from values, too; adapters whose B is zero let half of it through.
+        let moved = exact.grads.iter().zip(&without.grads);
+        let apart = moved.filter(|(a, b)| (*a - *b).abs() > 1e-6 * largest);
+        let least = if adapter.is_some() { 4 } else { 2 };
+        assert!(apart.count() > exact.grads.len() / least, "{backend:?}");
+    }
+}
+
+/// A cold start asks for no values: their gradient is zero and no rest of an earlier step.
+#[test]
+fn a_loss_without_values_leaves_their_gradient_at_zero() {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let mut model = model(&config(), Backend::Fused);
+    let head = model.params().value_head().unwrap().grad.unwrap();
+    let of_head = |model: &Model| {
+        let read = |grads: &[f32]| grads[head..].to_vec();
+        model.params().read_grads(read).unwrap()
+    };
+    model.params_mut().zero_grads().unwrap();
+    let fill = |values: TokenValues, upstream: &mut Upstream| {
+        upstream.dvalue.copy_from_slice(values.value.unwrap());
+        upstream.uses_value = true;
+        Ok(())
+    };
+    model.accumulate(&batch, fill).unwrap();
+    assert!(of_head(&model).iter().any(|x| *x != 0.0));
+    model.params_mut().zero_grads().unwrap();
+    let read = |values: TokenValues| values.value.map(<[f32]>::len);
+    let seen = model.accumulate_linear(&batch, &[-0.1; 18], read).unwrap();
+    assert_eq!(seen, Some(18));
+    assert!(of_head(&model).iter().all(|x| *x == 0.0));
+}
+
+#[test]
+fn base_and_adapters_are_the_same_with_and_without_it() {
+    let made = |value_head: bool| {
+        let config = with(json!({ "value_head": value_head }));
+        let mut model = Model::new(&config, 13, &Device::Cpu).unwrap();
+        model.adapt(&lora()).unwrap();
+        model.init(11).unwrap();
+        model
+    };
+    let (with, without) = (made(true), made(false));
+    let names = |infos: &[ParamInfo]| infos.iter().map(|i| i.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(with.params().base()), names(without.params().base()));
+    assert_eq!(
+        names(with.params().adapters()),
+        names(without.params().adapters())
+    );
+    let weights = |model: &Model| model.params().read_weights(<[f32]>::to_vec).unwrap();
+    let (all, plain) = (weights(&with), weights(&without));
+    assert_eq!(all[..plain.len()], plain[..]);
+    assert_eq!(all.len(), plain.len() + 24);
+    let head = with.params().value_head().unwrap();
+    assert_eq!(head.name, "v_head.summary.weight");
+    assert!(head.trains() && with.is_its_own_reference());
+    assert!(without.params().value_head().is_none());
+    // A reference says what the policy says, and no values.
+    let copy = with.frozen_copy().unwrap();
+    assert!(copy.params().value_head().is_none());
+}
