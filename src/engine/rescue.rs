@@ -34,6 +34,11 @@ pub struct Guard {
     odd: u64,
     /// The first of them: its step and micro-step.
     since: Option<(u64, u64)>,
+    /// Of a spike that nothing was done about: steps since it was seen.
+    standing: u64,
+    /// How many of them had a high loss. An exploded loss jumps about and touches what was usual now and then: meanwhile
+    /// nothing enters the windows.
+    standing_high: u64,
 }
 
 /// What the guard makes of a step.
@@ -64,6 +69,7 @@ impl Guard {
     /// The outliers are over.
     pub(super) fn calm_down(&mut self) {
         (self.high, self.odd, self.since) = (0, 0, None);
+        (self.standing, self.standing_high) = (0, 0);
     }
 
     /// Takes in a step. What is an outlier does not enter what the next ones are measured against, until half a window of
@@ -87,7 +93,12 @@ impl Guard {
         let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
         let of_norm = look(&self.norms, id::GRAD_NORM, norm);
         self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
+        let lasting = self.stands(of_loss.is_some(), config.window as u64 / 2);
         let Some(found) = of_loss.or(of_norm) else {
+            if self.standing > 0 {
+                (self.high, self.odd) = (0, 0);
+                return Seen::Healthy;
+            }
             for (window, x) in [(&mut self.losses, loss), (&mut self.norms, Some(norm))] {
                 window.extend(x);
                 while window.len() > config.window {
@@ -99,18 +110,37 @@ impl Guard {
         };
         self.since.get_or_insert(at);
         self.odd += 1;
-        if self.high == config.patience {
-            return Seen::Spike(found);
-        }
-        let enough = (config.window as u64 / 2).max(config.patience + 1);
         // Said once: where that rescue is undone too, what is seen becomes usual.
-        if self.odd == enough && self.high > config.patience {
+        if lasting {
+            (self.standing, self.standing_high) = (0, 0);
             return Seen::Lasting(found);
         }
-        if self.odd >= enough {
+        if self.high == config.patience && self.standing == 0 {
+            self.standing = 1;
+            return Seen::Spike(found);
+        }
+        if self.odd >= (config.window as u64 / 2).max(config.patience + 1) && self.standing == 0 {
             self.forget();
         }
         Seen::Outlier(found)
+    }
+
+    /// Counts a step of a spike that was seen before. True after `steps` of them if most losses were high: it does not pass.
+    fn stands(&mut self, high: bool, steps: u64) -> bool {
+        if self.standing == 0 {
+            return false;
+        }
+        self.standing += 1;
+        self.standing_high += u64::from(high);
+        if self.standing <= steps {
+            return false;
+        }
+        let most = 2 * self.standing_high > self.standing;
+        // This step decides only where it is high itself; a spike that has passed is no more.
+        if !most {
+            self.calm_down();
+        }
+        most && high
     }
 }
 
@@ -223,7 +253,7 @@ mod tests {
                 matches!(seen, Seen::Spike(_) | Seen::Lasting(_))
             })
             .collect();
-        assert_eq!(seen, [44, 55], "five in a row, and half a window");
+        assert_eq!(seen, [44, 60], "five in a row, and half a window after it");
         assert_eq!(guard.since(), None);
     }
 

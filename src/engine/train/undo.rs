@@ -87,7 +87,8 @@ impl Trainer<'_, '_> {
             return Ok(());
         }
         checkpoint::load(&kept, &mut self.cx.state)?;
-        self.checkpoints.abandon_from(&mut self.cx, undo.rescue);
+        // The rescue's own checkpoint stays: the next rescue may have no other from before the spike.
+        self.checkpoints.abandon_from(&mut self.cx, undo.rescue + 1);
         let progress = &mut self.cx.state.progress;
         progress.rescues = rescues;
         progress.undo = None;
