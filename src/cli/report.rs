@@ -6,9 +6,9 @@ use crate::base::files::{read_small_text, write_atomic};
 use crate::base::text::one_line;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::pipeline::{PipelineDir, PipelineError};
-use crate::plan::plan;
 use crate::plan::target::of_run;
-use crate::report::{Album, Sheet, html, markdown, pipeline_html, pipeline_markdown};
+use crate::plan::{gpus, plan};
+use crate::report::{Album, Price, Sheet, html, markdown, pipeline_html, pipeline_markdown};
 use crate::run::{RunDir, RunState};
 use crate::spec;
 use crate::tasks;
@@ -32,6 +32,9 @@ pub struct Args {
     /// Folder of evaluations (see llmtui eval --out)
     #[arg(long, value_name = "DIR", default_value = "evals")]
     pub evals: PathBuf,
+    /// What an hour of the machine costs, in dollars; of known GPUs a rough price is told without it
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub price: Option<f64>,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -47,7 +50,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let text = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
         Ok(dir) => of_pipeline(&dir, args, as_html, cx)?,
         Err(PipelineError::Unknown { .. }) => {
-            let told = Told::of(&run_ref::named(&args.run, cx)?, &args.evals, cx)?;
+            let told = Told::of(&run_ref::named(&args.run, cx)?, args, &args.evals, cx)?;
             match as_html {
                 true => html(&told.sheet()),
                 false => markdown(&told.sheet()),
@@ -78,7 +81,7 @@ fn of_pipeline(
     let evals = if own.is_dir() { &own } else { &args.evals };
     let mut told = Vec::new();
     for id in state.stages.iter().filter_map(|stage| stage.run.as_deref()) {
-        told.push(Told::of(&run_ref::named(id, cx)?, evals, cx)?);
+        told.push(Told::of(&run_ref::named(id, cx)?, args, evals, cx)?);
     }
     let album = Album {
         state: &state,
@@ -98,10 +101,11 @@ struct Told {
     asked: String,
     predicted_bytes: Option<u64>,
     results: Vec<(String, tasks::Summary)>,
+    price: Option<Price>,
 }
 
 impl Told {
-    fn of(run: &RunDir, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
+    fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
         let state = run_ref::fold(run)?;
         let (spec, predicted_bytes) = spec_text(run, &state);
         let results = tasks::kept(evals, run.id(), cx.env.config_dir.as_deref());
@@ -111,6 +115,7 @@ impl Told {
             asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
             predicted_bytes,
             results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
+            price: price(&state, args.price),
             state,
         })
     }
@@ -123,8 +128,35 @@ impl Told {
             asked: self.asked.clone(),
             predicted_bytes: self.predicted_bytes,
             results: self.results.clone(),
+            price: self.price.clone(),
         }
     }
+}
+
+fn dollars(text: &str) -> Result<f64, String> {
+    let price = text.trim_start_matches('$').parse();
+    let price = price
+        .ok()
+        .filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "not a price: dollars for an hour, such as 2.50".into())
+}
+
+/// What was said, else what renting the run's GPUs costs by the table of plans.
+fn price(state: &RunState, said: Option<f64>) -> Option<Price> {
+    if let Some(dollars) = said {
+        let source = String::new();
+        return Some(Price { dollars, source });
+    }
+    let gpus = state.machine.as_ref()?["gpus"].as_array()?;
+    let known = gpus
+        .iter()
+        .map(|gpu| gpus::find(gpu["name"].as_str()?)?.price);
+    let known: Vec<gpus::Price> = known.collect::<Option<_>>()?;
+    let first = known.first()?;
+    Some(Price {
+        dollars: known.iter().map(|price| price.dollars()).sum(),
+        source: format!("{} GPU, {}", known.len(), first.words()),
+    })
 }
 
 /// The resolved spec, and the memory that the plan gives it. Of a spec that this program cannot read the text alone.

@@ -61,6 +61,7 @@ pub fn pipeline_html(album: &Album) -> String {
         &sections::STAGES,
         &sections::stages(state),
     );
+    facts(&mut out, "", &sections::whole(album));
     let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
     rows(&mut out, "Evaluation", &sections::RESULTS, &results);
     for sheet in &album.sheets {
@@ -91,6 +92,7 @@ fn body(out: &mut String, sheet: &Sheet) {
         &sections::FINDINGS,
         &sections::findings(sheet),
     );
+    facts(out, "What was done", &sections::done(sheet.state));
     rows(
         out,
         "Evaluation",

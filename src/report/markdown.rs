@@ -41,6 +41,7 @@ pub fn pipeline_markdown(album: &Album) -> String {
         &sections::STAGES,
         &sections::stages(state),
     );
+    facts(&mut out, "Time and cost", &sections::whole(album));
     let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
     rows(&mut out, "Evaluation", &sections::RESULTS, &results);
     for sheet in &album.sheets {
@@ -92,6 +93,7 @@ pub fn markdown(sheet: &Sheet) -> String {
         &sections::FINDINGS,
         &sections::findings(sheet),
     );
+    facts(&mut out, "What was done", &sections::done(state));
     rows(
         &mut out,
         "Evaluation",

@@ -27,6 +27,16 @@ pub struct Sheet<'a> {
     pub predicted_bytes: Option<u64>,
     /// Evaluations of its checkpoints: which one, and what came of it.
     pub results: Vec<(String, Summary)>,
+    /// What an hour of the machine costs, where that is known.
+    pub price: Option<Price>,
+}
+
+/// Dollars for an hour of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price {
+    pub dollars: f64,
+    /// Whose number it is; empty where the reader of the report said it.
+    pub source: String,
 }
 
 impl<'a> Sheet<'a> {
@@ -45,6 +55,7 @@ impl<'a> Sheet<'a> {
             asked: self.asked.clone(),
             predicted_bytes: self.predicted_bytes,
             results: Vec::new(),
+            price: self.price.clone(),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What stands in a report, whatever it is written in: rows of facts and of findings, and which curves are drawn.
 
-use super::Sheet;
+use super::{Album, Price, Sheet};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::pipeline::{StageState, State};
 use crate::run::RunState;
+use crate::run::state::MarkKind;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -60,6 +61,21 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
         ]
     };
     shown.map(row).collect()
+}
+
+/// Time and cost of all stages together.
+pub(super) fn whole(album: &Album) -> Vec<Fact> {
+    let seconds = album
+        .state
+        .stages
+        .iter()
+        .map(|stage| stage.seconds.max(0.0));
+    let seconds: f64 = seconds.sum();
+    let price = album.sheets.iter().find_map(|sheet| sheet.price.as_ref());
+    let time = human::duration(Duration::from_secs_f64(seconds));
+    let mut facts = vec![fact("time of all stages", time)];
+    facts.extend(cost(seconds, price));
+    facts
 }
 
 /// The run in a few rows.
@@ -133,6 +149,7 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
             human::duration(Duration::from_secs_f64(engines)),
         ));
     }
+    facts.extend(cost(engines, sheet.price.as_ref()));
     if let Some(rate) = mean(state, "tok_per_sec") {
         facts.push(fact("tokens per second, mean", human::grouped(rate as u64)));
     }
@@ -168,6 +185,47 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
         ));
     }
     facts
+}
+
+/// What so many seconds of the machine cost.
+pub(super) fn cost(seconds: f64, price: Option<&Price>) -> Option<Fact> {
+    let price = price.filter(|_| seconds > 0.0)?;
+    let hours = seconds / 3600.0;
+    let source = match price.source.is_empty() {
+        true => String::new(),
+        false => format!("; {}", one_line(&price.source)),
+    };
+    let words = format!(
+        "${:.2}: {hours:.3} hours at ${:.2}{source}",
+        hours * price.dollars,
+        price.dollars
+    );
+    Some(fact("cost", words))
+}
+
+/// At most so many rows, the newest ones.
+const MAX_DONE: usize = 100;
+
+/// What the engine and people did while the run went on, by step: settings changed, rescues, updates left out, notes.
+pub(super) fn done(state: &RunState) -> Vec<Fact> {
+    let word = |kind: MarkKind| match kind {
+        MarkKind::Adjusted => Some("changed"),
+        MarkKind::Rescued => Some("rescue"),
+        MarkKind::Skipped => Some("update left out"),
+        MarkKind::Resumed => Some("resumed"),
+        MarkKind::Warning => Some("warning"),
+        MarkKind::Note => Some("note"),
+        MarkKind::Evaluated | MarkKind::Checkpoint => None,
+    };
+    let shown = state.marks.iter().filter_map(|mark| {
+        let words = [word(mark.kind)?, mark.text.as_str()];
+        let words = words.iter().filter(|words| !words.is_empty());
+        let words: Vec<&str> = words.copied().collect();
+        let step = format!("step {}", human::grouped(mark.step));
+        Some(fact(&step, one_line(&words.join(": "))))
+    });
+    let all: Vec<Fact> = shown.collect();
+    all[all.len().saturating_sub(MAX_DONE)..].to_vec()
 }
 
 fn mean(state: &RunState, id: &str) -> Option<f64> {

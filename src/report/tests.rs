@@ -30,6 +30,7 @@ fn state() -> RunState {
         events.push(json!({"type": "Probed", "step": step,
             "layers": {"dead/layer": [0.01, f64::from(step) / 30.0, "NaN"]}}));
     }
+    events.push(json!({"type": "Noted", "step": 31, "text": HOSTILE}));
     events.push(
         json!({"type": "Sampled", "step": 60, "prompt": HOSTILE, "text": HOSTILE, "seconds": 0.1}),
     );
@@ -63,6 +64,10 @@ fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
         asked: HOSTILE.into(),
         predicted_bytes: Some(1 << 20),
         results: vec![(HOSTILE.into(), summary)],
+        price: Some(Price {
+            dollars: 2.5,
+            source: HOSTILE.into(),
+        }),
     }
 }
 
@@ -196,6 +201,24 @@ fn blocks_have_a_map_whose_darkest_cell_is_the_highest_value() {
 }
 
 #[test]
+fn what_was_done_and_what_it_cost_are_told() {
+    let mut state = state();
+    let diagnosis = diagnose(&state);
+    assert!(
+        !html(&sheet(&state, &diagnosis)).contains(">cost<"),
+        "no time has passed"
+    );
+    state.seconds = 1800.0;
+    for page in [
+        html(&sheet(&state, &diagnosis)),
+        markdown(&sheet(&state, &diagnosis)),
+    ] {
+        assert!(page.contains("$1.25: 0.500 hours at $2.50"), "{page}");
+        assert!(page.contains("What was done") && page.contains("step 31"));
+    }
+}
+
+#[test]
 fn a_run_that_has_hardly_begun_has_a_report_too() {
     let state = RunState::new();
     let diagnosis = diagnose(&state);
@@ -206,6 +229,7 @@ fn a_run_that_has_hardly_begun_has_a_report_too() {
         asked: String::new(),
         predicted_bytes: None,
         results: Vec::new(),
+        price: None,
     };
     assert!(html(&sheet).ends_with("</body></html>\n"));
     assert!(markdown(&sheet).starts_with("# "));
