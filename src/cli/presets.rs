@@ -6,7 +6,7 @@ use super::{
 };
 use crate::base::text::one_line;
 use crate::pipeline;
-use crate::spec::{self, Loaded, Preset, SpecSources};
+use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -49,9 +49,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     match args.what {
         What::List => {
-            let mut all = spec::presets(&sources);
-            all.extend(pipelines(&sources));
-            out.write_all(list(&all).as_bytes())?;
+            let (all, pipelines) = (spec::presets(&sources), pipelines(&sources));
+            let groups = all.chunk_by(|a, b| a.group == b.group);
+            let mut sections: Vec<(&str, &[Preset])> = groups
+                .map(|group| (group[0].group.title(), group))
+                .collect();
+            sections.push(("pipelines: several stages by one command", &pipelines));
+            out.write_all(list(&sections).as_bytes())?;
         }
         What::Show { name, origins, set } => {
             if let Some((_, text)) = pipeline::text_of(&name, &sources) {
@@ -75,7 +79,6 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Pipelines, behind the presets.
 fn pipelines(sources: &SpecSources) -> Vec<Preset> {
     let one = |(name, file): (String, String)| Preset {
         about: match pipeline::find(&name, sources) {
@@ -84,23 +87,30 @@ fn pipelines(sources: &SpecSources) -> Vec<Preset> {
             Err(error) => error.to_string(),
         },
         name,
+        group: PresetGroup::Own,
         files: vec![file],
     };
     pipeline::names(sources).into_iter().map(one).collect()
 }
 
 /// ```text
-/// quickstart   A 0.8M-parameter GPT learns …
-///              presets/quickstart.yaml
+/// demos: run anywhere, as they are
+///   quickstart   A 0.8M-parameter GPT learns …
+///                presets/quickstart.yaml
 /// ```
-fn list(presets: &[Preset]) -> String {
-    let width = presets.iter().map(|p| p.name.len()).max().unwrap_or(0);
+fn list(sections: &[(&str, &[Preset])]) -> String {
+    let names = sections.iter().flat_map(|(_, presets)| presets.iter());
+    let width = names.map(|p| p.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for preset in presets {
-        let about = one_line(&preset.about);
-        let files = preset.files.join(" + ");
-        text.push_str(&format!("{:width$}  {about}\n", one_line(&preset.name)));
-        text.push_str(&format!("{:width$}  {}\n", "", one_line(&files)));
+    for (title, presets) in sections.iter().filter(|(_, presets)| !presets.is_empty()) {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{title}\n"));
+        for preset in *presets {
+            let about = one_line(&preset.about);
+            let files = preset.files.join(" + ");
+            text.push_str(&format!("  {:width$}  {about}\n", one_line(&preset.name)));
+            text.push_str(&format!("  {:width$}  {}\n", "", one_line(&files)));
+        }
     }
     text
 }

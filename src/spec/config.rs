@@ -1,6 +1,6 @@
 //! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
-use super::{BatchStage, RolloutConfig};
+use super::{BatchStage, PresetGroup, RolloutConfig};
 use crate::base::sampling::Sampling;
 use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;
@@ -22,6 +22,9 @@ pub struct RunConfig {
     pub name: String,
     /// One sentence on what this run demonstrates.
     pub about: String,
+    /// Which list of presets it stands in: your `own`, `demo` (complete as it is), `template` (wants a model and data of
+    /// yours), `size` (to plan with).
+    pub group: PresetGroup,
     /// Random seed of weights, batches and samples.
     pub seed: u64,
     /// The training objective.
@@ -274,6 +277,7 @@ impl Default for RunConfig {
         RunConfig {
             name: "run".into(),
             about: String::new(),
+            group: PresetGroup::Own,
             seed: 1337,
             method: MethodConfig::Pretrain(Default::default()),
             model: ModelConfig::default(),

@@ -7,6 +7,7 @@ pub mod alias;
 mod base;
 mod config;
 mod draft;
+mod group;
 mod implied;
 pub mod import;
 mod issue;
@@ -29,6 +30,7 @@ pub use config::{
     RunConfig, SampleConfig, TrainConfig,
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
+pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};

@@ -3,6 +3,7 @@
 //! Presets of the same name are layered, the project's on top. A file with `extends:` starts from that parent instead of
 //! the lower presets of its name; a parent of the same name means exactly those.
 
+use super::PresetGroup;
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
 use crate::data::source::is_data_file;
@@ -28,6 +29,7 @@ pub struct Preset {
     pub name: String,
     /// One sentence on what it demonstrates; empty if the file has none.
     pub about: String,
+    pub group: PresetGroup,
     /// Its files, lowest first.
     pub files: Vec<String>,
 }
@@ -47,25 +49,25 @@ pub(super) struct Source {
 /// Longest chain of `extends:`.
 const MAX_CHAIN: usize = 16;
 
-/// All presets, in name order (sizes by size), the built-in `quickstart` first.
+/// All presets by group, in name order (sizes by size), `quickstart` first of the demos.
 pub fn presets(sources: &SpecSources) -> Vec<Preset> {
     let mut list: Vec<Preset> = names(sources)
         .into_iter()
         .map(|name| {
             let found: Vec<Source> = namesakes(&name, sources).into_iter().flatten().collect();
-            let about = found
-                .iter()
-                .rev()
-                .find_map(|s| s.value["about"].as_str())
-                .unwrap_or_default();
+            let topmost = |key: &str| found.iter().rev().find_map(|s| s.value[key].as_str());
+            let group = topmost("group").map(|word| serde_json::json!(word));
+            // A word that is no group is reported when the preset is loaded.
+            let group = group.and_then(|word| serde_json::from_value(word).ok());
             Preset {
-                about: about.to_string(),
+                about: topmost("about").unwrap_or_default().to_string(),
+                group: group.unwrap_or_default(),
                 files: found.iter().map(|s| s.label.clone()).collect(),
                 name,
             }
         })
         .collect();
-    list.sort_by_cached_key(|p| (p.name != "quickstart", words(&p.name)));
+    list.sort_by_cached_key(|p| (p.group, p.name != "quickstart", words(&p.name)));
     list
 }
 

@@ -6,6 +6,7 @@ use crate::base::clock::UnixMillis;
 use crate::run::RunState;
 pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
+use crate::spec::PresetGroup;
 use crate::wire::Outcome;
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub struct PresetRow {
     pub name: String,
     /// One sentence.
     pub about: String,
+    pub group: PresetGroup,
 }
 
 /// Everything that several panes read.

@@ -33,11 +33,12 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
         .map(|p| PresetRow {
             name: p.name,
             about: crate::base::text::one_line(&p.about),
+            group: p.group,
         })
         .collect();
     AppOptions {
         runs_dir: options.runs_dir.clone(),
-        presets: quickstart_first(presets),
+        presets,
         keymap,
         themes,
         theme: wanted,
@@ -74,11 +75,6 @@ fn missing(wanted: &str, themes: &Themes) -> Option<String> {
 pub fn check_theme(name: &str, env: &Env, sources: &SpecSources) -> Result<(), String> {
     let themes = all_themes(env, sources, &mut Vec::new());
     missing(name, &themes).map_or(Ok(()), Err)
-}
-
-fn quickstart_first(mut presets: Vec<PresetRow>) -> Vec<PresetRow> {
-    presets.sort_by_key(|preset| preset.name != "quickstart");
-    presets
 }
 
 fn theme_files(folder: &Path) -> Vec<(String, String)> {

@@ -2,6 +2,7 @@
 
 mod charts;
 mod data;
+mod home;
 mod keys;
 mod overlays;
 mod scenes;
@@ -9,6 +10,7 @@ mod scenes;
 use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
+use crate::spec::PresetGroup;
 use crate::ui::msg::{CheckpointRow, Holder, Opened};
 use crate::ui::panes::chat::ChatPane;
 use crate::ui::tape;
@@ -31,6 +33,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
     let preset = |name: &str, about: &str| PresetRow {
         name: name.into(),
         about: about.into(),
+        group: PresetGroup::Demo,
     };
     AppOptions {
         runs_dir: "runs".into(),

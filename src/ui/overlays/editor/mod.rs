@@ -52,8 +52,15 @@ pub struct Editor {
 }
 
 impl Editor {
+    /// The cursor stands on the first row; in a template, where it wants a model of the user's.
     pub fn new(draft: Draft) -> Self {
+        let places = draft.places();
+        let value_at = |path: &str| places.iter().find(|place| place.path == path).map(|p| &p.value);
+        let template = value_at("group").is_some_and(|group| group == "template");
+        let wanted = places.iter().position(|place| place.path == "train.from");
+        let wanted = wanted.filter(|at| template && places[*at].value.is_null());
         Editor {
+            selected: wanted.unwrap_or(0),
             draft,
             undo: Vec::new(),
             redo: Vec::new(),
@@ -61,7 +68,6 @@ impl Editor {
             field: TextField::new(Lines::One, ""),
             query: String::new(),
             only_changes: false,
-            selected: 0,
             scroll: 0,
             page: 1,
             error: None,

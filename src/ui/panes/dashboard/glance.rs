@@ -94,7 +94,7 @@ impl Glance {
         let due = !training || before != Some(slot / FACTS_RENEWALS);
         self.renew_diagnosis(diagnose(state), due);
         if due || self.vitals.is_empty() {
-            self.vitals = vitals::of(state);
+            self.vitals = vitals::of(state, &self.diagnosis);
         }
         self.made = Some((slot, options));
     }

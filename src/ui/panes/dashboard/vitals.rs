@@ -1,7 +1,11 @@
 //! Vital signs: one row with the newest values of the health metrics that matter, each with a mark that says whether it lies
 //! within its band, above or below. Bands and values are the health pane's; the row says only what to look at there.
+//! One value outside its band is no fault by itself (small healthy models clip at every step): it warns where a finding
+//! of the diagnosis counts it as evidence.
 
+use crate::base::finding::Status;
 use crate::base::human;
+use crate::diagnosis::Diagnosis;
 use crate::metrics::id;
 use crate::run::RunState;
 use crate::ui::panes::health::{self, Row};
@@ -39,6 +43,8 @@ pub struct Vital {
     name: String,
     value: f64,
     place: Place,
+    /// A finding that warns names it.
+    confirmed: bool,
 }
 
 /// Where a value lies.
@@ -61,7 +67,12 @@ pub fn any(state: &RunState) -> bool {
 }
 
 /// The signs in their order; what has no place of its own comes last, and only while it is outside its band.
-pub fn of(state: &RunState) -> Vec<Vital> {
+pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
+    let confirmed = confirmed(diagnosis);
+    let vital = |name: &str, row: &Row<'_>| Vital {
+        confirmed: confirmed.contains(&row.info.id.as_str()),
+        ..vital(name, row)
+    };
     let rows = health::rows(state);
     let known = |(id, name): &(&str, &str)| match rows.iter().find(|row| row.info.id == *id) {
         Some(row) => Some(vital(name, row)),
@@ -70,6 +81,7 @@ pub fn of(state: &RunState) -> Vec<Vital> {
             name: (*name).into(),
             value,
             place: Place::Free,
+            confirmed: false,
         }),
     };
     let mut signs: Vec<Vital> = FIRST.iter().filter_map(known).collect();
@@ -98,11 +110,24 @@ fn vital(name: &str, row: &Row<'_>) -> Vital {
             (Some(false), _) => Place::Below,
             (None, _) => Place::Free,
         },
+        confirmed: false,
     }
 }
 
+/// The metrics that findings with a warning count as evidence.
+fn confirmed(diagnosis: &Diagnosis) -> Vec<&str> {
+    let warning = diagnosis
+        .findings
+        .iter()
+        .filter(|found| found.status <= Status::Warn);
+    let signals = warning.flat_map(|found| &found.evidence.0);
+    signals
+        .filter_map(|signal| signal.metric.as_deref())
+        .collect()
+}
+
 /// `health  ✓ update 1.2e-3  ▲ spike   14.2  · entropy   1.47 …`, as many as fit; of those that do not, the ones within their
-/// bands go first.
+/// bands go first. What a finding confirms has the mark and the colour of a warning.
 pub fn draw(buffer: &mut Buffer, area: Rect, signs: &[Vital], theme: &Theme) {
     let room = usize::from(area.width.saturating_sub(2));
     let outside = |sign: &Vital| matches!(sign.place, Place::Above | Place::Below);
@@ -131,8 +156,11 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
     let glyphs = theme.glyphs();
     let (mark, of_mark, of_value) = match sign.place {
         Place::Inside => (glyphs.ok, Meaning::Good, Meaning::Text),
-        Place::Above => (glyphs.up, Meaning::Warn, Meaning::Warn),
-        Place::Below => (glyphs.down, Meaning::Warn, Meaning::Warn),
+        Place::Above | Place::Below if sign.confirmed => {
+            (glyphs.warn, Meaning::Warn, Meaning::Warn)
+        }
+        Place::Above => (glyphs.up, Meaning::Muted, Meaning::Text),
+        Place::Below => (glyphs.down, Meaning::Muted, Meaning::Text),
         Place::Free => (glyphs.separator, Meaning::Muted, Meaning::Text),
     };
     vec![
@@ -158,12 +186,15 @@ fn short(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::{Evidence, Finding, Signal};
+    use crate::diagnosis::Verdict;
 
     fn sign(name: &str, value: f64, place: Place) -> Vital {
         Vital {
             name: name.into(),
             value,
             place,
+            confirmed: false,
         }
     }
 
@@ -193,6 +224,31 @@ mod tests {
         );
         assert_eq!(drawn(&signs, 45), " health  ✓ update 1.2e-3  ▲ dead   0.75");
         assert_eq!(drawn(&signs, 24), " health  ▲ dead   0.75");
+    }
+
+    #[test]
+    fn a_value_outside_its_band_warns_where_a_finding_counts_it() {
+        let alone = sign("clipped", 1.0, Place::Above);
+        let colours = |sign: &Vital| {
+            let words = words(sign, &Theme::ansi());
+            (words[0].text.clone(), words[2].meaning)
+        };
+        assert_eq!(colours(&alone), ("▲".into(), Meaning::Text));
+        let named = Vital {
+            confirmed: true,
+            ..alone
+        };
+        assert_eq!(colours(&named), ("!".into(), Meaning::Warn));
+        let signal = |metric| Evidence::from(Signal::of(metric, 1.0, "every step is clipped"));
+        let diagnosis = Diagnosis {
+            findings: vec![
+                Finding::warn(signal("clipped"), "", ""),
+                Finding::pass(signal("update_ratio")),
+            ],
+            verdict: Verdict::Learning,
+            summary: String::new(),
+        };
+        assert_eq!(confirmed(&diagnosis), ["clipped"]);
     }
 
     #[test]

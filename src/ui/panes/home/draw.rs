@@ -16,9 +16,42 @@ use ratatui::text::{Line, Span};
 use std::path::Path;
 use unicode_width::UnicodeWidthStr;
 
+/// The row behind the presets.
+const WIZARD: (&str, &str) = (
+    "new run",
+    "The wizard asks for goal and data, explains, plans, and makes the spec.",
+);
+
+/// One line of the upper list.
+#[derive(Debug, PartialEq, Eq)]
+enum PresetLine {
+    /// Cannot be selected.
+    Heading(&'static str),
+    /// The index of a row; the wizard's is behind those of the presets.
+    Row(usize),
+}
+
+/// Presets under the headings of their groups, then the wizard. One group alone needs no heading.
+fn preset_lines(store: &Store) -> Vec<PresetLine> {
+    let groups = store.presets.chunk_by(|a, b| a.group == b.group);
+    let alone = groups.clone().count() < 2;
+    let mut lines = Vec::new();
+    let mut row = 0;
+    for group in groups {
+        if let Some(first) = group.first().filter(|_| !alone) {
+            lines.push(PresetLine::Heading(first.group.title()));
+        }
+        lines.extend((row..row + group.len()).map(PresetLine::Row));
+        row += group.len();
+    }
+    lines.push(PresetLine::Row(row));
+    lines
+}
+
 impl HomePane {
     /// ```text
     ///  Start a run
+    ///  demos: run anywhere, as they are
     ///  ▸ quickstart       A 0.8M-parameter GPT learns to write Shakespeare, character by character.
     ///
     ///  ─ runs · ./runs · newest first ─────────────────────────────────────────
@@ -27,8 +60,7 @@ impl HomePane {
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
         let n_runs = u16::try_from(store.runs().len()).unwrap_or(u16::MAX);
-        // The wizard's row stands under the presets.
-        let n_presets = u16::try_from(store.presets.len() + 1).unwrap_or(u16::MAX);
+        let n_presets = u16::try_from(preset_lines(store).len()).unwrap_or(u16::MAX);
         let airy = area.height >= 16;
         // Runs get what they need, up to half; presets the rest.
         let wanted = n_runs.saturating_add(4).min((area.height / 2).max(4));
@@ -59,9 +91,15 @@ impl HomePane {
         };
         frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
-        let height = usize::from(area.height);
+        let lines = preset_lines(store);
         let selected = self.selected.min(store.presets.len());
-        self.scroll_presets = scroll_to(selected, self.scroll_presets, height);
+        let at = lines.iter().position(|line| *line == PresetLine::Row(selected));
+        let height = usize::from(area.height);
+        self.scroll_presets = scroll_to(at.unwrap_or(0), self.scroll_presets, height);
+        // The heading above the first row is not out of reach.
+        if at == Some(1) {
+            self.scroll_presets = 0;
+        }
         let names = store
             .presets
             .iter()
@@ -69,26 +107,27 @@ impl HomePane {
             .max()
             .unwrap_or(0)
             .clamp(8, 24);
-        let wizard = (
-            "new run",
-            "The wizard asks for goal and data, explains, plans, and makes the spec.",
-        );
-        let rows = store
-            .presets
-            .iter()
-            .map(|preset| (preset.name.as_str(), preset.about.as_str()))
-            .chain([wizard]);
-        let rows = rows.enumerate().skip(self.scroll_presets);
-        for ((i, (name, about)), y) in rows.zip(area.y..area.bottom()) {
+        for (line, y) in lines.iter().skip(self.scroll_presets).zip(area.y..area.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
                 ..area
             };
-            let name = fill(name, names, theme.glyphs().ellipsis);
+            let i = match line {
+                PresetLine::Heading(title) => {
+                    let title = Line::styled(format!(" {title}"), theme.style(Meaning::Muted));
+                    frame.render_widget(title, place);
+                    continue;
+                }
+                PresetLine::Row(i) => *i,
+            };
+            let (name, about) = match store.presets.get(i) {
+                Some(preset) => (preset.name.as_str(), preset.about.as_str()),
+                None => WIZARD,
+            };
             let row = RowText {
                 mark: None,
-                main: name,
+                main: fill(name, names, theme.glyphs().ellipsis),
                 rest: format!("   {about}"),
             };
             frame.render_widget(row.line(theme, i == self.selected, area.width), place);

@@ -6,6 +6,7 @@ use super::{Pane, PaneContext, PaneEntry};
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
 use crate::run::state::Level;
+use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -158,13 +159,17 @@ impl HomePane {
         self.rows(store).get(self.selected).cloned()
     }
 
-    /// Keeps the selection on the same row while the list changes; at the first list it goes to a live run.
+    /// Keeps the selection on the same row while the list changes; at the first list it goes to a live run, or to the
+    /// quickstart where nobody moved it yet.
     fn replaced(&mut self, store: &Store) {
         let rows = self.rows(store);
         if !self.settled {
             self.settled = true;
+            let quickstart = store.presets.iter().position(|p| p.name == "quickstart");
             if store.any_live() {
                 self.selected = store.presets.len() + 1;
+            } else if self.anchor.is_none() {
+                self.selected = quickstart.unwrap_or(0);
             }
         } else if let Some(row) = rows.iter().position(|row| Some(row) == self.anchor.as_ref()) {
             self.selected = row;
@@ -209,6 +214,11 @@ impl HomePane {
 
     fn accept(&self, store: &Store) -> Vec<Request> {
         match self.current(store) {
+            // Started as it is it would train on made-up rows, which is not what it was chosen for.
+            Some(HomeRow::Preset(name)) if is_template(store, &name) => vec![
+                info("name your model in train.from and your rows in data.path, then t trains"),
+                Request::Do(Effect::OpenEditor(name)),
+            ],
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
@@ -307,6 +317,11 @@ impl HomePane {
     }
 }
 
+fn is_template(store: &Store, name: &str) -> bool {
+    let mut presets = store.presets.iter();
+    presets.any(|preset| preset.name == name && preset.group == PresetGroup::Template)
+}
+
 fn info(words: &str) -> Request {
     Request::Toast(Level::Info, words.into())
 }
@@ -323,6 +338,7 @@ impl Pane for HomePane {
         let accept = match self.current(store) {
             Some(HomeRow::Run(_)) => "open",
             Some(HomeRow::New) => "ask me",
+            Some(HomeRow::Preset(name)) if is_template(store, &name) => "set up",
             _ => "start",
         };
         let mut own = vec![(A::Accept, accept)];
