@@ -531,6 +531,38 @@ fn files_stay_small_and_say_what_lives_in_them() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// A merge that nobody finished: the changelog once had one, and no compiler reads it.
+#[test]
+fn no_text_holds_the_marks_of_a_conflict() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut texts = Vec::new();
+    for folder in [
+        "",
+        "docs",
+        "presets",
+        "pipelines",
+        "assets/guide",
+        "assets/tasks",
+    ] {
+        for entry in fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let known = path.extension().and_then(|e| e.to_str());
+            if matches!(known, Some("md" | "yaml" | "toml")) {
+                texts.push(path);
+            }
+        }
+    }
+    assert!(texts.len() > 60, "{} texts", texts.len());
+    let marked = |path: &&PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().any(|line| {
+            line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") || line == "======="
+        })
+    };
+    let marked: Vec<&PathBuf> = texts.iter().filter(marked).collect();
+    assert!(marked.is_empty(), "conflicts: {marked:?}");
+}
+
 #[test]
 fn every_room_of_the_map_exists() {
     let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();

@@ -4,7 +4,7 @@ use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::diagnosis::{self, Diagnosis, RULES};
 use crate::plan::changes::ladder;
-use crate::plan::quantity::decimal;
+use crate::plan::quantity::{binary, capacity};
 use crate::plan::{Plan, Verdict};
 use crate::run::RunState;
 use crate::spec::{RunConfig, RunSpec, Sizes};
@@ -119,11 +119,11 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                 None => "the machine's memory is unknown",
             };
             let there = there
-                .map(|bytes| format!(" of {}", decimal(bytes)))
+                .map(|bytes| format!(" of {}", capacity(bytes)))
                 .unwrap_or_default();
             format!(
                 "Memory: {}{there}, so {word} (`llmtui plan`: counted by part)",
-                decimal(plan.p50_bytes())
+                binary(plan.p50_bytes())
             )
         }
         "plan.time" => {
@@ -153,7 +153,7 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                     format!(
                         "{}: then {}, at the price of: {}{flag}",
                         change.what,
-                        decimal(change.needs_bytes),
+                        binary(change.needs_bytes),
                         change.cost
                     )
                 })

@@ -1,6 +1,6 @@
 //! Advice on a plan beyond its numbers. Each sentence has a source.
 
-use super::quantity::decimal;
+use super::quantity::{binary, capacity};
 use super::request::{Estimator, Method, Request, Said};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
@@ -41,14 +41,14 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
     match plan.verdict() {
         Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
                 "needs {} and {} has {}: see the ladder of changes",
-                decimal(p50),
+                binary(p50),
                 plan.request.device.name,
-                decimal(limit)
+                capacity(limit)
             ), source)),
         Some(Verdict::Tight) => list.push(advice("tight", Status::Warn, format!(
                 "probably fits ({} of {}), but a long batch or fragmentation may exhaust it: leave 10 to 15 % free",
-                decimal(p50),
-                decimal(limit)
+                binary(p50),
+                capacity(limit)
             ), source)),
         Some(Verdict::Fits) if plan.request.estimator == Estimator::General && p90 * 2 < limit => {
             list.push(advice("room", Status::Pass, "less than half of the memory is used: a larger micro-batch is faster", "throughput grows with the micro-batch until compute, not memory, is the bottleneck"));

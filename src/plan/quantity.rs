@@ -73,7 +73,16 @@ pub fn decimal(bytes: u64) -> String {
     scaled(bytes as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// The same in powers of two: `22.4 GiB`.
+/// What a device has, as it is sold and as the parts of a plan are counted: `80.0 GB (74.5 GiB)`; the measured memory of a
+/// machine in powers of two alone, as everywhere else on screens: `23.6 GiB`.
+pub fn capacity(bytes: u64) -> String {
+    match bytes.is_multiple_of(1_000_000_000) {
+        true => format!("{} ({})", decimal(bytes), binary(bytes)),
+        false => binary(bytes),
+    }
+}
+
+/// In powers of two: `22.4 GiB`.
 pub fn binary(bytes: u64) -> String {
     scaled(
         bytes as f64,
@@ -128,5 +137,7 @@ mod tests {
         assert_eq!(binary(107_814_649_856), "100 GiB");
         assert_eq!([decimal(815), decimal(1_230_000)], ["815 B", "1.23 MB"]);
         assert_eq!(binary(1023), "1.00 KiB");
+        assert_eq!(capacity(80_000_000_000), "80.0 GB (74.5 GiB)");
+        assert_eq!(capacity(25_345_678_848), "23.6 GiB");
     }
 }

@@ -2,7 +2,7 @@
 //! that a model of any size can be asked about; what data will take is not in it.
 
 use super::changes::{Change, ladder};
-use super::quantity::decimal;
+use super::quantity::binary;
 use super::solve::{Sized, what_fits};
 use super::target::{DataSize, of_spec};
 use super::{Request, plan};
@@ -70,12 +70,12 @@ impl fmt::Display for Shortage {
             "{} ({} parameters) needs at least {} of memory, and {} are {}",
             self.name,
             short(self.n_params as f64),
-            decimal(self.needs),
-            decimal(self.there),
+            binary(self.needs),
+            binary(self.there),
             self.bound
         )?;
         for change in &self.changes {
-            let (saves, needs) = (decimal(change.saves_bytes), decimal(change.needs_bytes));
+            let (saves, needs) = (binary(change.saves_bytes), binary(change.needs_bytes));
             write!(
                 f,
                 "\n  {}: saves {saves}, then {needs}; {}",
@@ -128,7 +128,7 @@ mod tests {
         assert!(!shortage.suffice && shortage.needs > 400_000_000_000);
         let text = shortage.to_string();
         assert!(
-            text.contains("24.0 GB are available on this machine"),
+            text.contains("22.4 GiB are available on this machine"),
             "{text}"
         );
         assert!(

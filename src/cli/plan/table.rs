@@ -4,7 +4,7 @@ use super::Context;
 use crate::base::finding::Status;
 use crate::base::human::short;
 use crate::plan::changes::ladder;
-use crate::plan::quantity::decimal;
+use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Checkpointing, Method, Said};
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
@@ -193,9 +193,9 @@ fn memory(plan: &Plan, style: &Style) -> String {
         )));
     }
     let verdict = match (plan.verdict(), plan.request.device.memory) {
-        (Some(Verdict::Fits), Some(limit)) => format!("fits in {}", decimal(limit)),
-        (Some(Verdict::Tight), Some(limit)) => format!("tight: {} available", decimal(limit)),
-        (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", decimal(limit)),
+        (Some(Verdict::Fits), Some(limit)) => format!("fits in {}", capacity(limit)),
+        (Some(Verdict::Tight), Some(limit)) => format!("tight: {} available", capacity(limit)),
+        (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", capacity(limit)),
         _ => "no limit; set --gpu or --memory".into(),
     };
     let corrected = plan.corrected_bytes().map(|bytes| {
@@ -296,8 +296,8 @@ fn work(plan: &Plan, style: &Style) -> String {
         "disk",
         format!(
             "{} per checkpoint, {} for all kept ones",
-            decimal(plan.checkpoint_bytes),
-            decimal(plan.disk_bytes)
+            binary(plan.checkpoint_bytes),
+            binary(plan.disk_bytes)
         ),
     ));
     rows.iter()
@@ -406,8 +406,8 @@ fn changes(plan: &Plan, style: &Style) -> String {
             "  {} {:<42} {:>9} → {:>8}   {}",
             i + 1,
             change.what,
-            format!("−{}", decimal(change.saves_bytes)),
-            decimal(change.needs_bytes),
+            format!("−{}", binary(change.saves_bytes)),
+            binary(change.needs_bytes),
             change.flag
         )));
         out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));

@@ -4,7 +4,7 @@ use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::finding::Status;
 use crate::base::human::{grouped, short};
 use crate::plan::measured::{self, Measured, Place};
-use crate::plan::quantity::decimal;
+use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::Said;
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
@@ -215,7 +215,7 @@ fn draw_right(
         at.line(buffer, &measured_words(plan, found), theme);
     }
     if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
-        let words = format!("{} as earlier runs on this machine went", decimal(bytes));
+        let words = format!("{} as earlier runs on this machine went", binary(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
     let facts = facts(plan);
@@ -268,16 +268,16 @@ fn headline(plan: &Plan, width: u16) -> Vec<Word> {
         None => ("", Meaning::Muted),
     };
     let of = match plan.request.device.memory {
-        Some(limit) => format!(" of {}  ", decimal(limit)),
+        Some(limit) => format!(" of {}  ", capacity(limit)),
         None => "  ".into(),
     };
     vec![
         word(lead, Meaning::Muted),
-        word(decimal(plan.p50_bytes()), Meaning::Title),
+        word(binary(plan.p50_bytes()), Meaning::Title),
         word(of, Meaning::Text),
         word(verdict, meaning),
         word(
-            format!("{margin}{}", decimal(plan.p90_bytes())),
+            format!("{margin}{}", binary(plan.p90_bytes())),
             Meaning::Muted,
         ),
     ]
@@ -312,10 +312,10 @@ fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
     };
     vec![
         word(of, Meaning::Muted),
-        word(format!("{}   ", decimal(bytes)), Meaning::Title),
+        word(format!("{}   ", binary(bytes)), Meaning::Title),
         word(words, meaning),
         word(
-            format!("  ({} planned for training)", decimal(plan.memory.steady())),
+            format!("  ({} planned for training)", binary(plan.memory.steady())),
             Meaning::Muted,
         ),
     ]
@@ -342,7 +342,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
                 word(format!("{glyph} "), meaning),
                 word(format!("{:<PARTS$}", all[i].part.title()), Meaning::Text),
                 word(
-                    format!("{:>8} {share:>3.0} %", decimal(all[i].bytes)),
+                    format!("{:>8} {share:>3.0} %", binary(all[i].bytes)),
                     Meaning::Text,
                 ),
                 word(how(&all[i].how, at.area.width), Meaning::Muted),
@@ -355,7 +355,7 @@ fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: 
         let words = [
             word(format!("  {:<PARTS$}", "the rest"), Meaning::Muted),
             word(
-                format!("{:>8} {share:>3.0} %", decimal(rest)),
+                format!("{:>8} {share:>3.0} %", binary(rest)),
                 Meaning::Text,
             ),
         ];
@@ -419,7 +419,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "disk",
         format!(
             "{} × {}",
-            decimal(plan.checkpoint_bytes),
+            binary(plan.checkpoint_bytes),
             plan.disk_bytes / plan.checkpoint_bytes.max(1)
         ),
     ));
@@ -454,7 +454,7 @@ fn draw_below(frame: &mut Frame, area: Rect, shown: &Shown, context: &PaneContex
             word(format!("{lead:<10}"), Meaning::Key),
             word(format!("{:<38}", change.what), Meaning::Text),
             word(
-                format!("{:>9}", format!("−{}", decimal(change.saves_bytes))),
+                format!("{:>9}", format!("−{}", binary(change.saves_bytes))),
                 Meaning::Good,
             ),
             word(format!("  {}", change.cost), Meaning::Muted),

@@ -1,7 +1,7 @@
 //! The few numbers of a plan that matter, each with how it is read, written and stepped. What they do to the plan is the
 //! planner's business.
 
-use crate::plan::quantity::{decimal, parse_bytes, parse_count};
+use crate::plan::quantity::{binary, capacity, decimal, parse_bytes, parse_count};
 use crate::plan::request::{BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said};
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::{Estimator, Request, reference, solve};
@@ -175,7 +175,7 @@ impl Field {
         match self {
             Field::Target => r.name.clone(),
             Field::Device => r.device.name.clone(),
-            Field::Limit => r.device.memory.map_or("not known".into(), decimal),
+            Field::Limit => r.device.memory.map_or("not known".into(), capacity),
             Field::Gpus => grouped(r.n_devices),
             Field::Zero => r.zero.to_string(),
             Field::Method => r.method.word().into(),
@@ -224,7 +224,10 @@ impl Field {
             Field::Tokens => r.tokens.to_string(),
             Field::Heads => r.arch.n_head().to_string(),
             Field::Mfu => format!("{:.0}", 100.0 * r.mfu),
-            Field::Limit => r.device.memory.map_or(String::new(), decimal),
+            Field::Limit => r.device.memory.map_or(String::new(), |bytes| match bytes.is_multiple_of(1_000_000_000) {
+                true => decimal(bytes),
+                false => binary(bytes),
+            }),
             Field::Price => r
                 .device
                 .price_per_hour
