@@ -5,6 +5,7 @@ mod complete;
 mod evals;
 pub mod kept;
 mod pictures;
+mod pipelines;
 mod revisit;
 mod tracks;
 
@@ -13,6 +14,7 @@ pub use evals::questions;
 #[cfg(test)]
 pub use pictures::save_in;
 pub use pictures::{part, save_picture};
+pub use pipelines::begin_pipeline;
 pub use tracks::read_track;
 
 use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};

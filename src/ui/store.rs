@@ -16,7 +16,24 @@ pub struct PresetRow {
     pub name: String,
     /// One sentence.
     pub about: String,
-    pub group: PresetGroup,
+    pub kind: PresetKind,
+}
+
+/// What is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PresetKind {
+    Run(PresetGroup),
+    Pipeline,
+}
+
+impl PresetKind {
+    /// The heading of its list.
+    pub fn title(self) -> &'static str {
+        match self {
+            PresetKind::Run(group) => group.title(),
+            PresetKind::Pipeline => "pipelines: several stages by one command",
+        }
+    }
 }
 
 /// Everything that several panes read.
@@ -24,6 +41,7 @@ pub struct PresetRow {
 pub struct Store {
     /// As the person wrote it, for empty states.
     pub runs_dir: PathBuf,
+    /// In the order of Home, those of one kind together.
     pub presets: Vec<PresetRow>,
     /// The preset that was selected last: what plans begin with.
     pub preset: Option<String>,
@@ -50,6 +68,12 @@ pub struct Store {
 }
 
 impl Store {
+    /// Presets of one run, which can be edited and planned.
+    pub fn run_presets(&self) -> impl Iterator<Item = &PresetRow> {
+        let of_run = |row: &&PresetRow| matches!(row.kind, PresetKind::Run(_));
+        self.presets.iter().filter(of_run)
+    }
+
     pub fn runs(&self) -> &[RunSummary] {
         self.runs.as_deref().unwrap_or_default()
     }

@@ -1,13 +1,9 @@
 //! Stages as processes of this program, and the signals that reach them.
 
-use crate::base::clock::{Clock, SystemClock};
-use crate::base::files::is_locked;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::link::launch::Launcher;
 use crate::link::signals::{self, Hangup};
-use crate::pipeline::PipelineDir;
-use crate::run::{RunDir, index};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +11,6 @@ use std::time::Duration;
 
 /// How often a stage is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The first run of a pipeline appears within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// This program with the same runs directory.
 ///
@@ -81,30 +75,4 @@ fn terminate(child: &Child) {
         // It may just have ended.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
-}
-
-/// Waits for the run that a detached pipeline trains, or goes on with.
-///
-/// # Errors
-/// The pipeline ends, or does not get as far.
-pub fn first_run(dir: &PipelineDir, process: &mut Child, cx: &Context) -> anyhow::Result<RunDir> {
-    let clock = SystemClock::new();
-    while clock.elapsed() < PATIENCE {
-        if let Some(run) = dir.running()
-            && let Ok(run) = index::resolve(&cx.runs_dir, &run)
-            && is_locked(&run.lock_path())
-        {
-            return Ok(run);
-        }
-        if process.try_wait()?.is_some() {
-            break;
-        }
-        std::thread::park_timeout(PAUSE);
-    }
-    let said = std::fs::read_to_string(dir.log_path()).unwrap_or_default();
-    let lines: Vec<&str> = said.lines().rev().take(4).collect();
-    let lines: Vec<&str> = lines.into_iter().rev().collect();
-    let what = format!("no stage of the pipeline trains: {}", lines.join("; "));
-    let hint = format!("see {}", dir.log_path().display());
-    Err(Failure::machine(crate::base::text::one_line(&what), hint).into())
 }

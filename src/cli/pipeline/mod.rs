@@ -17,7 +17,6 @@ use crate::base::text::one_line;
 use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, StageState, Status};
 use crate::ui::What;
 use std::path::Path;
-use std::process::Stdio;
 
 /// What `llmtui train` was asked for.
 pub struct Request<'a> {
@@ -227,23 +226,7 @@ fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
 
 /// Starts the pipeline in the background and opens the workbench on it.
 fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
-    let log = std::fs::File::create(dir.log_path())
-        .map_err(|e| Failure::machine(format!("{}: {e}", dir.log_path().display()), ""))?;
-    let errors = log.try_clone()?;
-    let mut command = child::this_program(cx)?;
-    command.arg("engine").arg("--pipeline").arg(dir.path());
-    if options.force {
-        command.arg("--force");
-    }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(log))
-        .stderr(Stdio::from(errors));
-    let mut process = command
-        .spawn()
-        .map_err(|e| Failure::machine(format!("the pipeline cannot be started: {e}"), ""))?;
-    let run = child::first_run(dir, &mut process, cx)?;
-    // Reaps it if it ends while this process still runs.
-    std::thread::spawn(move || process.wait());
+    let run = crate::ui::begin_pipeline(dir, options.force, &cx.runs_dir, &cx.env)
+        .map_err(|what| Failure::machine(what, ""))?;
     workbench::open(What::Pipeline(run, dir.clone()), cx)
 }

@@ -163,7 +163,7 @@ impl App {
             right: String::new(),
             choice: Choice::StartPreset(p.name.clone()),
         }));
-        items.extend(self.store.presets.iter().map(|p| Item {
+        items.extend(self.store.run_presets().map(|p| Item {
             title: format!("edit {}", p.name),
             detail: "every value, with search and undo".into(),
             right: String::new(),

@@ -105,7 +105,7 @@ impl App {
         let mut app = App {
             store: Store {
                 runs_dir: options.runs_dir,
-                preset: options.presets.first().map(|p| p.name.clone()),
+                preset: first_preset(&options.presets),
                 presets: options.presets,
                 utc_offset: options.utc_offset,
                 now,
@@ -313,6 +313,14 @@ impl App {
         self.toasts.add(self.store.now, level, text);
         self.data_moved();
     }
+}
+
+/// What plans begin with.
+fn first_preset(presets: &[PresetRow]) -> Option<String> {
+    let quickstart = presets.iter().find(|preset| preset.name == "quickstart");
+    quickstart
+        .or(presets.first())
+        .map(|preset| preset.name.clone())
 }
 
 fn title_of(run_dir: &Path) -> String {

@@ -22,7 +22,11 @@ impl Shell {
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::StartRun { slot, target } => {
-                    self.link_job(slot, move |place| place.start(&target))
+                    self.job(move |place| match place.start_pipeline(&target) {
+                        Ok(Some((dir, linked))) => Done::Stages(slot, dir, linked),
+                        Ok(None) => Done::Linked(slot, place.start(&target)),
+                        Err(why) => Done::Linked(slot, Err(why)),
+                    })
                 }
                 Effect::ResumeRun { slot, run_dir } => {
                     self.link_job(slot, move |place| place.resume(&run_dir))

@@ -106,6 +106,8 @@ pub fn run(options: UiOptions) -> anyhow::Result<Option<String>> {
 enum Done {
     Msg(Msg),
     Linked(Slot, Linked),
+    /// The run of a pipeline's first stage; those of the others are followed.
+    Stages(Slot, PipelineDir, Linked),
 }
 
 struct Shell {
@@ -322,6 +324,11 @@ impl Shell {
         match done {
             Done::Msg(msg) => self.update(msg),
             Done::Linked(slot, linked) => self.linked(slot, linked),
+            Done::Stages(slot, dir, linked) => {
+                let run = dir.running().unwrap_or_default();
+                self.pipeline = Some((dir, run));
+                self.linked(slot, linked);
+            }
         }
     }
 

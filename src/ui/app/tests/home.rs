@@ -4,16 +4,17 @@ use super::*;
 
 fn bench() -> Bench {
     let mut options = options("ansi", ColorDepth::Ansi16, false);
-    let row = |name: &str, group| PresetRow {
+    let row = |name: &str, kind| PresetRow {
         name: name.into(),
         about: "One sentence.".into(),
-        group,
+        kind,
     };
     options.presets = vec![
-        row("mine", PresetGroup::Own),
-        row("quickstart", PresetGroup::Demo),
-        row("dpo", PresetGroup::Template),
-        row("size-7b", PresetGroup::Size),
+        row("mine", PresetKind::Run(PresetGroup::Own)),
+        row("quickstart", PresetKind::Run(PresetGroup::Demo)),
+        row("speedrun", PresetKind::Pipeline),
+        row("dpo", PresetKind::Run(PresetGroup::Template)),
+        row("size-7b", PresetKind::Run(PresetGroup::Size)),
     ];
     let mut bench = Bench::with(options);
     bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
@@ -34,6 +35,8 @@ fn presets_stand_under_the_headings_of_their_groups() {
         "mine",
         "demos",
         "▸ quickstart",
+        "pipelines",
+        "speedrun",
         "templates",
         "dpo",
         "sizes",
@@ -49,7 +52,7 @@ fn presets_stand_under_the_headings_of_their_groups() {
 #[test]
 fn a_template_is_set_up_before_it_is_trained() {
     let mut bench = bench();
-    bench.press("down");
+    bench.press("down").press("down");
     assert!(bench.picture(80, 24).contains("enter set up"));
     bench.press("enter");
     assert_eq!(bench.effects, [Effect::OpenEditor("dpo".into())]);
@@ -57,4 +60,20 @@ fn a_template_is_set_up_before_it_is_trained() {
     bench.msg(Msg::Editor(Ok(Box::new(draft))));
     let picture = bench.picture(80, 24);
     assert!(picture.contains("▸ train.from"), "{picture}");
+}
+
+#[test]
+fn a_pipeline_is_started_but_neither_edited_nor_planned() {
+    let mut bench = bench();
+    bench.press("down").press("e");
+    assert!(bench.effects.is_empty(), "{:?}", bench.effects);
+    assert!(
+        bench
+            .picture(80, 24)
+            .contains("llmtui presets eject speedrun")
+    );
+    bench.press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let target = "speedrun".into();
+    assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
 }

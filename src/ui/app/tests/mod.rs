@@ -13,6 +13,7 @@ use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
 use crate::ui::msg::{CheckpointRow, Holder, Opened};
 use crate::ui::panes::chat::ChatPane;
+use crate::ui::store::PresetKind;
 use crate::ui::tape;
 use crate::wire::{Command, Envelope, Event, Num, Phase, StopReason, StopWhen};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
@@ -33,7 +34,7 @@ fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
     let preset = |name: &str, about: &str| PresetRow {
         name: name.into(),
         about: about.into(),
-        group: PresetGroup::Demo,
+        kind: PresetKind::Run(PresetGroup::Demo),
     };
     AppOptions {
         runs_dir: "runs".into(),

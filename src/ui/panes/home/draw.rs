@@ -33,13 +33,13 @@ enum PresetLine {
 
 /// Presets under the headings of their groups, then the wizard. One group alone needs no heading.
 fn preset_lines(store: &Store) -> Vec<PresetLine> {
-    let groups = store.presets.chunk_by(|a, b| a.group == b.group);
+    let groups = store.presets.chunk_by(|a, b| a.kind == b.kind);
     let alone = groups.clone().count() < 2;
     let mut lines = Vec::new();
     let mut row = 0;
     for group in groups {
         if let Some(first) = group.first().filter(|_| !alone) {
-            lines.push(PresetLine::Heading(first.group.title()));
+            lines.push(PresetLine::Heading(first.kind.title()));
         }
         lines.extend((row..row + group.len()).map(PresetLine::Row));
         row += group.len();

@@ -13,7 +13,7 @@ use crate::ui::field::{Lines, TextField};
 use crate::ui::msg::Msg;
 use crate::ui::panes::{chat, compare, evals};
 use crate::ui::request::{Answer, Hints, Request, titles};
-use crate::ui::store::{Store, short_run};
+use crate::ui::store::{PresetKind, Store, short_run};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -201,7 +201,7 @@ impl HomePane {
     fn moved(&mut self, store: &Store) -> Vec<Request> {
         self.anchor = self.current(store);
         let preset = match &self.anchor {
-            Some(HomeRow::Preset(name)) => Some(name.clone()),
+            Some(HomeRow::Preset(name)) if !is_pipeline(store, name) => Some(name.clone()),
             _ => None,
         };
         vec![Request::Preset(preset)]
@@ -228,6 +228,10 @@ impl HomePane {
 
     fn edit(&self, store: &Store) -> Vec<Request> {
         match self.current(store) {
+            Some(HomeRow::Preset(name)) if is_pipeline(store, &name) => {
+                let words = format!("llmtui presets eject {name} writes the file of its stages");
+                vec![info(&words)]
+            }
             Some(HomeRow::Preset(name)) => vec![Request::Do(Effect::OpenEditor(name))],
             _ => vec![info("select a preset to edit")],
         }
@@ -319,7 +323,12 @@ impl HomePane {
 
 fn is_template(store: &Store, name: &str) -> bool {
     let mut presets = store.presets.iter();
-    presets.any(|preset| preset.name == name && preset.group == PresetGroup::Template)
+    presets.any(|row| row.name == name && row.kind == PresetKind::Run(PresetGroup::Template))
+}
+
+fn is_pipeline(store: &Store, name: &str) -> bool {
+    let mut presets = store.presets.iter();
+    presets.any(|row| row.name == name && row.kind == PresetKind::Pipeline)
 }
 
 fn info(words: &str) -> Request {

@@ -139,7 +139,7 @@ fn targets(store: &Store) -> Request {
         item("the run on the screen", name, String::new(), HERE)
     });
     let mut items: Vec<Item> = here.into_iter().collect();
-    let presets = store.presets.iter();
+    let presets = store.run_presets();
     items.extend(presets.map(|p| item(&p.name, p.about.clone(), String::new(), &p.name)));
     items.extend(models::MODELS.iter().map(|m| {
         let n = crate::base::human::short(m.arch.n_params() as f64);
