@@ -130,6 +130,11 @@ impl DataConfig {
         small && !pattern && (is_text(path) || !is_data_file(path))
     }
 
+    /// Whether nothing but the built-in corpus is named.
+    pub fn is_built_in(&self) -> bool {
+        self.path.is_none() && self.sources.is_empty() && self.synthetic.is_none()
+    }
+
     /// The sources to train on: those that are listed, or the one of `path` or `synthetic`.
     pub fn all_sources(&self) -> Vec<SourceConfig> {
         match (&self.path, &self.synthetic) {

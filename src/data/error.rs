@@ -56,6 +56,14 @@ pub enum DataError {
     },
     #[error("no corpus is called `{0}`")]
     NoCorpus(String),
+    #[error(
+        "the built-in corpus `{corpus}` is plain text, and the method learns from rows: {needs}"
+    )]
+    NoRows {
+        corpus: String,
+        /// What a row must hold.
+        needs: &'static str,
+    },
     #[error("the {split} split has {tokens} tokens; one window takes {window} (seq_len + 1)")]
     TooShort {
         split: &'static str,
@@ -124,6 +132,9 @@ impl DataError {
             DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
             DataError::TooLarge { .. } => "train on a part of it",
             DataError::NoCorpus(_) => "a text of your own goes to data.path",
+            DataError::NoRows { .. } => {
+                "rows of yours: -s data.path=FILE; or made-up ones: llmtui presets list has demos"
+            }
             DataError::TooShort { split: "train", .. } => "more text, or a smaller model.seq_len",
             DataError::TooShort { .. } => {
                 "more text, a larger data.val_fraction, or a smaller model.seq_len"

@@ -18,6 +18,16 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// What a row must hold, in words.
+    pub fn needs(self) -> &'static str {
+        match self {
+            Unit::Text => "a text, a completion or a conversation",
+            Unit::Pair | Unit::Ranked => "a prompt with a chosen and a rejected answer",
+            Unit::Judged => "an answer with its label, good or bad",
+            Unit::Prompt => "a prompt to answer",
+        }
+    }
+
     /// Sequences of an example in a batch; they stand next to each other.
     pub fn sequences(self) -> usize {
         match self {

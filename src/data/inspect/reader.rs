@@ -5,7 +5,9 @@ use crate::base::human::grouped;
 use crate::data::chat::Template;
 use crate::data::render::{PostTrainingExample, Renderer, TrainOn};
 use crate::data::tokenizer::TokenizerConfig;
-use crate::data::{Content, DataError, Document, Example, Place, RowFault, TextStream, Tokenizer};
+use crate::data::{
+    Content, DataError, Document, Example, Place, RowFault, TextStream, Tokenizer, Unit,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -135,7 +137,7 @@ impl View for Reader {
             Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => {
                 vec![seen("", self.renderer.document(example, place)?)]
             }
-            _ => match self.renderer.post_training(example, place)? {
+            _ => match self.renderer.post_training(example, place, Unit::Text)? {
                 PostTrainingExample::Preference { chosen, rejected } => {
                     vec![seen("chosen", chosen), seen("rejected", rejected)]
                 }

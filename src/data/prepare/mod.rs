@@ -76,6 +76,12 @@ pub(in crate::data) fn open(
     if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
         return corpus(config, request.seq_len);
     }
+    if request.unit != Unit::Text && config.is_built_in() {
+        return Err(DataError::NoRows {
+            corpus: config.corpus.clone(),
+            needs: request.unit.needs(),
+        });
+    }
     let (tokenizer, ends, train, val, mut notes) = tokens(config, &mut request)?;
     let how = layout(config, &train, &request)?;
     let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
@@ -360,4 +366,25 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
 fn place(train: &[Ready]) -> String {
     let names: Vec<&str> = train.iter().map(|source| &*source.name).collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_that_needs_rows_is_told_that_the_built_in_corpus_has_none() {
+        for unit in [Unit::Pair, Unit::Ranked, Unit::Judged, Unit::Prompt] {
+            let request = Request {
+                unit,
+                ..Request::new(64)
+            };
+            let Err(error) = open(&DataConfig::default(), request) else {
+                panic!("a plain text has no {unit:?}");
+            };
+            let text = format!("{error}; {}", error.hint());
+            assert!(text.contains(unit.needs()), "{text}");
+            assert!(text.contains("data.path"), "{text}");
+        }
+    }
 }

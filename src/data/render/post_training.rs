@@ -4,7 +4,7 @@
 use super::{Renderer, TrainOn, turns};
 use crate::data::chat::GenerationPrompt;
 use crate::data::tokenizer::Tokenizer;
-use crate::data::{Content, Document, Example, MARGIN, Place, RowFault, Turns};
+use crate::data::{Content, Document, Example, MARGIN, Place, RowFault, Turns, Unit};
 use serde_json::Value;
 
 /// A row as the methods take it that do not simply learn a text. In every document prompt and answer stand together, and
@@ -31,11 +31,11 @@ impl Renderer {
     /// # Errors
     /// As [`Renderer::post_training`]; and rows of any other kind.
     pub fn pair(&self, example: &Example, place: &Place) -> Result<[Document; 2], RowFault> {
-        match self.post_training(example, place)? {
+        match self.post_training(example, place, Unit::Pair)? {
             PostTrainingExample::Preference { chosen, rejected } => Ok([chosen, rejected]),
             _ => Err(RowFault::new(
                 place,
-                "not a preference pair: a chosen and a rejected answer are needed",
+                format!("not a pair: the method needs {}", Unit::Pair.needs()),
                 "choose a method for such rows, or name the columns with data.format",
             )),
         }
@@ -131,7 +131,7 @@ impl Renderer {
     /// # Errors
     /// As [`Renderer::post_training`]; and rows of any other kind.
     pub fn judged(&self, example: &Example, place: &Place) -> Result<[Document; 2], RowFault> {
-        match self.post_training(example, place)? {
+        match self.post_training(example, place, Unit::Judged)? {
             PostTrainingExample::Labelled { answer, desirable } => {
                 let label = Document {
                     ids: vec![desirable.into()],
@@ -141,13 +141,17 @@ impl Renderer {
             }
             _ => Err(RowFault::new(
                 place,
-                "not a judged answer: an answer and its label are needed",
+                format!(
+                    "not a judged answer: the method needs {}",
+                    Unit::Judged.needs()
+                ),
                 "choose a method for such rows, or name the columns with data.format",
             )),
         }
     }
 
-    /// One example as [`PostTrainingExample`]; `data.train_on` has no say here.
+    /// One example as [`PostTrainingExample`]; `data.train_on` has no say here. `wanted` is what the method learns from, for the
+    /// error.
     ///
     /// # Errors
     /// As [`Renderer::document`]; and rows that are one text to learn.
@@ -155,6 +159,7 @@ impl Renderer {
         &self,
         example: &Example,
         place: &Place,
+        wanted: Unit,
     ) -> Result<PostTrainingExample, RowFault> {
         let tools = example.tools.as_ref();
         let answer = |prompt, completion| {
@@ -186,7 +191,10 @@ impl Renderer {
             }),
             Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => Err(RowFault::new(
                 place,
-                "one text to learn, where two answers, a judged one or a prompt are needed",
+                format!(
+                    "one text to learn, where the method needs {}",
+                    wanted.needs()
+                ),
                 "choose a method that learns texts, e.g. sft, or other data",
             )),
         }

@@ -1,6 +1,7 @@
 //! Documents as TRL's trainer would make them (`tests/oracle/masks_oracle.py`), and what is refused.
 
 use super::*;
+use crate::data::Unit;
 use serde_json::json;
 
 const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
@@ -286,8 +287,13 @@ fn what_cannot_be_a_document_says_what_to_do() {
     });
     assert!(renderer.document(&prompt, &place()).is_err());
     let fault = renderer
-        .post_training(&chat(&[("user", "a")]), &place())
+        .post_training(&chat(&[("user", "a")]), &place(), Unit::Pair)
         .unwrap_err();
+    assert!(
+        fault.what.contains("a chosen and a rejected answer"),
+        "{}",
+        fault.what
+    );
     assert!(fault.fix.contains("sft"), "{}", fault.fix);
 }
 
@@ -302,6 +308,7 @@ fn preferences_labels_and_prompts_become_sides() {
             rejected: turn("assistant", "bad"),
         }),
         &place(),
+        Unit::Pair,
     );
     let Ok(PostTrainingExample::Preference { chosen, rejected }) = sides else {
         panic!("{sides:?}");
@@ -318,7 +325,7 @@ fn preferences_labels_and_prompts_become_sides() {
     let Ok(PostTrainingExample::Labelled {
         answer,
         desirable: false,
-    }) = renderer.post_training(&labelled, &place())
+    }) = renderer.post_training(&labelled, &place(), Unit::Judged)
     else {
         panic!("a labelled row has one answer");
     };
@@ -328,7 +335,7 @@ fn preferences_labels_and_prompts_become_sides() {
         answer: Some("2".into()),
     });
     let Ok(PostTrainingExample::Prompt { prompt, answer }) =
-        renderer.post_training(&asked, &place())
+        renderer.post_training(&asked, &place(), Unit::Prompt)
     else {
         panic!("a prompt stays one");
     };
