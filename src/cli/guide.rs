@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, wrap};
 use crate::guide::{self, Page, Subject};
 use crate::plan::learn::Machine;
 use crate::plan::target::{self, DataSize, of_spec};
@@ -82,7 +82,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let width = cx.columns().unwrap_or(100).min(110);
         let mut text = format!("{}\n\n", page.title);
         for line in guide::plain(&shown.text).lines() {
-            wrap(&mut text, line, width);
+            // What follows a `- ` is indented below it.
+            let rest = if line.starts_with("- ") { "  " } else { "" };
+            for line in wrap(line, width, "", rest) {
+                let _ = writeln!(text, "{line}");
+            }
         }
         if !shown.missing.is_empty() {
             let _ = write!(
@@ -108,25 +112,6 @@ fn contents(pages: &[Page]) -> String {
         let _ = writeln!(text, "  {:<12} {}", page.id, page.title);
     }
     text
-}
-
-/// A line, broken between words; what follows a `- ` is indented below it.
-fn wrap(text: &mut String, line: &str, width: usize) {
-    let indent = if line.starts_with("- ") { "  " } else { "" };
-    let mut column = 0;
-    for word in line.split(' ') {
-        let len = word.chars().count();
-        if column > 0 && column + 1 + len > width {
-            let _ = write!(text, "\n{indent}");
-            column = indent.len();
-        } else if column > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += len;
-    }
-    text.push('\n');
 }
 
 /// The named run, or the newest one; none where there is no run.

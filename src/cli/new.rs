@@ -6,7 +6,7 @@ use super::exit::{Exit, Failure};
 use crate::advisor::look::Machine;
 use crate::advisor::remember;
 use crate::advisor::wizard::{self, Answers, Outcome, Question, Step, Wizard};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, wrap};
 use crate::hardware::{Live, Provider, Recorded};
 use crate::plan::learn;
 use std::io::{BufRead, Write};
@@ -43,7 +43,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let mut wizard = Wizard::new(context, remember::answers(&cx.env));
     let mut input = std::io::stdin().lock();
-    let done = converse(&mut wizard, &mut input, &mut out)?;
+    let columns = cx.columns().unwrap_or(usize::MAX);
+    let done = converse(&mut wizard, &mut input, &mut out, columns)?;
     // Answers are remembered even if the user quits midway; without a state folder none are.
     if let Err(error) = remember::keep(&cx.env, &wizard.answers().to_json()) {
         writeln!(out, "the answers could not be remembered: {error}")?;
@@ -96,11 +97,12 @@ fn converse(
     wizard: &mut Wizard,
     input: &mut impl BufRead,
     out: &mut impl Write,
+    columns: usize,
 ) -> anyhow::Result<bool> {
     let mut asked = None;
     while wizard.step() != Step::Finish {
         if asked != Some(wizard.step()) {
-            ask(wizard, out)?;
+            ask(wizard, out, columns)?;
             asked = Some(wizard.step());
         }
         write!(out, "> ")?;
@@ -153,7 +155,10 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
         return Ok(After::Stay);
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
-    if row_of(&question, word).is_none() && takes_this(&question, wizard.selected(), line) {
+    if row_of(&question, word).is_none()
+        && let Some(row) = taker(&question, wizard.selected(), line)
+    {
+        wizard.select(row);
         wizard.type_in(line);
         return enter(wizard, out);
     }
@@ -207,11 +212,22 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
     })
 }
 
-/// Whether a line is the text that the selected row asks for: a path, where no number was meant.
-fn takes_this(question: &Question, selected: usize, line: &str) -> bool {
-    let row = question.rows.get(selected);
-    let asked = row.is_some_and(|row| row.input.is_some()) && question.step != Step::Settings;
-    asked && line.parse::<usize>().is_err()
+/// The row that a line is the text of, where no number was meant: the selected one if it asks for a text, else the first
+/// that asks for one, if the line names a file or folder.
+fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
+    if question.step == Step::Settings || line.parse::<usize>().is_ok() {
+        return None;
+    }
+    let asks = |row: &usize| {
+        question
+            .rows
+            .get(*row)
+            .is_some_and(|row| row.input.is_some())
+    };
+    Some(selected).filter(asks).or_else(|| {
+        let there = std::path::Path::new(line).exists();
+        (0..question.rows.len()).filter(|_| there).find(asks)
+    })
 }
 
 /// By number or by the row's name.
@@ -228,7 +244,7 @@ fn row_of(question: &Question, word: &str) -> Option<usize> {
 ///   * 1  train a model from scratch   the whole pipeline, small …
 ///     2  follow instructions          …
 /// ```
-fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
+fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     let question = wizard.question();
     let (number, of) = (question.step.number(), Step::ALL.len());
     writeln!(out, "\n[{number}/{of}] {}", question.title)?;
@@ -246,13 +262,10 @@ fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
             .chain([one_line(&row.detail)])
             .filter(|w| !w.is_empty())
             .collect();
-        let line = format!(
-            "  {mark}{:>3}  {:width$}  {}",
-            i + 1,
-            row.title,
-            words.join("   ")
-        );
-        writeln!(out, "{}", line.trim_end())?;
+        let head = format!("  {mark}{:>3}  {:width$}", i + 1, row.title);
+        for line in option(&head, &words.join("   "), columns) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
     }
     if question.rows.is_empty() {
         notes(&question, out)?;
@@ -264,6 +277,18 @@ fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// A row and the words beside it; below it where they do not fit the terminal.
+fn option(head: &str, words: &str, columns: usize) -> Vec<String> {
+    /// Columns in front of words that stand below.
+    const INDENT: &str = "          ";
+    if head.chars().count() + 2 + words.chars().count() <= columns || words.is_empty() {
+        return vec![format!("{head}  {words}")];
+    }
+    let mut lines = vec![head.to_string()];
+    lines.extend(wrap(words, columns, INDENT, INDENT));
+    lines
 }
 
 fn notes(question: &Question, out: &mut impl Write) -> std::io::Result<()> {
@@ -311,7 +336,7 @@ mod tests {
         let context = wizard::Context::gather(&SpecSources::default(), None, Machine::default());
         let mut wizard = Wizard::new(context, Answers::default());
         let mut out = Vec::new();
-        let done = converse(&mut wizard, &mut text.as_bytes(), &mut out);
+        let done = converse(&mut wizard, &mut text.as_bytes(), &mut out, 80);
         (wizard, done, String::from_utf8(out).unwrap())
     }
 
@@ -352,6 +377,21 @@ mod tests {
             path.display().to_string(),
             "{out}"
         );
+        // In one line too, though another row is marked.
+        let (wizard, _, out) = talk(&format!("1\n{}\n", path.display()));
+        assert_eq!(
+            wizard.answers().data_path,
+            path.display().to_string(),
+            "{out}"
+        );
+    }
+
+    #[test]
+    fn no_line_of_a_question_is_wider_than_the_terminal() {
+        let (_, _, out) = talk("\n\n\n\n\n\n\n");
+        let questions = out.lines().take_while(|line| !line.starts_with("[5/9]"));
+        let wide: Vec<&str> = questions.filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
     }
 
     #[test]

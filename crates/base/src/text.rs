@@ -3,6 +3,19 @@
 /// Most combining marks kept per base character; a cell with a thousand of them slows any terminal.
 const MAX_COMBINING: usize = 8;
 
+/// Words in lines of at most `columns` terminal columns, broken at blanks alone: a path or a flag stays whole and may stand
+/// over. The first line begins with `first`, the others with `rest`.
+pub fn wrap(words: &str, columns: usize, first: &str, rest: &str) -> Vec<String> {
+    let options = textwrap::Options::new(columns)
+        .initial_indent(first)
+        .subsequent_indent(rest)
+        .break_words(false)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let lines = textwrap::wrap(words, options);
+    lines.into_iter().map(String::from).collect()
+}
+
 /// Replaces control sequences, C0 and C1 controls (newline and tab stay), bidi controls, tag characters and line
 /// separators by a visible `·`, and bounds combining marks. Idempotent.
 pub fn sanitize(text: &str) -> String {
@@ -69,6 +82,12 @@ fn is_combining(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_wrapped_by_columns_and_stay_whole() {
+        let lines = wrap("one two a/path/of/some/length 三四", 9, "- ", "  ");
+        assert_eq!(lines, ["- one two", "  a/path/of/some/length", "  三四"]);
+    }
 
     #[test]
     fn escapes_bidi_and_tags_lose_their_power() {

@@ -213,7 +213,8 @@ impl Wizard {
         if let Some(advice) = self.chosen_advice() {
             let why: Vec<&str> = advice.why.iter().map(|(_, words)| words.as_str()).collect();
             let words = format!("Method: {}: {}.", advice.title(), why.join("; "));
-            lines.extend(wrapped(&words));
+            // At most a hundred columns with the mark of the comment.
+            lines.extend(crate::base::text::wrap(&words, 98, "", "  "));
         }
         lines
     }
@@ -331,22 +332,6 @@ fn round(x: f64) -> f64 {
 fn short_name(path: &str) -> String {
     let name = Path::new(path).file_name();
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
-}
-
-/// Lines of a comment: at most a hundred columns, wrapped at spaces.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < 98 => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            Some(_) => lines.push(format!("  {word}")),
-            None => lines.push(word.to_string()),
-        }
-    }
-    lines
 }
 
 fn short_path(path: &Path) -> String {

@@ -1,7 +1,7 @@
 //! An inspection as text: 80 columns, bars, readable without colour.
 
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, wrap};
 use crate::data::inspect::{Bin, Report, RowsFinding, Severity, Spread, TokenCount, Tokens};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
@@ -308,23 +308,10 @@ fn labelled(out: &mut String, label: &str, words: &str) {
 
 /// Word wrap with indentation, within the page.
 pub fn wrapped(out: &mut String, indent: usize, words: &str) {
-    let mut column = 0;
-    for word in words.split(' ') {
-        let width = word.width();
-        if column > 0 && indent + column + 1 + width > WIDTH {
-            out.push('\n');
-            column = 0;
-        }
-        if column == 0 {
-            out.push_str(&" ".repeat(indent));
-        } else {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += width;
+    let blanks = " ".repeat(indent);
+    for line in wrap(words, WIDTH, &blanks, &blanks) {
+        let _ = writeln!(out, "{line}");
     }
-    out.push('\n');
 }
 
 #[cfg(test)]
