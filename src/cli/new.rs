@@ -46,7 +46,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let columns = cx.columns().unwrap_or(usize::MAX);
     let done = converse(&mut wizard, &mut input, &mut out, columns)?;
     // Answers are remembered even if the user quits midway; without a state folder none are.
-    if let Err(error) = remember::keep(&cx.env, &wizard.answers().to_json()) {
+    if let Err(error) = remember::keep(&cx.env, &wizard.to_remember()) {
         writeln!(out, "the answers could not be remembered: {error}")?;
     }
     match done {

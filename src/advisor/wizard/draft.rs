@@ -29,6 +29,10 @@ const LONG_CONTEXT: u64 = 1024;
 const CONTINUE_LR: f64 = 0.1;
 /// Adapters take a higher rate than all weights: 2e-4 where pretraining has 1e-3.
 const LORA_LR: f64 = 0.2;
+/// Adapters take about ten times the rate of all weights (Schulman et al. 2025, LoRA without regret).
+const TEMPLATE_LORA_LR: f64 = 10.0;
+/// Steps below which smaller batches teach more than fewer updates.
+const ENOUGH_UPDATES: f64 = 100.0;
 const LORA_RANK: &str = "8";
 
 /// One value that follows from an answer.
@@ -137,8 +141,10 @@ impl Wizard {
                 list.push(rec("data.template", "chatml", why));
             }
             let form = self.chosen_advice().map(|a| a.adapter);
-            let lora = matches!(form, Some(Adapter::Lora | Adapter::QLora));
-            if lora {
+            let lora = self.adapts();
+            let is_template = preset.value("group") == "template";
+            let has_adapter = !preset.value("adapter").is_null();
+            if lora && !has_adapter {
                 let why = match form {
                     Some(Adapter::QLora) => {
                         "QLoRA: the weights of a GGUF file stay quantized, and small matrices beside them are trained"
@@ -150,17 +156,26 @@ impl Wizard {
             if let Some(path) = preset.settle("optimizer.*.lr")
                 && let Some(lr) = preset.value(&path).as_f64()
             {
-                let (share, why) = match lora {
-                    true => (LORA_LR, "a fifth of the preset's: usual for adapters"),
-                    false => (
+                let share = match (is_template, lora) {
+                    // A template's rate is that of its method and form.
+                    (true, false) => None,
+                    (true, true) if has_adapter => None,
+                    (true, true) => Some((
+                        TEMPLATE_LORA_LR,
+                        "ten times the template's, which trains all weights: usual for adapters",
+                    )),
+                    (false, true) => Some((LORA_LR, "a fifth of the preset's: usual for adapters")),
+                    (false, false) => Some((
                         CONTINUE_LR,
                         "a tenth of the preset's: a pretrained model would forget at a higher rate",
-                    ),
+                    )),
                 };
-                let lr = crate::spec::shown(&Value::from(round(lr * share)));
-                list.push(rec(&path, lr, why));
-                if let Some(path) = preset.settle("schedule.*.min_lr") {
-                    list.push(rec(&path, "null", ""));
+                if let Some((share, why)) = share {
+                    let lr = crate::spec::shown(&Value::from(round(lr * share)));
+                    list.push(rec(&path, lr, why));
+                    if let Some(path) = preset.settle("schedule.*.min_lr") {
+                        list.push(rec(&path, "null", ""));
+                    }
                 }
             }
         }
@@ -279,8 +294,19 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         }
     }
     let train = &spec.train;
-    let step = (train.micro_batch_size * train.grad_accum_steps * seq_len) as f64;
     let epoch = (tokens - held_out).max(1.0);
+    let mut accumulated = train.grad_accum_steps;
+    if context.is_some() && accumulated > 1 {
+        let all = TUNING_PASSES * epoch / (train.micro_batch_size * seq_len) as f64;
+        while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
+            accumulated /= 2;
+        }
+        if accumulated < train.grad_accum_steps {
+            let why = "few rows: smaller batches leave more updates for three epochs";
+            list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
+        }
+    }
+    let step = (train.micro_batch_size * accumulated * seq_len) as f64;
     let passes = step * train.max_steps as f64 / epoch;
     let (most, fewest) = match context {
         Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),

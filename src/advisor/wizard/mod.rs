@@ -18,7 +18,7 @@ pub use plan::n_params;
 use super::choose::{self, Advice, DataKind, Inputs, Reward, Start, Verdict};
 use super::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
 use crate::base::finding::Finding;
-use crate::spec::{Draft, SpecSources};
+use crate::spec::{Draft, PresetGroup, SpecSources};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -75,6 +75,7 @@ impl Step {
 pub struct PresetInfo {
     pub name: String,
     pub about: String,
+    pub group: PresetGroup,
     pub draft: Draft,
 }
 
@@ -104,6 +105,7 @@ impl Context {
                 Some(PresetInfo {
                     name: preset.name,
                     about: crate::base::text::one_line(&preset.about),
+                    group: preset.group,
                     draft,
                 })
             })
@@ -419,6 +421,16 @@ impl Wizard {
         facts.as_ref().ok().filter(|_| known == path)
     }
 
+    /// The answers for the next time, as JSON. A start model that was offered and not typed is not among them: by then
+    /// another checkpoint is the newest.
+    pub fn to_remember(&self) -> String {
+        let mut answers = self.answers.clone();
+        if self.context.newest_checkpoint.as_ref() == Some(&answers.start_path) {
+            answers.start_path.clear();
+        }
+        answers.to_json()
+    }
+
     /// The path for a kind of start. The newest checkpoint, which nobody typed, is no instruct model unless it chats.
     fn start_path(&self, start: Start) -> &str {
         let path = self.answers.start_path.trim();
@@ -491,12 +503,26 @@ impl Wizard {
         format!("{data}|{start}|{:?}|{:?}|{preset}", a.method, a.adapter)
     }
 
-    /// Presets that train by the chosen method, or all if there are none; those with data of their own are not
-    /// recipes for other data.
+    /// Recipes. With a model to start from and rows of the user's, the templates of the chosen method: those with its form
+    /// of adapter, where there are any. Otherwise presets that train by the method, or all if there are none; those with
+    /// data of their own are not recipes for other data.
     fn fitting_presets(&self) -> Vec<&PresetInfo> {
         let method = self.answers.method;
         let facts = method.and_then(|id| choose::FACTS.iter().find(|f| f.id == id));
         let word = facts.map_or("pretrain", |f| f.spec_word);
+        if self.start_model().is_some() && self.answers.data == Some(DataAnswer::Path) {
+            let templates = self.context.presets.iter().filter(|preset| {
+                preset.group == PresetGroup::Template && preset.draft.value("method") == word
+            });
+            let mut templates: Vec<&PresetInfo> = templates.collect();
+            let alike = |p: &PresetInfo| p.draft.value("adapter").is_null() != self.adapts();
+            if templates.iter().any(|p| alike(p)) {
+                templates.retain(|p| alike(p));
+            }
+            if !templates.is_empty() {
+                return templates;
+            }
+        }
         let nothing = |value: Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         let open = |p: &&PresetInfo| {
             let own = ["data.path", "data.sources", "data.synthetic"];
@@ -507,6 +533,12 @@ impl Wizard {
             presets.retain(|p| p.draft.value("method") == word);
         }
         presets
+    }
+
+    /// Whether matrices beside frozen weights are to be trained.
+    fn adapts(&self) -> bool {
+        let form = self.chosen_advice().map(|advice| advice.adapter);
+        matches!(form, Some(choose::Adapter::Lora | choose::Adapter::QLora))
     }
 
     /// The chosen preset, or the first one that fits.

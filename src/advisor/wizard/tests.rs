@@ -277,6 +277,11 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
         .position(|a| a.title() == "SFT with LoRA");
     wizard.select(lora.unwrap());
     assert_eq!(wizard.enter(), Outcome::Moved);
+    let recipes = |wizard: &Wizard| -> Vec<String> {
+        let presets = wizard.fitting_presets();
+        presets.iter().map(|preset| preset.name.clone()).collect()
+    };
+    assert_eq!(recipes(&wizard), ["sft-lora"]);
     let notes = wizard.question().notes;
     let model = notes.iter().find(|n| n.label == "Model").unwrap();
     assert!(
@@ -289,6 +294,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     assert_eq!(draft.value("adapter.lora.rank"), 8);
     assert_eq!(draft.value("optimizer.adamw.lr"), 2e-4);
     assert_eq!(draft.value("model.seq_len"), 128);
+    assert_eq!(draft.value("train.grad_accum_steps"), 1, "few rows");
     // The file's comment and the plan tell the same number of passes.
     let yaml = wizard.yaml().unwrap();
     until(&mut wizard, Step::Plan);
@@ -315,7 +321,9 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     wizard.enter();
     let (draft, _) = wizard.draft().unwrap();
     assert!(draft.value("adapter").is_null());
-    assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
+    // The template of the method keeps its own rate.
+    assert_eq!(recipes(&wizard), ["sft"]);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }
 
 #[test]
@@ -504,4 +512,22 @@ fn every_step_has_a_title_and_notes_or_text_at_every_row() {
         }
         wizard.select(0);
     }
+}
+
+#[test]
+fn a_start_model_that_was_only_offered_is_not_remembered() {
+    let offered = Context {
+        newest_checkpoint: Some("runs/a/checkpoints/step-000010".into()),
+        ..context()
+    };
+    let wizard = Wizard::new(offered.clone(), Answers::default());
+    let kept = Answers::from_json(&wizard.to_remember());
+    assert_eq!(kept.start_path, "");
+    let typed = Answers {
+        start_path: "models/mine".into(),
+        ..Answers::default()
+    };
+    let wizard = Wizard::new(offered, typed);
+    let kept = Answers::from_json(&wizard.to_remember());
+    assert_eq!(kept.start_path, "models/mine");
 }

@@ -404,7 +404,7 @@ impl Overlay for WizardScreen {
 
     /// The answers, for the next time.
     fn keeps(&self) -> Option<Effect> {
-        Some(Effect::Remember(self.wizard.answers().to_json()))
+        Some(Effect::Remember(self.wizard.to_remember()))
     }
 
     /// ```text
