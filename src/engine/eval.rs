@@ -128,11 +128,16 @@ impl BestBy {
 }
 
 impl RunContext<'_, '_> {
-    /// What an evaluation now reads: the whole split after the last step, or where the spec names no number of batches.
+    /// What an evaluation now reads: the whole split after the last step, where the spec names no number of batches, or where
+    /// so many batches hold more rows than there are, which would only be drawn again and again.
     fn extent(&self) -> Extent {
         let eval = &self.spec.eval;
         let last = self.step() >= self.spec.train.max_steps;
-        match (eval.batches.filter(|_| !last), eval.rows) {
+        let less = |batches: &usize| {
+            let rows = batches.saturating_mul(self.spec.train.micro_batch_size);
+            rows < self.data.val_windows()
+        };
+        match (eval.batches.filter(|_| !last).filter(less), eval.rows) {
             (Some(batches), None) => Extent::Batches(batches),
             (Some(batches), Some(rows)) => {
                 let of_batches = batches.saturating_mul(self.spec.train.micro_batch_size);

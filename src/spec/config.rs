@@ -126,7 +126,7 @@ pub struct EvalConfig {
     /// Evaluate every this many steps, and after the last one; 0 only after the last.
     pub every: u64,
     /// Random validation batches of micro_batch_size windows per evaluation during training; the one after the last step
-    /// always covers the whole split. Default: the whole split every time.
+    /// always covers the whole split, and so do all where it holds no more. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
     /// Most rows of a validation set that one evaluation reads, the first ones; the one after the last step, too. Default: all.

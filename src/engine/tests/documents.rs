@@ -283,3 +283,27 @@ fn a_checkpoint_speaks_the_format_that_it_supervised() {
     let held = HeldModel::load(&plain.checkpoint(5)).unwrap();
     assert!(held.read(&turns).is_err());
 }
+
+#[test]
+fn a_split_with_fewer_rows_than_the_batches_is_read_once_each_time() {
+    let files = Files::new();
+    let more = ["train.max_steps=4", "eval.every=2", "eval.batches=1000"];
+    let run = sft(&[&[files.one().as_str()][..], &more].concat());
+    let windows: Vec<(u64, u64, bool)> = run
+        .go()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Evaluated {
+                step,
+                n_windows,
+                whole,
+                ..
+            } => Some((*step, *n_windows, *whole)),
+            _ => None,
+        })
+        .collect();
+    let [(2, during, true), (4, at_the_end, true)] = windows[..] else {
+        panic!("{windows:?}");
+    };
+    assert_eq!(during, at_the_end);
+}
