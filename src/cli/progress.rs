@@ -131,7 +131,7 @@ impl Progress {
             human::grouped(step),
             human::grouped(max_steps)
         );
-        // Once answers are learnt from, the loss of a cold start is that of an earlier step.
+        // Once answers are learned from, the loss of a cold start is that of an earlier step.
         let answers = self.state.latest("reward").is_some();
         let first = match answers {
             true => [("reward", "reward"), ("pass@1", "eval/pass@1")],
