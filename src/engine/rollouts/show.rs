@@ -219,6 +219,7 @@ fn shown(written: &Written, scores: &[Scores], i: usize, reward: f64) -> Examine
         prompt: answer.prompt.chars().skip(skip).collect(),
         answer: answer.text.chars().take(CHARACTERS).collect(),
         tokens: answer.tokens as u32,
+        pieces: Vec::new(),
         logp: Num(written.logps.iter().map(|x| f64::from(*x)).sum()),
         reference_logp: None,
         right: answer.reference.answer.clone(),
