@@ -389,7 +389,7 @@ pub struct Answers {
     pub has_reference: bool,
     /// Whether the policy that answered is asked before it learns.
     pub has_old_policy: bool,
-    /// Whether the data's own answers are learnt first: their batches do not go through the model in parts.
+    /// Whether the data's own answers are learned first: their batches do not go through the model in parts.
     pub cold_start: bool,
 }
 

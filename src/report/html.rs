@@ -198,7 +198,7 @@ fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {
     out.push_str("</table>\n");
 }
 
-/// Samples of a report: the first and the last ones show what was learnt.
+/// Samples of a report: the first and the last ones show what was learned.
 const SAMPLES: usize = 3;
 
 fn samples(out: &mut String, sheet: &Sheet) {

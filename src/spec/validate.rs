@@ -6,6 +6,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
+use crate::base::human;
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
@@ -287,7 +288,7 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
             format!("min_lr {min_lr} is above the peak lr {lr}"),
             format!(
                 "use min_lr {}, a tenth of the peak, or remove it",
-                lr / 10.0
+                human::number(lr / 10.0)
             ),
         );
     }

@@ -41,7 +41,7 @@ pub struct Rollouts {
     last: Option<Rollout>,
     /// The last rollout as a file, until it is written.
     unwritten: Option<crate::run::rollouts::Rollout>,
-    /// Readings of the answers that the last step learnt from.
+    /// Readings of the answers that the last step learned from.
     told: Option<Vec<(String, f64)>>,
     /// Of the last step.
     parts: Parts,
@@ -142,7 +142,7 @@ impl Rollouts {
         show::declarations(&self.spec)
     }
 
-    /// Readings of the answers that the last step learnt from; none where it learnt from the data's.
+    /// Readings of the answers that the last step learned from; none where it learned from the data's.
     pub fn readings(&self) -> Option<&[(String, f64)]> {
         self.told.as_deref()
     }
