@@ -19,6 +19,7 @@ pub mod models;
 pub mod power_law;
 pub mod probe;
 pub mod quantity;
+pub mod ranks;
 pub mod reference;
 pub mod request;
 pub mod room;
