@@ -140,7 +140,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (None, None) => Target::New(Box::new(args.spec.load(cx)?)),
     };
     if !args.force {
-        memory::check(&target.spec()?)?;
+        memory::check(&target.spec()?, &cx.env)?;
     }
     if args.dry_run {
         return dry_run(&target, cx);

@@ -51,6 +51,8 @@ struct Layers {
     of: Vec<(Option<u32>, bool)>,
     /// Squares of gradient, update and weight of each block.
     squares: Vec<[f64; 3]>,
+    /// Whether the optimizer has told of an update: blocks without one then stand still.
+    seen: bool,
 }
 
 impl Layers {
@@ -59,6 +61,7 @@ impl Layers {
         Layers {
             of: trained.map(|info| (info.layer, info.shape.len() == 2)).collect(),
             squares: vec![[0.0; 3]; setup.n_layer],
+            seen: false,
         }
     }
 }
@@ -66,6 +69,7 @@ impl Layers {
 impl Probe for Layers {
     fn update(&mut self, _params: &Params, rule: &dyn UpdateRule) -> Result<()> {
         self.squares.fill([0.0; 3]);
+        self.seen = rule.last_norms().iter().any(|norms| norms.weight > 0.0);
         for (norms, (layer, matrix)) in rule.last_norms().iter().zip(&self.of) {
             let block = layer.and_then(|layer| self.squares.get_mut(layer as usize));
             let Some([gradient, update, weight]) = block else { continue };
@@ -79,7 +83,7 @@ impl Probe for Layers {
     }
 
     fn report(&mut self, into: &mut Report) {
-        if self.squares.iter().flatten().all(|x| *x == 0.0) {
+        if !self.seen {
             return;
         }
         into.set_layers(GRADIENT.id, self.squares.iter().map(|s| s[0].sqrt()));
