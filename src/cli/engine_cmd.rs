@@ -20,7 +20,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Install and check what trains on GPUs: PyTorch, for `engine: torch`
+/// Install and check what trains on GPUs: PyTorch, for `engine: torch`; write jobs for SLURM and SkyPilot
 ///
 /// With a run's directory it is the process behind a viewer, which `train` starts.
 #[derive(Debug, clap::Args)]
@@ -67,12 +67,16 @@ pub struct Args {
 enum EngineVerb {
     Install(super::engine_install::InstallArgs),
     Check(super::engine_install::CheckArgs),
+    Script(super::engine_script::ScriptArgs),
+    State(super::engine_script::StateArgs),
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match &args.verb {
         Some(EngineVerb::Install(args)) => return super::engine_install::install(args, cx),
         Some(EngineVerb::Check(args)) => return super::engine_install::check(args, cx),
+        Some(EngineVerb::Script(args)) => return super::engine_script::script(args, cx),
+        Some(EngineVerb::State(args)) => return super::engine_script::state(args, cx),
         None => {}
     }
     if let Some(folder) = &args.pipeline {

@@ -9,6 +9,7 @@ pub mod environment;
 mod frame;
 mod gang;
 pub mod install;
+pub mod job;
 mod launch;
 mod lost;
 mod package;

@@ -1,0 +1,319 @@
+//! `llmtui engine script`: a file for SLURM or SkyPilot that trains a spec or goes on with a run; and `llmtui engine state`, which such
+//! a file asks.
+
+use super::args::SpecArgs;
+use super::exit::{Exit, Failure};
+use super::{Context, run_ref};
+use crate::plan::target::is_spec;
+use crate::run::RunDir;
+use crate::run::index::{self, RunStatus};
+use crate::spec::RunSpec;
+use crate::workers::job::{self, Goal, Job, Sky, Slurm, quoted, slurm_seconds};
+use crate::workers::torch::Device;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Write a job for SLURM or SkyPilot that trains a spec, or goes on with a run, on one node
+///
+/// The job trains headless. A signal before the time limit makes it save a checkpoint; it is requeued and goes on until the run is
+/// complete. Nothing is submitted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui engine script my.yaml --slurm --gpus 4 --time 08:00:00 -s engine=torch --to job.sh && sbatch job.sh
+  llmtui engine script my-run --slurm --time 04:00:00 | sbatch
+  llmtui engine script my.yaml --skypilot --gpu H100 -s engine=torch --bucket s3://mine/runs --to job.yaml")]
+pub struct ScriptArgs {
+    /// A preset, a spec file, or a run
+    #[arg(value_name = "SPEC|RUN")]
+    target: String,
+    /// Change one value of a spec; may be repeated
+    #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// An sbatch script
+    #[arg(
+        long,
+        required_unless_present = "skypilot",
+        conflicts_with = "skypilot"
+    )]
+    slurm: bool,
+    /// A SkyPilot task (YAML)
+    #[arg(long)]
+    skypilot: bool,
+    /// Write it into this file, which must not exist; default: standard output
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// GPUs; with engine=torch one process for each. Default with engine=torch: engine.torch.ranks, or 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
+    gpus: Option<u64>,
+    /// Processor cores. Default: 4 for each GPU; without GPUs train.threads, or 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    cpus: Option<u64>,
+    /// The time limit of one allocation: HH:MM:SS, D-HH:MM:SS, minutes
+    #[arg(long, value_name = "TIME", conflicts_with = "skypilot", value_parser = time)]
+    time: Option<String>,
+    /// SLURM's partition
+    #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
+    partition: Option<String>,
+    /// The kind of GPU, as SkyPilot names it: H100, A100-80GB, L4
+    #[arg(long, value_name = "NAME", requires = "skypilot", value_parser = word)]
+    gpu: Option<String>,
+    /// A bucket for runs: s3://…, gs://…; without one they are lost with the machine
+    #[arg(long, value_name = "URL", requires = "skypilot", value_parser = bucket)]
+    bucket: Option<String>,
+}
+
+/// Say in one word how a run stands: live, finished, stopped, failed, crashed, empty
+#[derive(Debug, clap::Args)]
+pub struct StateArgs {
+    /// A run's directory, id or name
+    #[arg(value_name = "RUN")]
+    run: String,
+}
+
+fn time(text: &str) -> Result<String, String> {
+    match slurm_seconds(text) {
+        Some(_) => Ok(text.into()),
+        None => Err("write HH:MM:SS, MM:SS, D-HH:MM:SS or minutes".into()),
+    }
+}
+
+fn word(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._,-".contains(c);
+    match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        true => Ok(text.into()),
+        false => Err("letters, digits, dots, commas and dashes".into()),
+    }
+}
+
+fn bucket(text: &str) -> Result<String, String> {
+    match text.split_once("://") {
+        Some((scheme, rest)) if !scheme.is_empty() && !rest.is_empty() => Ok(text.into()),
+        _ => Err("write its URL: s3://bucket/folder".into()),
+    }
+}
+
+pub fn state(args: &StateArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let run = run_ref::named(&args.run, cx)?;
+    say!("{}", index::summarize(&run)?.status.word())?;
+    Ok(Exit::Done)
+}
+
+pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let folder = std::env::current_dir()?;
+    let (spec, goal) = match run_of(args, cx)? {
+        Some(run) => {
+            let path = folder.join(run.path());
+            (run_ref::spec_of(&run)?, Goal::Run(words(&path)?))
+        }
+        None => spec_of(args, &folder, cx)?,
+    };
+    let gpus = gpus(args, &spec)?;
+    let threads = spec.train.threads.unwrap_or(8);
+    let cpus = args
+        .cpus
+        .map_or(if gpus > 0 { 4 * gpus } else { threads }, |n| n as usize);
+    let job = Job {
+        name: spec.name.clone(),
+        goal,
+        gpus,
+        cpus,
+    };
+    let llmtui = words(&std::env::current_exe()?)?;
+    let text = if args.slurm {
+        job::script(
+            &job,
+            &Slurm {
+                time: args.time.clone(),
+                partition: args.partition.clone(),
+                llmtui,
+                folder: words(&folder)?,
+                runs_dir: words(&folder.join(&cx.runs_dir))?,
+            },
+        )
+    } else {
+        let torch = spec.engine.torch();
+        job::task(
+            &job,
+            &Sky {
+                accelerator: accelerator(args, gpus)?,
+                bucket: args.bucket.clone(),
+                llmtui,
+                folder: words(&folder)?,
+                installs_torch: torch.is_some_and(|torch| torch.python.is_none()),
+            },
+        )
+    };
+    if let Some(bucket) = &args.bucket {
+        fit("--bucket", bucket)?;
+    }
+    match &args.to {
+        Some(file) => {
+            write_new(file, &text)?;
+            let file = quoted(&file.to_string_lossy());
+            let start = if args.slurm {
+                "sbatch"
+            } else {
+                "sky jobs launch"
+            };
+            tell!("start it with: {start} {file}");
+        }
+        None => std::io::stdout().lock().write_all(text.as_bytes())?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The run that is meant, with steps left; `None` where the word is a spec.
+fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
+    if is_spec(&args.target, &cx.spec_sources()) {
+        return Ok(None);
+    }
+    let run = index::resolve(&cx.runs_dir, &args.target).map_err(|e| {
+        let hint = "llmtui presets list · llmtui runs";
+        Failure::yours(format!("no preset and no file is called so, and {e}"), hint)
+    })?;
+    let id = run.id();
+    if args.skypilot {
+        let what = format!("{id} lies on this machine, and SkyPilot's job begins on another");
+        let hint = "name its spec: RUN/spec.yaml, copied into the working directory; or --slurm, where machines share a disk";
+        return Err(Failure::yours(what, hint).into());
+    }
+    if !args.set.is_empty() {
+        let what = format!("{id} has its settings: -s belongs to a spec");
+        let hint =
+            format!("llmtui train --branch {id} -s KEY=VALUE --no-start makes a run with others");
+        return Err(Failure::yours(what, hint).into());
+    }
+    if index::summarize(&run)?.status == RunStatus::Finished {
+        let hint = format!("train it longer: llmtui train --resume {id} -s max_steps=N");
+        return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
+    }
+    Ok(Some(run))
+}
+
+/// The spec, read as it will be there, and how the job names it.
+fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(RunSpec, Goal)> {
+    for setting in &args.set {
+        fit(
+            &format!("-s {}", setting.split('=').next().unwrap_or_default()),
+            setting,
+        )?;
+    }
+    let loaded = SpecArgs {
+        spec: Some(args.target.clone()),
+        config: None,
+        set: args.set.clone(),
+    }
+    .load(cx)?;
+    let file = folder.join(&args.target);
+    let mut spec = args.target.clone();
+    if args.skypilot && file.is_file() {
+        let there = std::fs::canonicalize(&file)?;
+        let inside = there.strip_prefix(std::fs::canonicalize(folder)?);
+        let inside = inside.map_err(|_| {
+            let what = format!(
+                "{} lies outside the working directory, which is all that goes up",
+                args.target
+            );
+            Failure::yours(what, "copy it here, with its data")
+        })?;
+        spec = words(inside)?;
+    }
+    fit("the spec's name", &spec)?;
+    let set = args.set.clone();
+    Ok((loaded.spec, Goal::Spec { spec, set }))
+}
+
+/// GPUs of the node, for the engine that the spec names.
+fn gpus(args: &ScriptArgs, spec: &RunSpec) -> anyhow::Result<usize> {
+    let Some(torch) = spec.engine.torch().filter(|t| t.device != Device::Cpu) else {
+        let Some(n) = args.gpus else { return Ok(0) };
+        let what = match spec.engine.torch() {
+            Some(_) => format!("engine.torch.device is cpu: {n} GPUs would stand idle"),
+            None => format!("engine: candle computes on the processor: {n} GPUs would stand idle"),
+        };
+        let hint = "-s engine=torch trains on GPUs; leave --gpus out otherwise";
+        return Err(Failure::yours(what, hint).into());
+    };
+    let n = args.gpus.map_or(torch.ranks.unwrap_or(1), |n| n as usize);
+    if let Some(ranks) = torch.ranks.filter(|ranks| *ranks != n) {
+        let what =
+            format!("engine.torch.ranks is {ranks}, and --gpus {n}: each process has one GPU");
+        return Err(Failure::yours(
+            what,
+            format!("--gpus {ranks}, or -s engine.torch.ranks={n}"),
+        )
+        .into());
+    }
+    let rows = spec.train.micro_batch_size;
+    if rows < n {
+        let what = format!(
+            "train.micro_batch_size is {rows}, which {n} GPUs share: some would have no row"
+        );
+        return Err(Failure::yours(
+            what,
+            format!("-s train.micro_batch_size={n} or more, or fewer --gpus"),
+        )
+        .into());
+    }
+    Ok(n)
+}
+
+fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
+    match (&args.gpu, gpus) {
+        (None, 0) => Ok(None),
+        (Some(gpu), 0) => {
+            let what = format!("--gpu {gpu}, but this spec trains on the processor");
+            Err(Failure::yours(what, "-s engine=torch").into())
+        }
+        (Some(gpu), _) => Ok(Some(gpu.clone())),
+        (None, _) => Err(Failure::yours(
+            "SkyPilot asks which GPU",
+            "--gpu H100; sky show-gpus names them",
+        )
+        .into()),
+    }
+}
+
+/// A path as text that may stand in the file.
+fn words(path: &Path) -> anyhow::Result<String> {
+    let Some(text) = path.to_str() else {
+        let what = format!(
+            "{} is not UTF-8, which a job's file must be",
+            path.display()
+        );
+        return Err(Failure::yours(what, "rename it").into());
+    };
+    fit("a path", text)?;
+    Ok(text.into())
+}
+
+fn fit(what: &str, text: &str) -> anyhow::Result<()> {
+    let Some(fault) = job::unfit(text) else {
+        return Ok(());
+    };
+    // The value itself is not repeated: it may be the secret.
+    let hint = "keep secrets in the environment (HF_TOKEN), and names in one line";
+    Err(Failure::yours(
+        format!("{what} holds {fault}, which a job's file may not"),
+        hint,
+    )
+    .into())
+}
+
+/// Writes a file that must be new, for its owner to run.
+fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o755).open(path);
+    let failed = |e: std::io::Error| {
+        let what = format!("{}: {e}", path.display());
+        match e.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Failure::yours(what, "delete it, or name another file")
+            }
+            _ => Failure::machine(what, ""),
+        }
+    };
+    made.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| failed(e).into())
+}

@@ -1,0 +1,141 @@
+//! An sbatch script of one node. SLURM's warning before the time limit goes to the script's bash alone (`B:`), which hands it to
+//! llmtui: PyTorch's ranks would die of it, and llmtui ends them once they have sent what a checkpoint needs. No `srun`: the batch step of one node
+//! has all that was allocated there, and `srun` would send signals to every process.
+
+use super::{IDLE, Job, name, quoted, training};
+
+/// How SLURM is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slurm {
+    /// As `--time` takes it.
+    pub time: Option<String>,
+    pub partition: Option<String>,
+    /// The program; `LLMTUI` in the job's environment names another.
+    pub llmtui: String,
+    /// Where the job begins: relative paths of a spec count from here.
+    pub folder: String,
+    pub runs_dir: String,
+}
+
+/// Seconds before the end at which a job is warned, and the share of a short job.
+const NOTICE: u64 = 300;
+const SHARE: u64 = 4;
+
+/// The script.
+pub fn script(job: &Job, slurm: &Slurm) -> String {
+    let job_name = name(&job.name);
+    let mut out = String::from("#!/bin/bash\n");
+    let mut ask = |words: String| out.push_str(&format!("#SBATCH {words}\n"));
+    ask(format!("--job-name={job_name}"));
+    ask("--nodes=1".into());
+    ask("--ntasks-per-node=1".into());
+    ask(format!("--cpus-per-task={}", job.cpus));
+    if job.gpus > 0 {
+        ask(format!("--gpus-per-node={}", job.gpus));
+    }
+    if let Some(time) = &slurm.time {
+        ask(format!("--time={time}"));
+    }
+    if let Some(partition) = &slurm.partition {
+        ask(format!("--partition={partition}"));
+    }
+    let limit = slurm.time.as_deref().and_then(seconds);
+    let notice = limit.map_or(NOTICE, |limit| NOTICE.min(limit / SHARE).max(1));
+    ask(format!("--signal=B:USR1@{notice}"));
+    ask("--requeue".into());
+    ask("--open-mode=append".into());
+    ask(format!("--output={job_name}-%j.log"));
+    out.push_str(&format!(
+        "# Made by `llmtui engine script`. sbatch takes it; {notice} s before the time limit the run saves a checkpoint and the job is\n\
+         # requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong into the environment, not here.\n\n"
+    ));
+    out.push_str(&format!(
+        ": \"${{SLURM_JOB_ID:?give this script to sbatch}}\"\ncd {} || exit 3\nllmtui=${{LLMTUI:-{}}}\n",
+        quoted(&slurm.folder),
+        quoted(&slurm.llmtui)
+    ));
+    out.push_str(&training(job, &quoted(&slurm.runs_dir), "$SLURM_JOB_ID"));
+    out.push_str(&again());
+    out
+}
+
+/// What follows on an end before the last step.
+fn again() -> String {
+    format!(
+        r#"if [ "$ending" = again ] && {{ [ "$status" -eq 0 ] || [ "$status" -gt 128 ]; }}; then
+    if [ "$(ls "$run/checkpoints" 2> /dev/null)" = "$before" ]; then
+        echo idle >> "$note.idle"
+        if [ "$(wc -l < "$note.idle")" -ge {IDLE} ]; then
+            echo "job: {IDLE} times no checkpoint came of it; give it more --time, or a smaller checkpoint.every" >&2
+            exit 1
+        fi
+    else
+        rm -f "$note.idle"
+    fi
+    scontrol requeue "$SLURM_JOB_ID" && exit 0
+    echo "job: not requeued; go on with: llmtui engine script $run --slurm" >&2
+    exit 1
+fi
+if [ "$status" -eq 0 ]; then
+    echo "job: stopped on request; go on with: llmtui engine script $run --slurm"
+fi
+exit "$status"
+"#
+    )
+}
+
+/// Seconds of `MM`, `MM:SS`, `HH:MM:SS`, `D-HH`, `D-HH:MM`, `D-HH:MM:SS`; `None` where it is none of them.
+pub fn seconds(time: &str) -> Option<u64> {
+    let number = |text: &str| -> Option<u64> {
+        let digits =
+            !text.is_empty() && text.len() <= 6 && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten()
+    };
+    let (days, rest) = match time.split_once('-') {
+        Some((days, rest)) => (Some(number(days)?), rest),
+        None => (None, time),
+    };
+    let parts: Option<Vec<u64>> = rest.split(':').map(number).collect();
+    let [h, m, s] = match (days.is_some(), parts?.as_slice()) {
+        (true, [h]) => [*h, 0, 0],
+        (true, [h, m]) => [*h, *m, 0],
+        (false, [m]) => [0, *m, 0],
+        (false, [m, s]) => [0, *m, *s],
+        (_, [h, m, s]) => [*h, *m, *s],
+        _ => return None,
+    };
+    Some(days.unwrap_or(0) * 86_400 + h * 3_600 + m * 60 + s).filter(|s| *s > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_slurm_reads_them() {
+        let read = ["30", "30:00", "01:02:03", "1-2", "1-02:30", "1-02:30:15"];
+        assert_eq!(
+            read.map(seconds),
+            [
+                Some(1_800),
+                Some(1_800),
+                Some(3_723),
+                Some(93_600),
+                Some(95_400),
+                Some(95_415)
+            ]
+        );
+        for wrong in [
+            "",
+            "0",
+            "1h",
+            "-5",
+            "1:2:3:4",
+            "1-",
+            "4:00:00\n",
+            "99999999",
+        ] {
+            assert_eq!(seconds(wrong), None, "{wrong:?}");
+        }
+    }
+}
