@@ -23,6 +23,7 @@ const GRADIENT: Metric = metric(
     Repeatable::Yes,
     "L2 norm of a block's gradient before clipping (Pascanu et al. 2013, arXiv 1211.5063)",
 )
+.estimator("l2")
 .label("grad norm")
 .per_layer()
 .meaning(
@@ -38,6 +39,7 @@ const UPDATE: Metric = metric(
     Repeatable::Yes,
     "‖ΔW‖ / ‖W‖ over a block's matrices, by what really changed, decay included (Karpathy, CS231n: about 1e-3)",
 )
+.estimator("l2_ratio")
 .label("update / weight")
 .per_layer()
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
