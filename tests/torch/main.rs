@@ -286,7 +286,13 @@ fn a_method_that_learns_from_its_own_answers_writes_the_same_ones_after_a_loss()
     let run = |plays: &[&str]| {
         let bench = Bench::new(plays);
         let out = bench.train(&settings);
-        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{}{}",
+            text(&out.stderr),
+            text(&out.stdout)
+        );
         let state = RunState::from_events(&bench.events());
         let of = |id: &str| -> Vec<(u64, f64)> {
             let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));

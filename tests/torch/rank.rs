@@ -118,8 +118,9 @@ impl Fake {
                             piece[1].as_u64().unwrap(),
                         );
                         assert!(text < ask["texts"].as_u64().unwrap() as usize);
-                        let last = ids.by_ref().take(new as usize).next_back().unwrap();
-                        let last = u32::from_le_bytes(*last) as usize;
+                        // Taken from the front: `next_back` of a `take` would use up the ids behind them.
+                        let piece: Vec<&[u8; 4]> = ids.by_ref().take(new as usize).collect();
+                        let last = u32::from_le_bytes(**piece.last().unwrap()) as usize;
                         // What follows depends on the last token and on the weights.
                         let mut logits = vec![0.0_f32; self.vocab_size];
                         logits[(last + 1) % self.vocab_size] = 2.0 + *FIRST.lock().unwrap();

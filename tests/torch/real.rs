@@ -145,17 +145,14 @@ fn answers_are_the_same_ones_on_both_engines() {
             let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));
             series.recent().map(|p| p.value).collect::<Vec<f64>>()
         };
-        let difference = of("sampling/logp_difference");
-        assert!(
-            difference.iter().all(|apart| apart.abs() < 1e-4),
-            "{difference:?}"
-        );
         let ids = [
             "train/loss",
             "policy_loss",
             "reward",
             "completions/mean_length",
             "eval/reward",
+            // Rounding in the first pass over the answers, the step of the policy in the second: the same on both.
+            "sampling/logp_difference",
         ];
         ids.map(of).concat()
     };
@@ -172,7 +169,10 @@ fn answers_are_the_same_ones_on_both_engines() {
     ];
     for (preset, settings) in [
         ("grpo-sort", ["-s", "method.grpo.beta=0.04"]),
-        ("rloo-sort", ["-s", "adapter={lora: {rank: 4}}"]),
+        (
+            "rloo-sort",
+            ["-s", "adapter={lora: {rank: 4, dropout: 0.0}}"],
+        ),
     ] {
         let here = run(preset, &settings);
         for ranks in variants {
