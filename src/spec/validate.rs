@@ -148,10 +148,13 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
     let here = "engine: candle does it";
     let word = config.method.entry().id;
     judge.want(
-        config.method.on_policy().is_none(),
+        config
+            .method
+            .on_policy()
+            .is_none_or(|m| m.critic().is_none()),
         &["engine", "method"],
-        format!("engine: torch does not write answers yet, from which {word} learns"),
-        here,
+        format!("engine: torch has no critic yet, which {word} learns beside the policy"),
+        "grpo and rloo need none, or engine: candle",
     );
     judge.want(
         config.model.moe.is_none(),
