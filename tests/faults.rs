@@ -451,7 +451,7 @@ fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
         assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
         let told = said(&output);
         assert!(
-            told.contains("TB of memory") && told.contains("no change is enough"),
+            told.contains("TiB of memory") && told.contains("no change is enough"),
             "{told}"
         );
     }

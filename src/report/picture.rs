@@ -96,11 +96,17 @@ fn tiles(sheet: &Sheet) -> Vec<Tile> {
 }
 
 impl Tile {
-    /// The picture's own height: the last number of its view box.
+    /// Its height on the sheet: its view box, `0 0 width height`, scaled to the sheet's width of a picture.
     fn height(&self) -> f64 {
         let inside = self.svg.split('"').nth(1).unwrap_or_default();
-        let last = inside.rsplit(' ').next().unwrap_or_default();
-        last.parse().unwrap_or(0.0)
+        let mut sizes = inside
+            .split(' ')
+            .skip(2)
+            .filter_map(|size| size.parse::<f64>().ok());
+        match (sizes.next(), sizes.next()) {
+            (Some(width), Some(height)) if width > 0.0 => (height * WIDTH / width).round(),
+            _ => 0.0,
+        }
     }
 
     /// The picture at its place on the sheet.

@@ -211,7 +211,7 @@ fn a_sheet_of_pictures_stands_alone_and_holds_them_all() {
     assert_eq!(paper.matches("</svg>").count(), pictures + 1);
     // Placed in two columns below the name, each at its own height; nothing that a converter does not know, nothing hostile.
     for place in [
-        "<svg x=\"24\" y=\"106\" width=\"640\" height=\"240\" viewBox=",
+        "<svg x=\"24\" y=\"106\" width=\"640\" height=\"267\" viewBox=",
         "<svg x=\"688\" y=\"106\" ",
     ] {
         assert!(paper.contains(place), "{place}: {paper}");

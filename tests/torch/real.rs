@@ -118,6 +118,8 @@ fn methods_and_adapters_give_the_same_losses() {
 fn answers_are_the_same_ones_on_both_engines() {
     let bench = Bench::new(&[]);
     let run = |preset: &str, more: &[&str]| {
+        // A reward that some of a beginner's answers earn: advantages are not all 0.
+        let rewards = ["-s", "rewards=[{regex: {pattern: '[1-4]'}}]"];
         let common = "max_steps=8 train.precision=f32 train.log_every=1 train.threads=1 train.micro_batch_size=16 \
                       preflight.enabled=false health.enabled=false eval.every=4 eval.batches=1 rollout.cold_start_steps=3 \
                       rollout.epochs=2 rollout.side_by_side=7";
@@ -127,6 +129,7 @@ fn answers_are_the_same_ones_on_both_engines() {
         let args: Vec<&str> = ["train", preset, "--json"]
             .into_iter()
             .chain(common)
+            .chain(rewards)
             .collect();
         let out = bench.llmtui(&[&args[..], more].concat());
         assert_eq!(
