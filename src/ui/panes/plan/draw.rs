@@ -5,7 +5,7 @@ use crate::base::finding::Status;
 use crate::base::human::{grouped, short};
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::Said;
+use crate::plan::request::{Method, Said};
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
@@ -379,9 +379,9 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         None => String::new(),
     };
     let mut facts = vec![("parameters", format!("{params}{trained}"))];
-    let per = match plan.predicted_loss {
-        Some(_) => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
-        None => String::new(),
+    let per = match r.method {
+        Method::Pretrain => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
+        _ => String::new(),
     };
     facts.push(("tokens", format!("{}{per}", short(r.tokens as f64))));
     facts.push(("arithmetic", format!("{:.2e} FLOP", work.flops)));
