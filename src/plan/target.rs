@@ -276,6 +276,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             packed_bytes: spec.packed_base().and_then(packed_bytes),
         },
         settings: settings(spec, data, method),
+        torch_refuses: spec.refused_by_torch(),
     }
 }
 
