@@ -484,6 +484,7 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
         format!("export {model} --to out"),
         format!("quantize {model} --dtype q8_0 --to out.gguf"),
         format!("train quickstart $SMALL -s train.from={model} --headless"),
+        format!("train quickstart $SMALL -s train.from={model} --dry-run"),
     ] {
         let output = place.go(&format!("exec $P {verb}"));
         assert_ne!(code(&output), 0, "{verb}");

@@ -307,8 +307,8 @@ fn kills_while_answers_are_written_leave_no_trace_in_the_numbers() {
     torture(&place, 3, 3);
     compare(&place);
     let rewards = loss_log(&place.events()).into_iter();
-    let learnt = rewards.filter(|line| line.2.iter().any(|(id, _)| id == "reward"));
-    assert_eq!(learnt.count(), 30);
+    let learned = rewards.filter(|line| line.2.iter().any(|(id, _)| id == "reward"));
+    assert_eq!(learned.count(), 30);
 }
 
 /// Once the log tells of a step, what follows is an update on the answers at hand or, after the second of a rollout, the
@@ -331,8 +331,8 @@ fn kills_while_ppo_writes_scores_and_trains_leave_no_trace_in_the_numbers() {
         }
         assert!(place.resumed().status().unwrap().success());
         compare(&place);
-        let learnt = loss_log(&place.events()).into_iter();
-        let values = learnt.filter(|line| line.2.iter().any(|(id, _)| id == "loss/value_avg"));
+        let learned = loss_log(&place.events()).into_iter();
+        let values = learned.filter(|line| line.2.iter().any(|(id, _)| id == "loss/value_avg"));
         assert_eq!(values.count(), 10, "{spec:?}");
     }
 }

@@ -21,7 +21,11 @@ SPEC
 run() {
     name=$1
     shift
-    "$llmtui" train "$dir/spec.yaml" --json "$@" > "$dir/$name.jsonl"
+    "$llmtui" train "$dir/spec.yaml" --json "$@" > "$dir/$name.jsonl" || {
+        echo "$name ended with $?:" >&2
+        grep -E '"(Warned|Finished)"' "$dir/$name.jsonl" | tail -n 4 >&2
+        exit 1
+    }
 }
 torch="-s engine=torch -s engine.torch.python=$python"
 cd "$dir"

@@ -69,7 +69,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// The tests of causes, told one by one on standard error.
 fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>> {
     let spec = run_ref::spec_of(run)?;
-    super::memory::check(&spec)?;
+    super::memory::check(&spec, &cx.env)?;
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;

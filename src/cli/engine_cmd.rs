@@ -109,7 +109,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     if !args.force {
-        super::memory::check(&run_ref::spec_of(&run)?)?;
+        super::memory::check(&run_ref::spec_of(&run)?, &cx.env)?;
     }
     let claim = run
         .claim()

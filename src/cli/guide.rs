@@ -3,10 +3,11 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::text::{one_line, wrap};
-use crate::guide::{self, Page, Subject};
+use crate::guide::{self, Asked, Page, Subject};
+use crate::hardware::Summary;
 use crate::plan::learn::Machine;
 use crate::plan::target::{self, DataSize, of_spec};
-use crate::plan::{Plan, plan};
+use crate::plan::{Device, Plan, gpus, plan, probe};
 use crate::run::{RunState, index};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -20,6 +21,7 @@ use std::io::Write as _;
 #[command(after_help = "Examples:
   llmtui guide
   llmtui guide why is my loss spiking
+  llmtui guide can this machine train a 7B model
   llmtui guide fit --spec size-1b
   llmtui guide overfitting --run shakespeare")]
 pub struct Args {
@@ -63,14 +65,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Err(Failure::yours(format!("no page answers `{said}`"), hint).into());
     };
     let state = state(args, cx)?;
+    let here = crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?.machine();
+    let asked = asked(&question, &here.summary(), cx);
+    // Facts of the newest run's model answer no question about another one.
+    let plan = match asked.is_some() && args.spec.is_none() {
+        true => None,
+        false => planned(args, state.as_ref(), &here.summary(), cx)?,
+    };
     let subject = Subject {
-        machine: Some(
-            crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?
-                .machine()
-                .in_one_line(),
-        ),
-        plan: planned(args, state.as_ref(), cx)?,
+        machine: Some(here.in_one_line()),
+        plan,
         run: state.as_ref(),
+        asked,
     };
     let shown = page.fill(&subject);
     let text = if args.json {
@@ -128,10 +134,30 @@ fn state(args: &Args, cx: &Context) -> anyhow::Result<Option<RunState>> {
     Ok(newest.and_then(|run| run_ref::fold(&run).ok()))
 }
 
+/// The model that the question names, planned for the first GPU of the machine, or for its processor.
+fn asked(question: &str, here: &Summary, cx: &Context) -> Option<Asked> {
+    if let Some(gpu) = here.gpus.first() {
+        let known = gpus::find(&gpu.name).map(Device::of);
+        let device = Device {
+            name: one_line(&gpu.name),
+            memory: Some(gpu.memory_bytes),
+            ..known.unwrap_or_else(|| Device::limit("", None))
+        };
+        return Asked::of(question, &device, None);
+    }
+    let mut device = Device::limit("This machine", Some(here.ram_bytes));
+    if cx.hardware.is_none() {
+        let speed = Machine::look(&cx.env).speed;
+        device.peak_flops = speed.and_then(|speed| speed.of("f32"));
+    }
+    Asked::of(question, &device, Some(probe::SHARE))
+}
+
 /// The plan of `--spec`, or of the run.
 fn planned(
     args: &Args,
     state: Option<&RunState>,
+    here: &Summary,
     cx: &Context,
 ) -> anyhow::Result<Option<(String, Plan)>> {
     let named = |word: &String| -> anyhow::Result<_> {
@@ -155,7 +181,15 @@ fn planned(
     else {
         return Ok(None);
     };
-    Machine::look(&cx.env).equip(&mut request);
+    // The speed of a recorded machine is unknown.
+    let machine = match cx.hardware {
+        Some(_) => Machine {
+            memory: Some(here.ram_bytes),
+            ..Machine::default()
+        },
+        None => Machine::look(&cx.env),
+    };
+    machine.equip(&mut request);
     request.assume();
     Ok(Some((name, plan(&request))))
 }

@@ -30,7 +30,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some("-") => from_input(cx)?,
         _ => args.spec.load(cx)?.spec,
     };
-    super::memory::check(&spec)?;
+    super::memory::check(&spec, &cx.env)?;
     let existed = cx.runs_dir.exists();
     std::fs::create_dir_all(&cx.runs_dir)?;
     let surroundings = Surroundings::from_env(&cx.env);

@@ -10,7 +10,7 @@ use crate::diagnosis::{VERDICT, diagnose};
 use crate::plan::target::of_run;
 use crate::run::RunState;
 use crate::run::state::outcome_word;
-use crate::wire::{Envelope, Event, Values};
+use crate::wire::{Envelope, Event, Outcome, Values};
 use std::path::Path;
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl Progress {
             human::grouped(step),
             human::grouped(max_steps)
         );
-        // Once answers are learnt from, the loss of a cold start is that of an earlier step.
+        // Once answers are learned from, the loss of a cold start is that of an earlier step.
         let answers = self.state.latest("reward").is_some();
         let first = match answers {
             true => [("reward", "reward"), ("pass@1", "eval/pass@1")],
@@ -168,6 +168,10 @@ impl Progress {
         line.push_str(&format!(", after {}", human::duration(seconds)));
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
+        // Of a run that failed before its first step there is nothing to judge.
+        if self.state.step == 0 && finish.outcome != Outcome::Completed {
+            return lines;
+        }
         let diagnosis = diagnose(&self.state);
         lines.push(format!("verdict {}", verdict_line(&diagnosis)));
         lines
@@ -246,7 +250,7 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Num, Outcome, VERSION};
+    use crate::wire::{Num, VERSION};
 
     fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {
         let mut progress = Progress::new();

@@ -8,7 +8,10 @@ use crate::diagnosis::{Diagnosis, diagnose};
 use crate::pipeline::{PipelineDir, PipelineError};
 use crate::plan::target::of_run;
 use crate::plan::{gpus, plan};
-use crate::report::{Album, Price, Sheet, html, markdown, pipeline_html, pipeline_markdown};
+use crate::report::{
+    Album, Price, Sheet, html, markdown, picture, pipeline_html, pipeline_markdown,
+    pipeline_picture,
+};
 use crate::run::{RunDir, RunState};
 use crate::spec;
 use crate::tasks;
@@ -19,14 +22,16 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   llmtui report shakespeare --to report.html
   llmtui report runs/… --to report.md
+  llmtui report runs/… --to curves.svg
   llmtui report speedrun
 
-The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's system is.")]
+The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's system is. An SVG file
+holds the curves and maps on one white sheet, for print and papers.")]
 pub struct Args {
     /// A run or a pipeline: its directory, its id or a part of it
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// The file to write, .html or .md; one that is there is replaced
+    /// The file to write, .html, .md or .svg; one that is there is replaced
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub to: PathBuf,
     /// Folder of evaluations (see llmtui eval --out)
@@ -37,23 +42,34 @@ pub struct Args {
     pub price: Option<f64>,
 }
 
+/// What is written, by the end of the file's name.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Html,
+    Markdown,
+    Picture,
+}
+
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let kind = args.to.extension().unwrap_or_default().to_string_lossy();
-    let as_html = match kind.to_lowercase().as_str() {
-        "html" | "htm" => true,
-        "md" => false,
+    let form = match kind.to_lowercase().as_str() {
+        "html" | "htm" => Form::Html,
+        "md" => Form::Markdown,
+        "svg" => Form::Picture,
         _ => {
-            let what = format!("{} is neither .html nor .md", args.to.display());
-            return Err(Failure::yours(one_line(&what), "--to report.html").into());
+            let what = format!("{} is none of .html, .md and .svg", args.to.display());
+            let hint = "--to report.html; an .svg becomes a PNG or PDF by rsvg-convert, Inkscape or a browser";
+            return Err(Failure::yours(one_line(&what), hint).into());
         }
     };
     let text = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
-        Ok(dir) => of_pipeline(&dir, args, as_html, cx)?,
+        Ok(dir) => of_pipeline(&dir, args, form, cx)?,
         Err(PipelineError::Unknown { .. }) => {
             let told = Told::of(&run_ref::named(&args.run, cx)?, args, &args.evals, cx)?;
-            match as_html {
-                true => html(&told.sheet()),
-                false => markdown(&told.sheet()),
+            match form {
+                Form::Html => html(&told.sheet()),
+                Form::Markdown => markdown(&told.sheet()),
+                Form::Picture => picture(&told.sheet()),
             }
         }
         Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
@@ -67,12 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// All runs of a pipeline in one document.
-fn of_pipeline(
-    dir: &PipelineDir,
-    args: &Args,
-    as_html: bool,
-    cx: &Context,
-) -> anyhow::Result<String> {
+fn of_pipeline(dir: &PipelineDir, args: &Args, form: Form, cx: &Context) -> anyhow::Result<String> {
     let state = dir
         .state()
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
@@ -87,9 +98,10 @@ fn of_pipeline(
         state: &state,
         sheets: told.iter().map(Told::sheet).collect(),
     };
-    Ok(match as_html {
-        true => pipeline_html(&album),
-        false => pipeline_markdown(&album),
+    Ok(match form {
+        Form::Html => pipeline_html(&album),
+        Form::Markdown => pipeline_markdown(&album),
+        Form::Picture => pipeline_picture(&album),
     })
 }
 

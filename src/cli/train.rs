@@ -8,6 +8,7 @@ use super::run_ref::{named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{EngineJob, TrainState};
 use crate::link::launch::EngineOptions;
 use crate::run::{RunDir, lineage::parent_of};
@@ -139,7 +140,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (None, None) => Target::New(Box::new(args.spec.load(cx)?)),
     };
     if !args.force {
-        memory::check(&target.spec()?)?;
+        memory::check(&target.spec()?, &cx.env)?;
     }
     if args.dry_run {
         return dry_run(&target, cx);
@@ -328,6 +329,12 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let spec = spec.on_data(pass);
+    if let Some(from) = &spec.train.from {
+        Manifest::verify_if_any(std::path::Path::new(from)).map_err(|fault| {
+            let what = format!("train.from: the checkpoint is damaged: {fault}");
+            Failure::yours(what, Fault::HINT)
+        })?;
+    }
     let state = TrainState::blank(&spec, &data)?;
     for line in describe(&spec, &data, state.models.policy.n_params()) {
         say!("{line}")?;

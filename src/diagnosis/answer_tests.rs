@@ -23,21 +23,21 @@ struct At {
     kl: f64,
 }
 
-/// From 0.2 towards 0.9 as it is learnt, with the noise of a batch.
+/// From 0.2 towards 0.9 as it is learned, with the noise of a batch.
 fn healthy(step: u64) -> At {
-    let learnt = 1.0 - (-(step as f64) / 150.0).exp();
+    let learned = 1.0 - (-(step as f64) / 150.0).exp();
     let noise = [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6];
     At {
-        reward: 0.2 + 0.7 * learnt + noise,
-        spread: 0.4 - 0.2 * learnt,
-        same: 0.3 + 0.4 * learnt + noise,
+        reward: 0.2 + 0.7 * learned + noise,
+        spread: 0.4 - 0.2 * learned,
+        same: 0.3 + 0.4 * learned + noise,
         length: 12.0 + 40.0 * noise,
         cut: 0.05 + noise.abs(),
-        entropy: 1.2 - 0.9 * learnt + noise,
-        pass: 0.2 + 0.7 * learnt,
+        entropy: 1.2 - 0.9 * learned + noise,
+        pass: 0.2 + 0.7 * learned,
         repetition: 0.1 + noise,
-        unread: 0.4 * (1.0 - learnt) + noise.abs(),
-        kl: 0.2 * learnt + noise.abs(),
+        unread: 0.4 * (1.0 - learned) + noise.abs(),
+        kl: 0.2 * learned + noise.abs(),
     }
 }
 

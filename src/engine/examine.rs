@@ -43,13 +43,12 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
         let places = row * batch.seq_len..(row + 1) * batch.seq_len;
         let one = |at: &usize| batch.first.get(*at).is_none_or(|first| *first == 0);
         let (mut prompt, mut answer) = (vec![batch.inputs[places.start]], Vec::new());
-        let (mut sum, mut n) = (0.0, 0);
+        let mut logps = Vec::new();
         for at in places.take_while(one) {
             match batch.mask.get(at).is_none_or(|counts| *counts) {
                 true => {
                     answer.push(batch.targets[at]);
-                    sum += f64::from(logp[at]);
-                    n += 1;
+                    logps.push(logp[at]);
                 }
                 false if answer.is_empty() => prompt.push(batch.targets[at]),
                 // Padding, or what follows the answer.
@@ -60,8 +59,9 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
             label: label(batch, row).into(),
             prompt: last(&tokenizer.decode(&prompt)),
             answer: tokenizer.decode(&answer).chars().take(CHARACTERS).collect(),
-            tokens: n,
-            logp: Num(sum),
+            tokens: answer.len() as u32,
+            pieces: pieces(&answer, &logps, tokenizer),
+            logp: Num(logps.iter().map(|x| f64::from(*x)).sum()),
             right: None,
             reward: None,
             rewards: Vec::new(),
@@ -70,6 +70,23 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
         }
     };
     (0..batch.batch_size).map(row).collect()
+}
+
+/// The tokens that the beginning of an answer consists of. One that ends within a character is empty, and the one that ends
+/// it has it whole.
+fn pieces(answer: &[u32], logps: &[f32], tokenizer: &Tokenizer) -> Vec<(String, Num)> {
+    let (mut pieces, mut text) = (Vec::new(), String::new());
+    for (at, logp) in logps.iter().enumerate() {
+        if text.chars().count() >= CHARACTERS {
+            break;
+        }
+        let now = tokenizer.decode(&answer[..=at]);
+        let whole = now.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let new = whole.strip_prefix(&*text).unwrap_or_default();
+        pieces.push((new.to_string(), Num(f64::from(*logp))));
+        text.push_str(new);
+    }
+    pieces
 }
 
 /// Both sides of ranked pairs with their scores: what they begin with alike is the prompt.
@@ -89,6 +106,7 @@ fn ranked(batch: &Batch, scores: &[f32], tokenizer: &Tokenizer) -> Vec<ExaminedS
             prompt: last(&tokenizer.decode(prompt)),
             answer: tokenizer.decode(answer).chars().take(CHARACTERS).collect(),
             tokens: answer.len() as u32,
+            pieces: Vec::new(),
             logp: Num(0.0),
             right: None,
             reward: scored.map(|at| Num(scores[at].into())),
@@ -115,4 +133,31 @@ fn label(batch: &Batch, row: usize) -> &'static str {
 fn last(text: &str) -> String {
     let skip = text.chars().count().saturating_sub(CHARACTERS);
     text.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENIZER: &str = include_str!("../../tests/fixtures/chat/tokenizer.json");
+
+    #[test]
+    fn pieces_join_to_the_answer_and_no_character_is_torn() {
+        let tokenizer = Tokenizer::from_json(TOKENIZER).unwrap();
+        let text = "To be or not: é 漢字\n";
+        let ids = tokenizer.encode(text).unwrap();
+        let logps: Vec<f32> = (0..ids.len()).map(|at| -(at as f32)).collect();
+        let found = pieces(&ids, &logps, &tokenizer);
+        let values: Vec<f32> = found.iter().map(|(_, logp)| logp.0 as f32).collect();
+        assert_eq!(values, logps);
+        let joined: String = found.iter().map(|(piece, _)| piece.as_str()).collect();
+        assert_eq!(joined, text);
+        let has = |piece: &str| found.iter().any(|(own, _)| own.contains(piece));
+        assert!(has("漢") && has("é"), "{found:?}");
+        let long = ids.repeat(100);
+        let logps = vec![-1.0; long.len()];
+        let kept = pieces(&long, &logps, &tokenizer);
+        let n: usize = kept.iter().map(|(piece, _)| piece.chars().count()).sum();
+        assert!((CHARACTERS..CHARACTERS + 30).contains(&n), "{n}");
+    }
 }

@@ -135,7 +135,7 @@ fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), 
                 return poisoned(checkpoint(), "weights", older);
             }
             if !state.moments_are_finite()? {
-                let fix = "take an older one, or begin the optimizer anew with --fresh-optimizer";
+                let fix = "take an older one, or reset the optimizer with --fresh-optimizer";
                 return poisoned(checkpoint(), "moments of the optimizer", fix);
             }
         }

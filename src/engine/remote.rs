@@ -2,6 +2,8 @@
 //! newer, the copy or the ranks, is known here, and they are brought together when somebody reads: before a checkpoint, a sample, a
 //! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
 
+mod texts;
+
 use super::EngineJob;
 use super::update::{At, Gradients};
 use crate::base::clock::Clock;
@@ -249,15 +251,26 @@ impl Remote {
         if self.copy != Copy::Behind {
             return Ok(());
         }
-        let weights = self.fetch("weights", model.params().len())?;
-        model
-            .params_mut()
-            .write_weights(|own| own.copy_from_slice(&weights))?;
+        self.pull_weights(model)?;
         for (own, theirs) in PARTS {
             let values = self.fetch(theirs, model.params().n_trainable())?;
             optimizer.write_state(own, &mut |own| own.copy_from_slice(&values))?;
         }
         self.copy = Copy::Same;
+        Ok(())
+    }
+
+    /// The weights alone: the copy of the moments stays as old as it is.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn pull_weights(&mut self, model: &mut Model) -> Result<()> {
+        if self.copy == Copy::Behind {
+            let weights = self.fetch("weights", model.params().len())?;
+            model
+                .params_mut()
+                .write_weights(|own| own.copy_from_slice(&weights))?;
+        }
         Ok(())
     }
 
@@ -324,6 +337,21 @@ impl Remote {
     pub fn keep_reference(&mut self) -> Result<()> {
         self.ask(|_| Frame::new(json!({"type": "reference"})), &mut |_| {})?;
         Ok(())
+    }
+
+    /// The ranks keep this model, which is the policy's shape without adapters, as the frozen copy; the policy goes out again before
+    /// the next pass.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub fn put_reference(&mut self, model: &Model, policy: &Model) -> Result<()> {
+        let mut weights = policy.params().read_weights(<[f32]>::to_vec)?;
+        model
+            .params()
+            .read_weights(|base| weights[..base.len()].copy_from_slice(base))?;
+        self.send("weights", &weights, 0)?;
+        self.copy = Copy::Ahead;
+        self.keep_reference()
     }
 
     /// Log-probabilities, entropies and top-1 marks of a batch, without a gradient.
@@ -460,7 +488,7 @@ impl Remote {
         let header = json!({
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
             "train": who.is_none(), "draws": draws(self.at), "micro": self.micro, "of": self.of,
-            "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": who != Some(Who::AdapterOff),
+            "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(Who::Policy)),
         });
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(4 * share * length * 4);

@@ -29,8 +29,8 @@ pub enum Reference {
     AdapterOff,
     /// A copy of the starting weights.
     Frozen(Box<Model>),
-    /// The same, on the ranks.
-    FrozenThere,
+    /// The same, on the ranks; where a cold start has moved it, the engine's copy of it as well.
+    FrozenThere(Option<Box<Model>>),
     /// What the starting weights said of every sequence.
     Precomputed(HashMap<Origin, f32>),
 }
@@ -105,7 +105,7 @@ impl Models {
                     remote.push(&self.policy)?;
                     remote.keep_reference()?;
                 }
-                Reference::FrozenThere
+                Reference::FrozenThere(None)
             }
             Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) => {
                 Reference::Frozen(Box::new(self.policy.frozen_copy()?))
@@ -148,7 +148,7 @@ impl Models {
                 let out = self.score_by(batch, Who::AdapterOff)?;
                 sequence_logps(batch, &out)?
             }
-            Reference::FrozenThere => {
+            Reference::FrozenThere(_) => {
                 let out = self.score_by(batch, Who::Reference)?;
                 sequence_logps(batch, &out)?
             }
@@ -172,9 +172,47 @@ impl Models {
     /// # Errors
     /// Weights that cannot be copied.
     pub fn anchor(&mut self) -> Result<(), EngineError> {
-        if let Reference::Frozen(model) = &mut self.reference {
-            **model = self.policy.frozen_copy()?;
-            self.anchored = true;
+        match (&mut self.reference, &mut self.remote) {
+            (Reference::Frozen(model), _) => **model = self.policy.frozen_copy()?,
+            (Reference::FrozenThere(model), Some(remote)) => {
+                remote.push(&self.policy)?;
+                remote.pull_weights(&mut self.policy)?;
+                remote.keep_reference()?;
+                *model = Some(Box::new(self.policy.frozen_copy()?));
+            }
+            _ => return Ok(()),
+        }
+        self.anchored = true;
+        Ok(())
+    }
+
+    /// The reference that a cold start has moved, for a checkpoint.
+    pub fn anchor_to_keep(&self) -> Option<&Model> {
+        match &self.reference {
+            Reference::Frozen(model) | Reference::FrozenThere(Some(model)) => {
+                self.anchored.then_some(model)
+            }
+            _ => None,
+        }
+    }
+
+    /// Brings back what [`Models::anchor_to_keep`] gave, by `read`, which fills a model.
+    ///
+    /// # Errors
+    /// Those of `read`; ranks that are gone.
+    pub fn bring_anchor<E: From<candle_core::Error>>(
+        &mut self,
+        read: impl FnOnce(&mut Model) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match (&mut self.reference, &mut self.remote) {
+            (Reference::Frozen(model), _) => read(model)?,
+            (Reference::FrozenThere(kept), Some(remote)) => {
+                let mut model = self.policy.frozen_copy()?;
+                read(&mut model)?;
+                remote.put_reference(&model, &self.policy)?;
+                *kept = Some(Box::new(model));
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -187,7 +225,7 @@ impl Models {
         let out = match &mut self.reference {
             Reference::None => return Ok(()),
             Reference::AdapterOff => self.score_by(batch, Who::AdapterOff)?,
-            Reference::FrozenThere => self.score_by(batch, Who::Reference)?,
+            Reference::FrozenThere(_) => self.score_by(batch, Who::Reference)?,
             Reference::Frozen(model) => model.score(&tokens(batch))?,
             Reference::Precomputed(_) => {
                 let what = "new answers have no precomputed reference; use frozen or adapter_off";
@@ -201,29 +239,39 @@ impl Models {
         });
         Ok(())
     }
-}
 
-/// Writes what the policy says of each token beside answers: log-probabilities where `several` steps will learn from them,
-/// values where it has a value head.
-///
-/// # Errors
-/// A batch that the model refuses.
-pub fn add_old_policy(
-    policy: &mut Model,
-    batch: &mut Batch,
-    several: bool,
-) -> Result<(), EngineError> {
-    if !several && !policy.config().value_head {
-        return Ok(());
+    /// Writes what the policy says of each token beside answers: log-probabilities where `several` steps will learn from them,
+    /// values where it has a value head.
+    ///
+    /// # Errors
+    /// A batch that the model refuses; ranks that are gone.
+    pub fn add_old_policy(&mut self, batch: &mut Batch, several: bool) -> Result<(), EngineError> {
+        if !several && !self.policy.config().value_head {
+            return Ok(());
+        }
+        let out = self.score(batch)?;
+        if several {
+            set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
+        }
+        if let Some(value) = out.value {
+            set(batch, OLD_VALUES, value.flatten_all()?.to_vec1()?);
+        }
+        Ok(())
     }
-    let out = policy.score(&tokens(batch))?;
-    if several {
-        set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
+
+    /// Before answers are written: the ranks get the weights. Returns how many can be written at once, of `wanted`.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn begin_writing(&mut self, wanted: usize) -> candle_core::Result<usize> {
+        match &mut self.remote {
+            Some(remote) => {
+                remote.push(&self.policy)?;
+                Ok(remote.most_texts(&self.policy, wanted))
+            }
+            None => Ok(wanted),
+        }
     }
-    if let Some(value) = out.value {
-        set(batch, OLD_VALUES, value.flatten_all()?.to_vec1()?);
-    }
-    Ok(())
 }
 
 /// The column for a method whose reference is the given model as it now is.

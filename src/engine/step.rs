@@ -340,8 +340,8 @@ impl Stepper {
 /// Whether the critic alone learns yet.
 fn warms_up(cx: &RunContext<'_, '_>) -> bool {
     let method = cx.spec.method.on_policy().and_then(|m| m.critic());
-    let learnt = cx.step().saturating_sub(cx.spec.rollout.cold_start_steps);
-    method.is_some_and(|m| learnt < m.critic_warmup_steps)
+    let learned = cx.step().saturating_sub(cx.spec.rollout.cold_start_steps);
+    method.is_some_and(|m| learned < m.critic_warmup_steps)
 }
 
 /// Whether this step has a line in the log.

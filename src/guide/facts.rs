@@ -1,5 +1,6 @@
 //! The facts that pages are filled with, each with where it comes from.
 
+use super::Asked;
 use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::diagnosis::{self, Diagnosis, RULES};
@@ -18,6 +19,8 @@ pub struct Subject<'a> {
     /// Name of the spec and its plan on this machine.
     pub plan: Option<(String, Plan)>,
     pub run: Option<&'a RunState>,
+    /// The model that the question names.
+    pub asked: Option<Asked>,
 }
 
 const NAME_A_RUN: &str = "a run";
@@ -26,7 +29,9 @@ const NO_MACHINE: &str = "a machine that can be read";
 
 /// Marks without an argument.
 #[cfg(test)]
-const MARKS: [&str; 15] = [
+const MARKS: [&str; 17] = [
+    "asked.memory",
+    "asked.data",
     "machine",
     "spec",
     "plan.memory",
@@ -68,6 +73,11 @@ impl Subject<'_> {
         if mark == "machine" {
             let machine = self.machine.as_ref().ok_or(NO_MACHINE)?;
             return Ok(Some(format!("This machine: {machine} (read now)")));
+        }
+        match mark {
+            "asked.memory" => return Ok(self.asked.as_ref().map(Asked::memory)),
+            "asked.data" => return Ok(self.asked.as_ref().map(Asked::data)),
+            _ => {}
         }
         if let Some(of_run) = mark.strip_prefix("run.") {
             return Ok(of_the_run(of_run, self.run.ok_or(NAME_A_RUN)?));

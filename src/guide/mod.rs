@@ -2,9 +2,11 @@
 //! Markdown under `assets/guide`, one a question; their numbers come from the code where the code has them. No files are
 //! read here and nothing is printed.
 
+mod asked;
 mod facts;
 mod page;
 
+pub use asked::Asked;
 pub use facts::Subject;
 pub use page::{Page, Shown, plain};
 

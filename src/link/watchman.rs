@@ -14,7 +14,7 @@ use tokio::sync::watch;
 pub(super) struct Watchman {
     run: RunDir,
     claim: Identity,
-    /// A lock file made anew, and held.
+    /// A lock file that was created again, and is held.
     made: Option<Lock>,
     raise: watch::Sender<Option<Alarm>>,
     lost: bool,
@@ -49,17 +49,17 @@ impl Watchman {
                 engine,
                 RUN_GONE,
                 format!("{} was deleted: the run ends", self.run.path().display()),
-                "its checkpoints are gone with it; start it anew",
+                "its checkpoints are gone with it; start a new run",
             );
         }
         match try_lock(&path) {
             Ok(Some(lock)) => {
-                // Without an identity the next look makes it anew again.
+                // Without an identity the next look creates it again.
                 self.claim = lock.identity().unwrap_or(self.claim);
                 self.made = Some(lock);
                 self.raise.send_replace(Some(Alarm {
                     code: "lock_gone",
-                    message: format!("{} was removed and has been made anew", path.display()),
+                    message: format!("{} was removed and has been created again", path.display()),
                     hint: "the file keeps a second engine away: leave it to the program",
                 }));
                 true

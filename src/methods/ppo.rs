@@ -1,4 +1,4 @@
-//! Proximal policy optimization: a critic, a model of its own or a value head on the policy's trunk, says what a text is worth at every token, and a token is learnt from by how much
+//! Proximal policy optimization: a critic, a model of its own or a value head on the policy's trunk, says what a text is worth at every token, and a token is learned from by how much
 //! better things went than the critic expected. Here are the settings and the two losses; `ppo/gae.rs` turns rewards and
 //! values into advantages.
 //!

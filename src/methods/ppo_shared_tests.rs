@@ -143,7 +143,7 @@ fn another_weight_of_the_value_loss_is_not_what_torch_says() {
     assert!((loss - case.loss).abs() > 1e-3);
 }
 
-/// Before the first rollout, in a cold start, there are no returns: the answers of the data are learnt, and nothing else.
+/// Before the first rollout, in a cold start, there are no returns: the answers of the data are learned, and nothing else.
 #[test]
 fn a_cold_start_learns_no_values() {
     let case = &cases()[0];

@@ -34,7 +34,7 @@ const LENGTH: Metric = metric(
     "share",
     Direction::Neutral,
     Repeatable::Yes,
-    "share of pairs whose chosen answer is the longer one, ties counting half: what length alone gets right. A score that is not well above it, or above 1 minus it, has learnt no more than length",
+    "share of pairs whose chosen answer is the longer one, ties counting half: what length alone gets right. A score that is not well above it, or above 1 minus it, has learned no more than length",
 );
 
 impl super::Method for Config {

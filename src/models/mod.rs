@@ -375,7 +375,7 @@ impl ModelSource {
                 Some(base) => {
                     let mut model = base.load_for_inference()?;
                     hf::Peft::find(folder.path())
-                        .and_then(|peft| Ok(peft.attach(&mut model)?))
+                        .and_then(|peft| Ok(peft.stand(&mut model).map(drop)?))
                         .map_err(|e| folder::no_base(folder.path(), &e.to_string()))?;
                     Ok(model)
                 }

@@ -5,13 +5,16 @@
 //! first position, and generation goes on from there.
 
 use super::Model;
+use super::kv_cache::Extent;
 pub use super::kv_cache::Kept;
-use super::kv_cache::{Decoding, Extent};
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;
 use crate::kernels::threads;
 use candle_core::{Result, bail};
+pub use reads::Reads;
 use std::ops::ControlFlow;
+
+mod reads;
 
 /// One new token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -158,22 +161,55 @@ pub fn generate_batch(
         texts: prompts.len(),
         tokens: room(model, prompts, how)?,
     };
+    let mut texts = begin(model, prompts, how);
+    model.decode_batch(extent, |decoding| {
+        side_by_side(&mut texts, prompts, decoding, how, on_token)
+    })?;
+    Ok(texts.into_iter().map(Text::generated).collect())
+}
+
+/// [`generate_batch`] with the weights of somebody else: `model` says what its tokens and its context are, and `reader` is asked with
+/// the most tokens of a text and reads.
+///
+/// # Errors
+/// As [`generate`]; those of the reader.
+pub fn generate_by<R: Reads>(
+    model: &Model,
+    reader: impl FnOnce(usize) -> R,
+    prompts: &[Prompt],
+    how: Continuing,
+    on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
+) -> Result<Vec<Generated>> {
+    let mut reader = reader(room(model, prompts, how)?);
+    let mut texts = begin(model, prompts, how);
+    side_by_side(&mut texts, prompts, &mut reader, how, on_token)?;
+    Ok(texts.into_iter().map(Text::generated).collect())
+}
+
+fn begin<'a>(model: &Model, prompts: &[Prompt], how: Continuing<'a>) -> Vec<Text<'a>> {
     let texts = prompts.iter().map(|prompt| Text::of(model, *prompt, how));
-    let mut texts: Vec<Text> = texts.collect();
+    texts.collect()
+}
+
+/// Of equal prompts beside each other the first is read.
+fn side_by_side(
+    texts: &mut [Text],
+    prompts: &[Prompt],
+    reader: &mut dyn Reads,
+    how: Continuing,
+    on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
+) -> Result<()> {
     let mut first = 0;
     for i in 1..texts.len() {
-        match prompts[i].tokens == prompts[first].tokens {
+        match prompts[i].tokens == prompts[first].tokens && reader.together(first, i) {
             true => texts[i].same_as = Some(first),
             false => first = i,
         }
     }
-    model.decode_batch(extent, |decoding| {
-        go_on(&mut texts, decoding, how, &mut |i, step| match step {
-            Step::Read { .. } => ControlFlow::Continue(()),
-            Step::Token(token) => on_token(i, token),
-        })
-    })?;
-    Ok(texts.into_iter().map(Text::generated).collect())
+    go_on(texts, reader, how, &mut |i, step| match step {
+        Step::Read { .. } => ControlFlow::Continue(()),
+        Step::Token(token) => on_token(i, token),
+    })
 }
 
 /// Checks that prompts can be read, and returns how many tokens each text needs room for.
@@ -196,7 +232,7 @@ fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
 /// Continues texts until each is at its end. A text that is broken off while its prompt is read ends all of them.
 fn go_on(
     texts: &mut [Text],
-    decoding: &mut Decoding,
+    reader: &mut dyn Reads,
     how: Continuing,
     hear: &mut dyn FnMut(usize, Step) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -211,7 +247,7 @@ fn go_on(
         let pieces: Vec<(usize, &[u32])> =
             running.iter().map(|&i| (i, texts[i].unread())).collect();
         let mut read: Vec<usize> = texts.iter().map(|text| text.read).collect();
-        let done = decoding.read_batch(&pieces, &mut logits, &mut |i, more| {
+        let done = reader.read_on(&pieces, &mut logits, &mut |i, more| {
             read[i] += more;
             let (tokens, kept) = (read[i], 0);
             hear(i, Step::Read { tokens, kept })
@@ -222,12 +258,12 @@ fn go_on(
             }
             return Ok(());
         }
-        let rows = rows(texts, &running, decoding);
+        let rows = rows(texts, &running, reader);
         draw(texts, &rows, &logits, running.len());
         for (i, text) in texts.iter_mut().enumerate() {
             let mut on_token = |token| hear(i, Step::Token(token));
             if text.take_over(how.ends, &mut on_token)? {
-                text.settle(i, decoding);
+                text.settle(i, reader);
             }
         }
     }
@@ -235,7 +271,7 @@ fn go_on(
 
 /// The row of the logits that each text goes by: its own or, where it shares a prompt, that of the text that was read, whose keys
 /// and values it gets. Those that share one stand behind it, until each has a token of its own.
-fn rows(texts: &mut [Text], running: &[usize], decoding: &mut Decoding) -> Vec<Option<usize>> {
+fn rows(texts: &mut [Text], running: &[usize], reader: &mut dyn Reads) -> Vec<Option<usize>> {
     let mut rows = vec![None; texts.len()];
     for (row, &read) in running.iter().enumerate() {
         rows[read] = Some(row);
@@ -244,7 +280,7 @@ fn rows(texts: &mut [Text], running: &[usize], decoding: &mut Decoding) -> Vec<O
                 break;
             }
             text.same_as = None;
-            decoding.copy(read, i);
+            reader.take_over(read, i);
             rows[i] = Some(row);
         }
     }
@@ -351,7 +387,7 @@ impl<'a> Text<'a> {
     }
 
     /// What becomes of a window that is over the limit: the text ends, or the newer half is to be read afresh.
-    fn settle(&mut self, at: usize, decoding: &mut Decoding) {
+    fn settle(&mut self, at: usize, reader: &mut dyn Reads) {
         if self.window.len() <= self.limit || self.finish.is_some() {
             return;
         }
@@ -361,7 +397,7 @@ impl<'a> Text<'a> {
                 self.window
                     .drain(..self.window.len() - self.limit.div_ceil(2));
                 self.read = 0;
-                decoding.restart(at);
+                reader.forget(at);
             }
         }
     }

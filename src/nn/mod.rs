@@ -46,4 +46,4 @@ pub use profile::Part;
 pub use role::Role;
 pub use step_position::StepPosition;
 pub(crate) use tables::rotations;
-pub use weights::StoredTensor;
+pub use weights::{StoredTensor, Table};

@@ -103,9 +103,46 @@ pub(crate) struct Stored {
 }
 
 #[derive(Debug)]
-enum StoredPart {
+pub(crate) enum StoredPart {
     Dense(Vec<f32>),
     Packed(Packed),
+}
+
+/// A whole embedding or head, in whatever format, that waits to stand in a model: see [`super::Model::replace_table`].
+#[derive(Debug)]
+pub struct Table {
+    pub(super) part: StoredPart,
+    pub(super) shape: Vec<usize>,
+}
+
+impl Table {
+    /// Of row-major values.
+    ///
+    /// # Errors
+    /// Values that are not as many as the shape says.
+    pub fn dense(values: Vec<f32>, shape: &[usize]) -> candle_core::Result<Table> {
+        if values.len() != shape.iter().product::<usize>() {
+            candle_core::bail!("table: {} values for the shape {shape:?}", values.len())
+        }
+        Ok(Table {
+            part: StoredPart::Dense(values),
+            shape: shape.to_vec(),
+        })
+    }
+
+    /// The same for a model whose matrices are kept in the formats of a file, where f32 is one of them.
+    pub(super) fn packed(self) -> candle_core::Result<StoredPart> {
+        match self.part {
+            StoredPart::Dense(values) => {
+                let cols = self.shape.last().copied().unwrap_or(0);
+                let mut part = StoredPart::Packed(Packed::new(cols));
+                part.push(StoredTensor::Dense(values), cols)
+                    .map_err(|what| candle_core::Error::Msg(format!("table: {what}")))?;
+                Ok(part)
+            }
+            part => Ok(part),
+        }
+    }
 }
 
 impl Stored {
@@ -138,6 +175,12 @@ impl Stored {
             parts.insert(span.offset, part);
         }
         Ok(Stored { parts })
+    }
+
+    /// Puts another table where a parameter lies that is a part of its own; the one that was there.
+    pub fn replace(&mut self, info: &ParamInfo, table: StoredPart) -> Option<StoredPart> {
+        let part = self.parts.get_mut(&info.offset)?;
+        Some(std::mem::replace(part, table))
     }
 
     /// Bytes of the part that begins at a span's place.

@@ -6,11 +6,18 @@ use super::ledger::{Ledger, Part};
 use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Logits, Method, ReferencePlan, Request,
 };
-use super::scheme::{BytesPerParam, bytes_per_param};
+use super::scheme::{BytesPerParam, Precision, bytes_per_param};
 use crate::base::human::{grouped, short};
 
 /// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
 const LOGIT_BYTES: u64 = 10;
+/// The same in a rank of PyTorch under this program, which gives entropies too: 16-bit logits and their gradient, f32 logits, their
+/// softmax, its product with them, and the f32 gradient.
+const RANK_LOGIT_BYTES: u64 = 20;
+/// DDP's buckets hold a second copy of the gradients, f32.
+const BUCKET_BYTES: f64 = 4.0;
+/// 16-bit copies of f32 weights that autocast keeps for a forward pass.
+const AUTOCAST_BYTES: f64 = 2.0;
 /// The CUDA context with its libraries and their workspaces (0.3 to 1.2 GB).
 const CONTEXT: f64 = 1.0e9;
 /// Buffers of collectives (0.5 to 2 GB).
@@ -88,6 +95,15 @@ pub fn ledger(request: &Request) -> Ledger {
     companions(request, bytes, &mut ledger);
     if request.n_devices > 1 {
         communication(request, &mut ledger);
+    }
+    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Products {
+        // FSDP2 frees those of a block with the block.
+        let n = match request.zero {
+            3 => 2 * request.arch.layer_params(),
+            _ => request.arch.n_params(),
+        };
+        let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
+        ledger.add(Part::Autocast, AUTOCAST_BYTES * n as f64, how);
     }
     ledger.add(
         Part::Context,
@@ -193,10 +209,13 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         request.attention,
         request.checkpointing,
     );
-    let width = if request.precision.weight_bytes() > 2.0 {
-        2.0
-    } else {
-        1.0
+    let width = match request.precision {
+        Precision::Fp32 => 2.0,
+        // Autocast: the residual stream and the inputs of norms stay in f32 beside their 16-bit copies, 4·d elements of 4 B.
+        Precision::Fp32Bf16Products => {
+            1.0 + (4 * arch.d_model()) as f64 / elements_per_token(arch) as f64 * 2.0
+        }
+        Precision::Mixed | Precision::MixedFp32Grads | Precision::Bf16 => 1.0,
     };
     let how = match request.checkpointing {
         Checkpointing::Off => format!(
@@ -224,16 +243,16 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         Logits::Whole => (tokens, "all"),
         Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
     };
+    let each = match request.extras.ranks {
+        Some(_) => RANK_LOGIT_BYTES,
+        None => LOGIT_BYTES,
+    };
     let how = format!(
-        "{words} {} tokens × {} logits × 10 B",
+        "{words} {} tokens × {} logits × {each} B",
         grouped(rows),
         grouped(arch.vocab_size())
     );
-    ledger.add(
-        Part::Logits,
-        (rows * arch.vocab_size() * LOGIT_BYTES) as f64,
-        how,
-    );
+    ledger.add(Part::Logits, (rows * arch.vocab_size() * each) as f64, how);
 }
 
 /// KV cache of the rollouts.
@@ -255,10 +274,16 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     let frozen = 2.0 * n / frozen_shard(request);
     if request.reference_plan() == ReferencePlan::Copy {
+        // A rank copies the policy as it is.
+        let each = if request.extras.ranks.is_some() {
+            4.0
+        } else {
+            2.0
+        };
         ledger.add(
             Part::Reference,
-            frozen,
-            format!("{} frozen parameters × 2 B", short(n)),
+            each * n / frozen_shard(request),
+            format!("{} frozen parameters × {each} B", short(n)),
         );
     }
     if request.method == Method::Ppo {
@@ -294,6 +319,13 @@ fn shard_of(request: &Request, from: u8) -> f64 {
 fn communication(request: &Request, ledger: &mut Ledger) {
     let mut bytes = COLLECTIVES;
     let mut how = "buffers of collectives 0.5 GB".to_string();
+    if request.extras.ranks.is_some() && request.zero == 0 {
+        bytes += BUCKET_BYTES * request.n_trainable() as f64;
+        how.push_str(&format!(
+            ", DDP's buckets {} × {BUCKET_BYTES} B",
+            short(request.n_trainable() as f64)
+        ));
+    }
     if request.zero >= 3 {
         // The block in use and the one being prefetched.
         let gathered = 2.0 * 2.0 * request.arch.layer_params() as f64;

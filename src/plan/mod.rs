@@ -20,6 +20,7 @@ pub mod models;
 pub mod power_law;
 pub mod probe;
 pub mod quantity;
+pub mod ranks;
 pub mod reference;
 pub mod request;
 pub mod room;
@@ -90,7 +91,9 @@ pub fn plan(request: &Request) -> Plan {
         },
         work: work::work(request),
         tokens_per_param: tokens / arch.n_active().max(1) as f64,
-        predicted_loss: scratch.then(|| BESIROGLU.loss(arch.n_active() as f64, tokens)),
+        predicted_loss: scratch
+            .then(|| BESIROGLU.loss(arch.n_active() as f64, tokens))
+            .filter(|loss| *loss < scaling::GUESSING),
         // The newest ones, the best, and the one being written.
         disk_bytes: checkpoint_bytes * (request.extras.kept_checkpoints.max(2) + 2),
         checkpoint_bytes,

@@ -378,6 +378,22 @@ pub struct EngineExtras {
     pub answers: Option<Answers>,
     /// Bytes of a base that stays in its file's formats under adapters.
     pub packed_bytes: Option<u64>,
+    /// Ranks of PyTorch, where a spec is trained by those.
+    pub ranks: Option<Ranks>,
+}
+
+/// Ranks of PyTorch as a spec asks for them (`engine: torch`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranks {
+    /// `None`: one for each GPU.
+    pub count: Option<u64>,
+    /// FSDP2: each holds a share of weights, gradients and moments.
+    pub sharded: bool,
+    /// Whether they compute on GPUs where there are any, and whether they do nowhere else.
+    pub gpus_allowed: bool,
+    pub gpus_asked: bool,
+    /// Whether matmuls are in bf16 on a GPU.
+    pub bf16: bool,
 }
 
 /// How this program's engine learns from the model's own answers.
@@ -389,7 +405,7 @@ pub struct Answers {
     pub has_reference: bool,
     /// Whether the policy that answered is asked before it learns.
     pub has_old_policy: bool,
-    /// Whether the data's own answers are learnt first: their batches do not go through the model in parts.
+    /// Whether the data's own answers are learned first: their batches do not go through the model in parts.
     pub cold_start: bool,
 }
 

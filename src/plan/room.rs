@@ -31,15 +31,20 @@ pub struct Shortage {
     pub model: Option<Sized>,
 }
 
+/// The tokens of a spec's vocabulary, or the fewest that one of its data can have.
+pub fn least_vocabulary(spec: &RunSpec) -> usize {
+    let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
+    said.unwrap_or(LEAST_VOCABULARY)
+}
+
 /// Holds what a spec needs at least against the memory there is.
 ///
 /// # Errors
 /// It is too little.
 pub fn check(spec: &RunSpec, memory: &Memory) -> Result<(), Box<Shortage>> {
     let (there, bound) = memory.left();
-    let vocab_size = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     let data = DataSize {
-        vocab_size: vocab_size.unwrap_or(LEAST_VOCABULARY),
+        vocab_size: least_vocabulary(spec),
         ..DataSize::default()
     };
     let mut request = of_spec(spec, data);

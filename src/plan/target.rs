@@ -5,7 +5,7 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Request, Said,
+    Preflight, Ranks, Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
@@ -274,6 +274,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
+            ranks: ranks(spec),
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),
@@ -287,6 +288,18 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         pass_tokens: None,
         val_tokens: data.val_tokens,
         here: false,
+    })
+}
+
+/// The ranks of a spec for PyTorch.
+fn ranks(spec: &RunSpec) -> Option<Ranks> {
+    let torch = spec.engine.torch()?;
+    Some(Ranks {
+        count: torch.ranks.map(|n| n as u64),
+        sharded: torch.shard_word() == "fsdp2",
+        gpus_allowed: torch.device(1) == "cuda",
+        gpus_asked: torch.device(0) == "cuda",
+        bf16: torch.format("cuda") == "bf16",
     })
 }
 
@@ -353,6 +366,7 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
         request.logits = Logits::Whole;
         request.assume();
     }
+    request.extras.ranks = None;
     request.device = device;
     request
 }

@@ -21,6 +21,7 @@ const RMS: Metric = metric(
     Repeatable::Yes,
     "root mean square of the residual stream behind each block, over the first micro-batch",
 )
+.estimator("rms")
 .label("activation RMS")
 .per_layer()
 .meaning(
@@ -36,6 +37,7 @@ const MAX: Metric = metric(
     Repeatable::Yes,
     "largest |x| in the residual stream behind each block, over the first micro-batch",
 )
+.estimator("max_abs")
 .label("largest activation")
 .per_layer()
 .band(f64::NEG_INFINITY, 65504.0, Origin::Derived)

@@ -23,6 +23,7 @@ const GRADIENT: Metric = metric(
     Repeatable::Yes,
     "L2 norm of a block's gradient before clipping (Pascanu et al. 2013, arXiv 1211.5063)",
 )
+.estimator("l2")
 .label("grad norm")
 .per_layer()
 .meaning(
@@ -38,6 +39,7 @@ const UPDATE: Metric = metric(
     Repeatable::Yes,
     "‖ΔW‖ / ‖W‖ over a block's matrices, by what really changed, decay included (Karpathy, CS231n: about 1e-3)",
 )
+.estimator("l2_ratio")
 .label("update / weight")
 .per_layer()
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
@@ -51,6 +53,8 @@ struct Layers {
     of: Vec<(Option<u32>, bool)>,
     /// Squares of gradient, update and weight of each block.
     squares: Vec<[f64; 3]>,
+    /// Whether the optimizer has told of an update: blocks without one then stand still.
+    seen: bool,
 }
 
 impl Layers {
@@ -59,6 +63,7 @@ impl Layers {
         Layers {
             of: trained.map(|info| (info.layer, info.shape.len() == 2)).collect(),
             squares: vec![[0.0; 3]; setup.n_layer],
+            seen: false,
         }
     }
 }
@@ -66,6 +71,7 @@ impl Layers {
 impl Probe for Layers {
     fn update(&mut self, _params: &Params, rule: &dyn UpdateRule) -> Result<()> {
         self.squares.fill([0.0; 3]);
+        self.seen = rule.last_norms().iter().any(|norms| norms.weight > 0.0);
         for (norms, (layer, matrix)) in rule.last_norms().iter().zip(&self.of) {
             let block = layer.and_then(|layer| self.squares.get_mut(layer as usize));
             let Some([gradient, update, weight]) = block else { continue };
@@ -79,7 +85,7 @@ impl Probe for Layers {
     }
 
     fn report(&mut self, into: &mut Report) {
-        if self.squares.iter().flatten().all(|x| *x == 0.0) {
+        if !self.seen {
             return;
         }
         into.set_layers(GRADIENT.id, self.squares.iter().map(|s| s[0].sqrt()));

@@ -20,6 +20,7 @@ const LSE: Metric = metric(
     Repeatable::Yes,
     "root mean square of the log-sum-exp of logits over the first micro-batch: what a z-loss holds down (PaLM, arXiv 2204.02311)",
 )
+.estimator("rms_lse")
 .label("logit level")
 .health()
 .band(f64::NEG_INFINITY, 50.0, Origin::RuleOfThumb)

@@ -21,6 +21,7 @@ const DISPERSION: Metric = metric(
     Repeatable::Yes,
     "population standard deviation of the micro-batches' mean losses (Li et al. 2026, arXiv 2602.14462)",
 )
+.estimator("population_std")
 .label("loss dispersion")
 .health()
 .meaning(

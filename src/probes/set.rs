@@ -29,6 +29,7 @@ pub const COST: Metric = metric(
     Repeatable::No,
     "time that probes took over wall time since the first step of this start",
 )
+.estimator("wall_time")
 .label("cost of probes")
 .health()
 .band(f64::NEG_INFINITY, 0.02, crate::metrics::Origin::RuleOfThumb)

@@ -40,6 +40,7 @@ pub const STABLE_RANK: Metric = metric(
     Repeatable::Yes,
     "‖W‖_F² / σ_max², mean over a block's matrices",
 )
+.estimator("frobenius_over_top")
 .label("stable rank")
 .per_layer()
 .band(2.0, f64::INFINITY, Origin::RuleOfThumb)

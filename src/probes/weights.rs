@@ -25,6 +25,7 @@ const STD: Metric = metric(
     Repeatable::Yes,
     "population standard deviation of all elements of a block's matrices that train",
 )
+.estimator("population_std")
 .label("weight std")
 .per_layer()
 .meaning(

@@ -6,8 +6,8 @@ use crate::base::human;
 use crate::run::RunState;
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 240.0;
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 200.0;
 /// Room for numbers at the left and below.
 const LEFT: f64 = 62.0;
 const BOTTOM: f64 = 24.0;
@@ -15,7 +15,8 @@ const TOP: f64 = 10.0;
 const RIGHT: f64 = 10.0;
 /// Points of a line.
 const COLUMNS: usize = 300;
-const TICKS: usize = 4;
+/// Marks of an axis, about.
+const TICKS: f64 = 5.0;
 
 struct Frame {
     steps: [f64; 2],
@@ -112,38 +113,84 @@ pub(super) fn svg(state: &RunState, curves: &Curves) -> Option<String> {
 }
 
 fn grid(out: &mut String, frame: &Frame) {
-    let at = |span: [f64; 2], n: usize| span[0] + (span[1] - span[0]) * n as f64 / TICKS as f64;
-    for n in 0..=TICKS {
-        let value = at(frame.values, n);
+    for (value, label) in ticks(frame.values) {
         let y = frame.y(value);
         let _ = writeln!(
             out,
-            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
             y + 4.0,
-            number(value)
         );
-        let step = at(frame.steps, n);
-        let anchor = match n {
-            0 => "start",
-            TICKS => "end",
+    }
+    for (step, label) in ticks(frame.steps) {
+        let x = frame.x(step);
+        // A number at the edge stays inside.
+        let anchor = match x {
+            x if x > WIDTH - RIGHT - 20.0 => "end",
+            x if x < LEFT + 12.0 => "start",
             _ => "middle",
         };
         let _ = writeln!(
             out,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
-            frame.x(step),
+            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>",
             HEIGHT - 6.0,
-            human::grouped(step.max(0.0).round() as u64)
         );
     }
 }
 
-/// A tick's number: short where it is large, with its digits where it is small.
-fn number(value: f64) -> String {
+/// Round numbers inside a span, 1, 2 or 5 times a power of ten apart, with as many digits as tell them apart.
+fn ticks([low, high]: [f64; 2]) -> Vec<(f64, String)> {
+    let rough = (high - low) / TICKS;
+    if !(rough.is_finite() && rough > 0.0) {
+        return vec![(low, number(low, 1.0))];
+    }
+    let power = 10f64.powf(rough.log10().floor());
+    let apart = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);
+    let apart = apart
+        .into_iter()
+        .find(|step| *step >= rough)
+        .unwrap_or(10.0 * power);
+    // A span's ends may be round themselves.
+    let (first, last) = ((low / apart - 1e-9).ceil(), (high / apart + 1e-9).floor());
+    let count = (last - first).clamp(0.0, 2.0 * TICKS) as usize;
+    let at = |n: usize| (first + n as f64) * apart;
+    (0..=count).map(|n| (at(n), number(at(n), apart))).collect()
+}
+
+/// A tick's number: short where it is large, and no more digits than its step has.
+fn number(value: f64, apart: f64) -> String {
+    let digits = (-apart.log10().floor()).max(0.0) as usize;
     match value.abs() {
-        a if a >= 1e3 => human::short(value),
-        _ => human::number(value),
+        a if a < 1e-9 * apart => "0".into(),
+        a if a >= 1e4 => human::short(value),
+        a if a >= 1e3 && value > 0.0 => human::grouped(value.round() as u64),
+        _ if digits > 4 => format!("{value:.1e}"),
+        _ => format!("{value:.digits$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ticks;
+
+    fn labels(low: f64, high: f64) -> Vec<String> {
+        ticks([low, high])
+            .into_iter()
+            .map(|(_, label)| label)
+            .collect()
+    }
+
+    #[test]
+    fn ticks_are_round_numbers_inside_the_span() {
+        assert_eq!(labels(1.016, 5.924), ["2", "3", "4", "5"]);
+        assert_eq!(labels(1.0, 900.0), ["200", "400", "600", "800"]);
+        assert_eq!(labels(0.0, 1.0), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(
+            labels(3.3e-5, 2e-3),
+            ["0.0005", "0.0010", "0.0015", "0.0020"]
+        );
+        assert_eq!(labels(0.0, 18_000.0), ["0", "5,000", "10.0k", "15.0k"]);
+        assert_eq!(labels(7.0, 7.0).len(), 1, "a span of nothing has one mark");
     }
 }

@@ -14,13 +14,13 @@ h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem;bord
 .verdict{font-size:1.05rem}.soft{color:var(--soft)}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,22rem),1fr));gap:1rem}
 figure{margin:0;border:1px solid var(--line);border-radius:6px;padding:.6rem}
-svg{width:100%;height:auto;display:block}svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
+svg{width:100%;height:auto;display:block}svg text{font:13px system-ui,sans-serif;fill:var(--soft)}
 .grid{stroke:var(--line);stroke-width:.7;fill:none}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}.band{stroke:none;opacity:.18}
 .line.c0{stroke:var(--a)}.line.c1{stroke:var(--b)}.band.c0{fill:var(--a)}.band.c1{fill:var(--b)}
 .heat{fill:var(--a)}
 .k0{color:var(--a)}.k1{color:var(--b)}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;border-bottom:1px solid var(--line)}
-td:first-child{min-width:7rem}.pass{color:var(--good)}.warn{color:var(--warn)}.fail{color:var(--bad)}
+td,th{overflow-wrap:break-word}td:last-child{overflow-wrap:anywhere}td:first-child{min-width:7rem}.facts td:first-child{width:30%}.pass{color:var(--good)}.warn{color:var(--warn)}.fail{color:var(--bad)}
 pre{white-space:pre-wrap;border:1px solid var(--line);border-radius:6px;padding:.6rem;font:13px/1.4 ui-monospace,monospace;margin:.4rem 0}
 @media print{:root{color-scheme:light;--ink:#000;--paper:#fff;--soft:#444;--line:#999;--a:#0550ae;--b:#953800}figure,tr,pre{break-inside:avoid}details>*{display:block}}
 ";
@@ -114,7 +114,7 @@ fn facts(out: &mut String, title: &str, facts: &[Fact]) {
     if !title.is_empty() {
         let _ = writeln!(out, "<h2>{}</h2>", escape(title));
     }
-    out.push_str("<table>\n");
+    out.push_str("<table class=\"facts\">\n");
     for (name, value) in facts {
         let _ = writeln!(
             out,
@@ -198,7 +198,7 @@ fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {
     out.push_str("</table>\n");
 }
 
-/// Samples of a report: the first and the last ones show what was learnt.
+/// Samples of a report: the first and the last ones show what was learned.
 const SAMPLES: usize = 3;
 
 fn samples(out: &mut String, sheet: &Sheet) {

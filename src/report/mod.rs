@@ -1,14 +1,17 @@
-//! A finished or running training as a document of its own: one HTML file that asks nothing of anybody, or Markdown. What a
+//! A finished or running training as a document of its own: one HTML file that asks nothing of anybody, Markdown, or its
+//! pictures as one SVG sheet. What a
 //! run says of itself comes in as the fold of its events; every text of it is escaped here.
 
 mod chart;
 mod heat;
 mod html;
 mod markdown;
+mod picture;
 mod sections;
 
 pub use html::{html, pipeline_html};
 pub use markdown::{markdown, pipeline_markdown};
+pub use picture::{picture, pipeline_picture};
 
 use crate::diagnosis::Diagnosis;
 use crate::pipeline::State;

@@ -201,6 +201,37 @@ fn blocks_have_a_map_whose_darkest_cell_is_the_highest_value() {
 }
 
 #[test]
+fn a_sheet_of_pictures_stands_alone_and_holds_them_all() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let page = html(&sheet(&state, &diagnosis));
+    let paper = picture(&sheet(&state, &diagnosis));
+    let pictures = page.matches("<svg").count();
+    assert_eq!(paper.matches("<svg").count(), pictures + 1);
+    assert_eq!(paper.matches("</svg>").count(), pictures + 1);
+    // Placed in two columns below the name, each at its own height; nothing that a converter does not know, nothing hostile.
+    for place in [
+        "<svg x=\"24\" y=\"106\" width=\"640\" height=\"240\" viewBox=",
+        "<svg x=\"688\" y=\"106\" ",
+    ] {
+        assert!(paper.contains(place), "{place}: {paper}");
+    }
+    for word in ["<script", "href", "var(", "NaN", "height=\"0\""] {
+        assert!(!paper.contains(word), "{word}");
+    }
+    assert!(paper.contains("&lt;script src=") && paper.contains("by logarithm"));
+    let stages: State = serde_json::from_value(json!({
+        "format": 1, "id": "x", "name": "x", "about": "", "created": 0, "stages": [],
+    }))
+    .unwrap();
+    let both = pipeline_picture(&Album {
+        state: &stages,
+        sheets: vec![sheet(&state, &diagnosis), sheet(&state, &diagnosis)],
+    });
+    assert_eq!(both.matches("<svg").count(), 2 * pictures + 1);
+}
+
+#[test]
 fn what_was_done_and_what_it_cost_are_told() {
     let mut state = state();
     let diagnosis = diagnose(&state);

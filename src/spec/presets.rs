@@ -429,4 +429,19 @@ mod tests {
         assert!(places.is_sorted(), "{names:?}");
         assert!(place("shakespeare") < place("shakespeare-bpe"));
     }
+
+    #[test]
+    fn every_shipped_preset_names_its_group_and_a_template_names_no_model_of_its_own() {
+        let sources = SpecSources::default();
+        for preset in presets(&sources) {
+            let name = &preset.name;
+            assert_ne!(preset.group, PresetGroup::Own, "{name}");
+            let spec = super::super::load(name, &[], &sources).unwrap().spec;
+            if preset.group == PresetGroup::Template {
+                assert!(spec.train.from.is_none(), "{name}");
+                // A prompt of the made-up rows would be asked of the user's model.
+                assert!(spec.sample.prompt.trim().is_empty(), "{name}");
+            }
+        }
+    }
 }

@@ -26,7 +26,7 @@ pub struct RolloutConfig {
     pub stop: Vec<String>,
     /// Answers that were cut off at max_new_tokens teach nothing.
     pub mask_truncated: bool,
-    /// How often the answers of a rollout are learnt from. From the second time on the weights are no longer those that
+    /// How often the answers of a rollout are learned from. From the second time on the weights are no longer those that
     /// answered: the ratio to them counts, and its clipping.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,

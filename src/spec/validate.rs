@@ -6,6 +6,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
+use crate::base::human;
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
@@ -147,10 +148,13 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
     let here = "engine: candle does it";
     let word = config.method.entry().id;
     judge.want(
-        config.method.on_policy().is_none(),
+        config
+            .method
+            .on_policy()
+            .is_none_or(|m| m.critic().is_none()),
         &["engine", "method"],
-        format!("engine: torch does not write answers yet, from which {word} learns"),
-        here,
+        format!("engine: torch has no critic yet, which {word} learns beside the policy"),
+        "grpo and rloo need none, or engine: candle",
     );
     judge.want(
         config.model.moe.is_none(),
@@ -287,7 +291,7 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
             format!("min_lr {min_lr} is above the peak lr {lr}"),
             format!(
                 "use min_lr {}, a tenth of the peak, or remove it",
-                lr / 10.0
+                human::number(lr / 10.0)
             ),
         );
     }

@@ -191,7 +191,7 @@ actions! {
         OtherPrompt "other-prompt" "prompt" "Show the samples of another prompt or held-out question."
         AskSample "ask-sample" "sample" "Let the model continue a prompt of yours."
     }
-    /// Answers that a model wrote and learnt from.
+    /// Answers that a model wrote and learned from.
     Rollouts "rollouts" "Answers of a run that learns from its own" {
         RolloutEarlier "rollout-earlier" "earlier" "Show the answers of an earlier step."
         RolloutLater "rollout-later" "later" "Show the answers of a later step."

@@ -111,7 +111,7 @@ pub struct Mapping {
     names: BTreeMap<String, String>,
 }
 
-/// A mapping that is none.
+/// An invalid mapping.
 #[derive(Debug, thiserror::Error)]
 #[error("--map {0}: it has the form OURS=THEIRS, such as val/loss=dev_nll or step=it")]
 pub struct MappingError(String);

@@ -395,6 +395,9 @@ pub struct ExaminedSequence {
     pub answer: String,
     /// Supervised tokens.
     pub tokens: u32,
+    /// The tokens of that beginning, each with its log-probability in nats; none where the model scores instead.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<(String, Num)>,
     /// Σ of their log-probabilities, nats.
     pub logp: Num,
     /// The same by the reference model.

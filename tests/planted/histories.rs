@@ -31,13 +31,13 @@ fn noise(step: u64) -> f64 {
     [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6]
 }
 
-/// From 0 to 1 as it is learnt.
-fn learnt(step: u64) -> f64 {
+/// From 0 to 1 as it is learned.
+fn learned(step: u64) -> f64 {
     1.0 - (-(step as f64) / 150.0).exp()
 }
 
 fn answers(step: u64) -> Readings {
-    let (l, n) = (learnt(step), noise(step));
+    let (l, n) = (learned(step), noise(step));
     vec![
         ("policy_loss", 0.01),
         ("grad_norm", 0.3),
@@ -51,11 +51,11 @@ fn answers(step: u64) -> Readings {
 }
 
 fn pass(step: u64) -> Readings {
-    vec![("eval/pass@1", 0.2 + 0.7 * learnt(step))]
+    vec![("eval/pass@1", 0.2 + 0.7 * learned(step))]
 }
 
 fn pairs(step: u64) -> Readings {
-    let (l, n) = (learnt(step - 1), noise(step) * learnt(step - 1));
+    let (l, n) = (learned(step - 1), noise(step) * learned(step - 1));
     let margin = 1.5 * l + n;
     vec![
         ("train/loss", (1.0 + (-margin).exp()).ln()),
@@ -193,7 +193,7 @@ const HISTORIES: &[History] = &[
             with(
                 pairs(s),
                 &[
-                    ("rewards/margins", 0.8 + 0.5 * learnt(s)),
+                    ("rewards/margins", 0.8 + 0.5 * learned(s)),
                     ("train/loss", 0.4),
                     ("rewards/chosen", 0.5),
                 ],
@@ -209,7 +209,7 @@ const HISTORIES: &[History] = &[
         shows: 1,
         // Both answers of a pair are less probable under dropout than to the reference.
         step: |s| {
-            let l = learnt(s - 1);
+            let l = learned(s - 1);
             with(
                 pairs(s),
                 &[
@@ -230,8 +230,8 @@ const HISTORIES: &[History] = &[
             with(
                 pairs(s),
                 &[
-                    ("rewards/chosen", -6.0 * learnt(s - 1)),
-                    ("rewards/rejected", -7.5 * learnt(s - 1)),
+                    ("rewards/chosen", -6.0 * learned(s - 1)),
+                    ("rewards/rejected", -7.5 * learned(s - 1)),
                 ],
             )
         },
@@ -246,8 +246,8 @@ const HISTORIES: &[History] = &[
         step: pairs,
         eval: |s| {
             vec![
-                ("val/rewards/accuracies", 0.5 - 0.25 * learnt(s)),
-                ("val/loss", 0.69 + 0.4 * learnt(s)),
+                ("val/rewards/accuracies", 0.5 - 0.25 * learned(s)),
+                ("val/loss", 0.69 + 0.4 * learned(s)),
             ]
         },
     },

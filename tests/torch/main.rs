@@ -266,6 +266,53 @@ fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoi
     }
 }
 
+/// Answers that ranks read and this program draws: the same ones where ranks were lost, and learnt from.
+#[test]
+fn a_method_that_learns_from_its_own_answers_writes_the_same_ones_after_a_loss() {
+    let settings = [
+        "-s",
+        "method={grpo: {beta: 0.1}}",
+        "-s",
+        "rollout={group_size: 4, max_new_tokens: 4, epochs: 2, side_by_side: 5, cold_start_steps: 2}",
+        "-s",
+        "rewards=[{regex: {pattern: '1'}}]",
+        "-s",
+        "data={sources: [{synthetic: {sort: {min_length: 3, max_length: 4, max_value: 9}}, as: prompt, rows: 64}], tokenizer: char}",
+        "-s",
+        "train.micro_batch_size=8",
+        "-s",
+        "model.seq_len=64",
+    ];
+    let run = |plays: &[&str]| {
+        let bench = Bench::new(plays);
+        let out = bench.train(&settings);
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{}{}",
+            text(&out.stderr),
+            text(&out.stdout)
+        );
+        let state = RunState::from_events(&bench.events());
+        let of = |id: &str| -> Vec<(u64, f64)> {
+            let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));
+            series.recent().map(|p| (p.step, p.value)).collect()
+        };
+        bench.nobody_is_left();
+        [
+            "policy_loss",
+            "completions/mean_length",
+            "reward",
+            "sampling/logp_difference",
+        ]
+        .map(of)
+    };
+    let quiet = run(&["well"]);
+    // Two steps of a cold start, then six that learn from answers.
+    assert_eq!(quiet[1].len(), 6);
+    assert_eq!(run(&["crash", "well"]), quiet);
+}
+
 #[test]
 fn what_would_fail_again_ends_the_run_with_words() {
     for (play, outcome, phrases) in [
@@ -366,6 +413,7 @@ fn what_ranks_cannot_do_is_said_before_anything_starts() {
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "no train.ema_decay"),
         ("optimizer=lion", "adamw alone"),
+        ("method=ppo", "no critic yet"),
         ("engine.torch.python=nowhere", "there is no Python there"),
     ] {
         let out = bench.train(&["-s", setting]);

@@ -18,6 +18,7 @@ pub struct Fake {
     weights: Vec<f32>,
     moments: [Vec<f32>; 2],
     updates: u64,
+    vocab_size: usize,
 }
 
 impl Fake {
@@ -30,6 +31,7 @@ impl Fake {
             weights: Vec::new(),
             moments: [Vec::new(), Vec::new()],
             updates: 0,
+            vocab_size: 0,
         };
         let protocol = if play == "old protocol" { 99 } else { 1 };
         fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
@@ -107,6 +109,25 @@ impl Fake {
                         return;
                     }
                 }
+                "read" => {
+                    let lengths = ask["pieces"].as_array().unwrap();
+                    let mut ids = frame.payload.as_chunks::<4>().0.iter();
+                    for piece in lengths {
+                        let (text, new) = (
+                            piece[0].as_u64().unwrap() as usize,
+                            piece[1].as_u64().unwrap(),
+                        );
+                        assert!(text < ask["texts"].as_u64().unwrap() as usize);
+                        // Taken from the front: `next_back` of a `take` would use up the ids behind them.
+                        let piece: Vec<&[u8; 4]> = ids.by_ref().take(new as usize).collect();
+                        let last = u32::from_le_bytes(**piece.last().unwrap()) as usize;
+                        // What follows depends on the last token and on the weights.
+                        let mut logits = vec![0.0_f32; self.vocab_size];
+                        logits[(last + 1) % self.vocab_size] = 2.0 + *FIRST.lock().unwrap();
+                        payload.extend(bytes_of(&logits));
+                    }
+                    assert!(ids.next().is_none());
+                }
                 "norm" => {
                     answer["norm"] = json!(if self.play == "nan" && self.updates == 3 {
                         "nan"
@@ -125,6 +146,8 @@ impl Fake {
                     }
                 }
                 "build" => {
+                    self.vocab_size =
+                        ask["model"]["shape"]["vocab_size"].as_u64().unwrap() as usize;
                     let params = ask["model"]["params"].as_array().unwrap();
                     let len = |p: &Value| {
                         p["shape"]

@@ -26,6 +26,20 @@ fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
     assert!(status.success());
 }
 
+/// Frames, and texts read piece by piece against the same texts read whole.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn the_worker_passes_its_own_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let status = Command::new(Path::new(&real()).join("bin/python"))
+        .args(["-B", "-m", "unittest", "-v", "tests/torch/test_worker.py"])
+        .current_dir(root)
+        .env("PYTHONPATH", root.join("assets/torch_worker"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
 /// Preferences by a loss that is not linear, with a frozen reference on the ranks; adapters; and a packed batch of documents.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
@@ -94,6 +108,96 @@ fn methods_and_adapters_give_the_same_losses() {
                 "{preset} {ranks}: {here:?} {there:?}"
             );
         }
+    }
+}
+
+/// Answers that ranks read and this program draws are those of its own engine, and so is what is learnt from them: by GRPO with a
+/// reference that a cold start has moved, and by RLOO beside adapters.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn answers_are_the_same_ones_on_both_engines() {
+    let bench = Bench::new(&[]);
+    let run = |preset: &str, more: &[&str]| {
+        let common = "max_steps=8 train.precision=f32 train.log_every=1 train.threads=1 train.micro_batch_size=16 \
+                      preflight.enabled=false health.enabled=false eval.every=4 eval.batches=1 rollout.cold_start_steps=3 \
+                      rollout.epochs=2 rollout.side_by_side=7";
+        let common = common
+            .split_whitespace()
+            .flat_map(|setting| ["-s", setting]);
+        let args: Vec<&str> = ["train", preset, "--json"]
+            .into_iter()
+            .chain(common)
+            .collect();
+        let out = bench.llmtui(&[&args[..], more].concat());
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{preset}: {}",
+            text(&out.stderr)
+        );
+        let events = text(&out.stdout);
+        let events: Vec<Envelope> = events
+            .lines()
+            .map(|line| llmtui::wire::decode_envelope(line).unwrap())
+            .collect();
+        let state = RunState::from_events(&events);
+        let of = |id: &str| {
+            let series = state.series.get(id).unwrap_or_else(|| panic!("{id}"));
+            series.recent().map(|p| p.value).collect::<Vec<f64>>()
+        };
+        let ids = [
+            "train/loss",
+            "policy_loss",
+            "reward",
+            "completions/mean_length",
+            "eval/reward",
+            // Rounding in the first pass over the answers, the step of the policy in the second: the same on both.
+            "sampling/logp_difference",
+        ];
+        ids.map(of).concat()
+    };
+    let python = format!("engine.torch.python={}", real());
+    let variants: [&[&str]; 3] = [
+        &["-s", "engine.torch.ranks=1"],
+        &["-s", "engine.torch.ranks=2"],
+        &[
+            "-s",
+            "engine.torch.ranks=2",
+            "-s",
+            "engine.torch.shard=fsdp2",
+        ],
+    ];
+    for (preset, settings) in [
+        ("grpo-sort", ["-s", "method.grpo.beta=0.04"]),
+        (
+            "rloo-sort",
+            ["-s", "adapter={lora: {rank: 4, dropout: 0.0}}"],
+        ),
+    ] {
+        let here = run(preset, &settings);
+        for ranks in variants {
+            let torch = ["-s", "engine=torch", "-s", python.as_str()];
+            let there = run(preset, &[&settings[..], &torch, ranks].concat());
+            let apart = here
+                .iter()
+                .zip(&there)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            println!(
+                "{preset} {ranks:?}: {} values, max |d| {apart:.2e}",
+                here.len()
+            );
+            assert!(
+                here.len() == there.len() && apart < 1e-5,
+                "{preset} {ranks:?}: {here:?} {there:?}"
+            );
+        }
+        // Other draws are seen.
+        let other = run(
+            preset,
+            &[&settings[..], &["-s", "rollout.temperature=1.01"]].concat(),
+        );
+        assert_ne!(here, other, "{preset}");
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import Any
 
 from . import PROTOCOL, guard
 from .wire import Gone, Wire
@@ -44,6 +45,7 @@ def main() -> int:
             "load": worker.load,
             "save": worker.save,
             "reference": worker.reference_here,
+            "read": worker.read,
             "forward": worker.forward,
             "backward": worker.backward,
             "norm": worker.norm,
@@ -64,7 +66,8 @@ def main() -> int:
         kind = classify(error)
         message = f"{type(error).__name__}: {error}"[:2000]
         try:
-            wire.send("error", **{"class": kind}, message=message)
+            words: dict[str, Any] = {"class": kind, "message": message}
+            wire.send("error", **words)
         except Gone:
             return guard.EXIT_ORPHANED
         return EXIT_MEMORY if kind == "memory" else EXIT_BUG

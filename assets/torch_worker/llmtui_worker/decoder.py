@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .texts import Texts
+
 # Elements of logits above which the head works in pieces and computes them again in the backward pass.
 MOST_LOGITS = 1 << 26
 
@@ -112,7 +114,7 @@ class Block(nn.Module):
     def __init__(self, table: Table, model: dict[str, Any], layer: int, device: torch.device) -> None:
         super().__init__()
         config, shape = model["config"], model["shape"]
-        self.config, self.shape = config, shape
+        self.config, self.shape, self.layer = config, shape, layer
         gpt2 = table.has(f"transformer.h.{layer}.attn.c_attn.weight")
         at = f"transformer.h.{layer}." if gpt2 else f"model.layers.{layer}."
         adapter = model["adapter"]
@@ -153,8 +155,10 @@ class Block(nn.Module):
         sees_all = every is not None and (layer + 1) % every == 0
         self.window = None if sees_all else config["sliding_window"]
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool) -> Tensor:
-        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters), self.after1)
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool, texts: Texts | None = None
+    ) -> Tensor:
+        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
         h = self._norm(self.before2, x)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
         return self._join(x, h, self.after2)
@@ -171,7 +175,7 @@ class Block(nn.Module):
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config["dropout"], self.training)
 
-    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool) -> Tensor:
+    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool, texts: Texts | None) -> Tensor:
         rows, length, _ = h.shape
         heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
         q, k, v = self.qkv(h, adapters).split([heads * width, kv * width, kv * width], -1)
@@ -181,6 +185,8 @@ class Block(nn.Module):
         if rope is not None:
             q, k = rotate(q, *rope), rotate(k, *rope)
         q, k = q.to(v.dtype), k.to(v.dtype)
+        if texts is not None:
+            k, v = texts.extend(self.layer, k, v)
         scale = self.config["attention_scale"] or 1 / math.sqrt(width)
         cap = self.config["attention_softcap"]
         if cap is None:
@@ -190,7 +196,8 @@ class Block(nn.Module):
             k, v = (x.repeat_interleave(heads // kv, 1) for x in (k, v))
             scores = cap * torch.tanh(q @ k.transpose(-1, -2) * scale / cap)
             y = (scores.float() + additive(mask, length, h.device)).softmax(-1).to(v.dtype) @ v
-        return self.out(y.transpose(1, 2).reshape(rows, length, heads * width), adapters)
+        out: Tensor = self.out(y.transpose(1, 2).reshape(rows, length, heads * width), adapters)
+        return out
 
     def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
         ((_, settings),) = self.config["norm"].items()
@@ -202,7 +209,7 @@ class Block(nn.Module):
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Halves are paired; features beyond the pairs stay as they are. cos, sin: (rows or 1, 1, T, half)."""
     half = cos.shape[-1]
-    a, b, rest = x.float().split([half, half, x.shape[-1] - 2 * half], -1)
+    a, b, rest = torch.split(x.float(), [half, half, x.shape[-1] - 2 * half], -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
 
@@ -229,7 +236,10 @@ class Decoder(nn.Module):
         self.tokens = table.take(f"{wte}.weight", device)
         self.positions = table.take(f"{wpe}.weight", device) if table.has(f"{wpe}.weight") else None
         layers = range(self.shape["n_layer"])
-        self.blocks = nn.ModuleList([Block(table, model, layer, device) for layer in layers])
+        blocks = [Block(table, model, layer, device) for layer in layers]
+        # How far each layer sees; None is all.
+        self.windows: list[int | None] = [block.window for block in blocks]
+        self.blocks = nn.ModuleList(blocks)
         self.norm = Norm(table, norm, self.config, device) if table.has(f"{norm}.weight") else None
         self.score = table.take("score.weight", device) if table.has("score.weight") else None
         self.head = table.take("lm_head.weight", device) if table.has("lm_head.weight") else None
@@ -260,10 +270,10 @@ class Decoder(nn.Module):
         x = F.dropout(x, self.config["dropout"], self.training)
         ropes = [self._rope(rotation, at) for rotation in self.rotations]
         masks: dict[int | None, Tensor | None] = {}
-        for block in self.blocks:
-            if block.window not in masks:
-                masks[block.window] = self._mask(block.window, first, length, x.device)
-            rope, mask = ropes[0 if block.window is None else 1], masks[block.window]
+        for block, window in zip(self.blocks, self.windows, strict=True):
+            if window not in masks:
+                masks[window] = self._mask(window, first, length, x.device)
+            rope, mask = ropes[0 if window is None else 1], masks[window]
             if self.recompute and self.training:
                 x = checkpoint(block, x, rope, mask, adapters, use_reentrant=False)
             else:
@@ -285,11 +295,31 @@ class Decoder(nn.Module):
         logp, entropy, top1 = (torch.cat(part).view(rows, length) for part in zip(*found, strict=True))
         return logp, entropy, top1
 
-    def _read(self, hidden: Tensor, weight: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def read(self, ids: Tensor, texts: Texts) -> Tensor:
+        """Logits (R, V) behind the last of the new tokens (R, L) of texts, whose keys and values are kept."""
+        at = texts.at
+        x = F.embedding(ids, self.tokens) * (self.config["embedding_scale"] or 1.0)
+        if self.positions is not None:
+            x = x + F.embedding(at, self.positions)
+        elif self.waves is not None:
+            x = x + self.waves.to(x.device)[at]
+        ropes = [self._rope(rotation, at) for rotation in self.rotations]
+        slopes = None if self.slopes is None else self.slopes.to(x.device)
+        masks = {window: texts.mask(window, slopes) for window in set(self.windows)}
+        for block, window in zip(self.blocks, self.windows, strict=True):
+            x = block(x, ropes[0 if window is None else 1], masks[window], True, texts)
+        x = x[torch.arange(len(ids), device=x.device), texts.last]
+        if self.norm is not None:
+            x = self.norm(x)
+        return self._logits(x, self.tokens if self.head is None else self.head)
+
+    def _logits(self, hidden: Tensor, weight: Tensor) -> Tensor:
         logits = F.linear(hidden, weight).float()
         cap = self.config["logit_softcap"]
-        if cap is not None:
-            logits = cap * torch.tanh(logits / cap)
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def _read(self, hidden: Tensor, weight: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = self._logits(hidden, weight)
         lse = logits.logsumexp(-1)
         logp = logits.gather(-1, goal[:, None])[:, 0] - lse
         p = (logits - lse[:, None]).exp()

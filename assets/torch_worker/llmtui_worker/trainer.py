@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import time
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .decoder import Decoder
+from .texts import Texts
 from .wire import PIECE, Wire
 
 
@@ -25,8 +25,11 @@ class Rank:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.device = torch.device("cpu")
+        self.shape: dict[str, Any] = {}
+        self.texts: Texts | None = None
         self.decoder: Decoder
-        self.model: nn.Module
+        # The decoder as its ranks share it.
+        self.model: Any
         self.reference: Decoder | None = None
         self.optimizer: torch.optim.AdamW
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
@@ -35,7 +38,7 @@ class Rank:
         self.sharded = False
         self.stack = contextlib.ExitStack()
 
-    def build(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def build(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """The model with zero weights, wrapped for its ranks, and the optimizer."""
         if ask["threads"]:
             torch.set_num_threads(ask["threads"])
@@ -46,17 +49,10 @@ class Rank:
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, device_id=self.device if backend == "nccl" else None)
         self.autocast = ask["precision"] == "bf16"
-        self.decoder = Decoder(ask["model"], self.device)
+        self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and self.world > 1
+        self.decoder = self._decoder()
         if self.sharded:
-            # Sharding puts new parameters into the places of the old ones.
-            names = {id(p): name for name, p in self.decoder.named_parameters()}
-            places = {name: names[id(p)] for name, p in self.decoder.table.made.items()}
-            for block in self.decoder.blocks:
-                fully_shard(block)
-            fully_shard(self.decoder)
-            new = dict(self.decoder.named_parameters())
-            self.decoder.table.made = {name: new[place] for name, place in places.items()}
             self.model = self.decoder
         elif self.world > 1:
             devices = [self.device.index] if self.device.type == "cuda" else None
@@ -77,6 +73,21 @@ class Rank:
             self.optimizer.state[parameter] = state
         return {}
 
+    def _decoder(self) -> Decoder:
+        """A model with zero weights, each rank with its share of them where they are sharded."""
+        decoder = Decoder(self.shape, self.device)
+        if self.sharded:
+            # Sharding puts new parameters into the places of the old ones.
+            names = {id(p): name for name, p in decoder.named_parameters()}
+            places = {name: names[id(p)] for name, p in decoder.table.made.items()}
+            for block in decoder.blocks:
+                fully_shard(block)
+            fully_shard(decoder)
+            register_fsdp_forward_method(decoder, "read")
+            new = dict(decoder.named_parameters())
+            decoder.table.made = {name: new[place] for name, place in places.items()}
+        return decoder
+
     def _parts(self, part: str) -> list[tuple[int, Tensor]]:
         """The tensors of a flat buffer with their first elements in it, in its order."""
         if part == "weights":
@@ -86,7 +97,7 @@ class Rank:
             parts = [(info["grad"], self.optimizer.state[p][part]) for info, p in self.trained]
         return sorted(parts, key=lambda place: place[0])
 
-    def load(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Takes a flat buffer from the engine: rank 0 reads it, the others get it from there."""
         for state in self.optimizer.state.values():
             state["step"].fill_(ask["steps"])
@@ -113,7 +124,7 @@ class Rank:
                 tensor.copy_(whole)
         return {}
 
-    def save(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Gives a flat buffer to the engine, in pieces from rank 0."""
         waiting = bytearray()
         for _, tensor in self._parts(ask["part"]):
@@ -127,12 +138,40 @@ class Rank:
             self.wire.send("piece", bytes(waiting))
         return {}
 
-    def reference_here(self, _ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Keeps a frozen copy of the weights as they are."""
-        if self.sharded:
-            raise ValueError("fsdp2 keeps no frozen reference: use shard: ddp, or reference: precomputed")
-        self.reference = copy.deepcopy(self.decoder).eval().requires_grad_(False)
+        self.reference = self._decoder().eval().requires_grad_(False)
+        with torch.no_grad():
+            for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
+                if isinstance(to, DTensor) and isinstance(own, DTensor):
+                    to.to_local().copy_(own.to_local())
+                else:
+                    to.copy_(own)
         return {}
+
+    def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
+        """Reads texts on and answers with the logits behind each piece; nothing is drawn here."""
+        if ask["begin"] or self.texts is None:
+            self.texts = Texts(ask["texts"], ask["tokens"], self.device)
+        texts, decoder = self.texts, self.decoder
+        for source, target in ask["copies"]:
+            texts.copy(source, target)
+        for text in ask["forget"]:
+            texts.forget(text)
+        pieces = [(text, new) for text, new in ask["pieces"]]
+        ids = torch.frombuffer(payload, dtype=torch.int32).long() if payload else torch.zeros(0, dtype=torch.long)
+        if not pieces and self.sharded:
+            # Nothing of its own to read, but the others need its share of the weights.
+            texts, pieces, ids = Texts(1, 1, self.device), [(0, 1)], torch.zeros(1, dtype=torch.long)
+        if not pieces:
+            return {}
+        was = decoder.training
+        decoder.eval()
+        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            logits = decoder.read(texts.take_up(pieces, ids), texts)
+        texts.done()
+        decoder.train(was)
+        return {"payload": logits.cpu().contiguous().numpy().tobytes() if ask["pieces"] else b""}
 
     def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Tensor | None]:
         rows, length = ask["rows"], ask["seq_len"]
@@ -161,6 +200,7 @@ class Rank:
                 values = chosen(inputs, targets, first, ask["adapters"])
             chosen.train(was)
         else:
+            self.texts = None
             self.decoder.train()
             if ask["micro"] == 0:
                 self.optimizer.zero_grad(set_to_none=True)
@@ -173,7 +213,7 @@ class Rank:
         logp, entropy, top1 = values
         found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
         if c is not None:
-            logp.backward(c * self.world)
+            torch.autograd.backward([logp], [c * self.world])
             self._synced()
         elif ask["train"]:
             self.values = (logp, entropy)
@@ -181,7 +221,7 @@ class Rank:
 
     def _sync(self, last: bool) -> None:
         """Gradients are summed over ranks once a step, behind the last micro-batch."""
-        if self.sharded:
+        if isinstance(self.decoder, FSDPModule):
             self.decoder.set_requires_gradient_sync(last)
         elif self.world > 1 and not last:
             self.stack.enter_context(self.model.no_sync())
@@ -200,11 +240,11 @@ class Rank:
         if ask["entropy"]:
             torch.autograd.backward([logp, entropy], [parts[0], parts[1]])
         else:
-            logp.backward(parts[0])
+            torch.autograd.backward([logp], [parts[0]])
         self._synced()
         return {}
 
-    def norm(self, _ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def norm(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Global L2 norm of the gradient."""
         grads = [p.grad for _, p in self.trained if p.grad is not None]
         total = nn.utils.get_total_norm(grads)
@@ -212,7 +252,7 @@ class Rank:
             total = total.full_tensor()
         return {"norm": repr(float(total))}
 
-    def apply(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+    def apply(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """One update with gradients times `scale`."""
         if ask["scale"] != 1.0:
             for _, parameter in self.trained:

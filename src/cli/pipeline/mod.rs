@@ -135,7 +135,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
-    let planned = plan::plan(&pipeline, args.skip, args.options.force, cx)?;
+    let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
     }

@@ -3,13 +3,17 @@
 use crate::cli::exit::Failure;
 use crate::cli::{Context, memory};
 use crate::data::Surroundings;
+use crate::data::source::Origin;
+use crate::hardware::{self, GpuSummary};
 use crate::nn::ModelConfig;
 use crate::pipeline::{From, Pipeline, Train, Work};
 use crate::plan::learn::Machine;
-use crate::plan::plan as plan_of;
+use crate::plan::ranks::on_ranks;
 use crate::plan::target::{DataSize, of_spec};
+use crate::plan::{Estimator, plan as plan_of};
 use crate::spec::{self, RunSpec};
 use std::collections::HashMap;
+use std::path::Path;
 
 /// What a training stage needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,25 +21,48 @@ pub struct Planned {
     pub stage: String,
     pub method: String,
     pub n_params: u64,
-    /// Steps and tokens; `None` for epochs over what an earlier stage's tokenizer will make of the data.
+    /// Steps and tokens; `None` for epochs over data that were not read.
     pub length: Option<(u64, u64)>,
-    /// Memory, bytes.
+    /// Memory, bytes: of this machine, or of each GPU.
     pub bytes: u64,
-    /// `None` where this machine's speed is unknown.
+    /// `None` where the speed is unknown.
     pub seconds: Option<f64>,
+    /// The GPUs that ranks of PyTorch compute on.
+    pub gpus: Option<Gpus>,
+    /// Its data lie at the hub: they were not read, and what it takes follows from its steps.
+    pub unread: bool,
 }
 
-/// Plans the training stages that are not skipped, in order.
+/// GPUs as a plan has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpus {
+    pub count: u64,
+    pub name: String,
+    /// Bytes of each, where known.
+    pub memory: Option<u64>,
+    /// Share of their peak that is assumed.
+    pub mfu: f64,
+    /// US dollars of the stage, and whose price that is.
+    pub cost: Option<f64>,
+    pub price: Option<String>,
+}
+
+/// Plans the training stages that are not skipped, in order, for this machine or the recorded one. Nothing is downloaded: of data at
+/// the hub a stage's vocabulary and steps say what they come to.
 ///
 /// # Errors
-/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`).
+/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs that are not there (unless nothing
+/// is to be started).
 pub fn plan(
     pipeline: &Pipeline,
     skip: &[String],
     force: bool,
+    dry_run: bool,
     cx: &Context,
 ) -> anyhow::Result<Vec<Planned>> {
     let machine = Machine::look(&cx.env);
+    // Looking for GPUs loads their driver: only where a stage asks.
+    let mut found: Option<Vec<GpuSummary>> = None;
     // A stage that starts from another one has its architecture and its vocabulary.
     let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
     let mut planned = Vec::new();
@@ -48,9 +75,14 @@ pub fn plan(
             From::Spec => None,
         };
         let spec = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
+        let unread = is_remote(&spec);
         let size = match base {
             Some((_, vocab_size)) => DataSize {
                 vocab_size: *vocab_size,
+                ..DataSize::default()
+            },
+            None if unread => DataSize {
+                vocab_size: said_vocabulary(&spec, &stage.name)?,
                 ..DataSize::default()
             },
             None => {
@@ -68,12 +100,26 @@ pub fn plan(
         if skip.contains(&stage.name) {
             continue;
         }
-        if !force {
-            memory::check(&spec)?;
-        }
         let spec = size.in_steps(&spec);
         let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
+        if request.extras.ranks.is_some() {
+            let gpus = match &found {
+                Some(gpus) => gpus,
+                None => found.insert(hardware::summary(cx.hardware.as_deref(), &cx.env)?.gpus),
+            };
+            request = on_ranks(request, gpus);
+        }
+        let on_gpus = request.estimator == Estimator::General;
+        if on_gpus && !force {
+            memory::fits(&request).map_err(|e| of_stage(e, &stage.name))?;
+            if !dry_run {
+                let there = found.as_ref().map_or(0, Vec::len);
+                memory::enough(&request, there).map_err(|e| of_stage(e, &stage.name))?;
+            }
+        } else if !on_gpus && !force {
+            memory::check(&spec, &cx.env)?;
+        }
         machine.equip(&mut request);
         let plan = plan_of(&request);
         planned.push(Planned {
@@ -83,9 +129,48 @@ pub fn plan(
             length: counted.then(|| (spec.train.max_steps, spec.run_tokens())),
             bytes: plan.p50_bytes(),
             seconds: (plan.work.hours.filter(|_| counted)).map(|hours| hours * 3600.0),
+            gpus: on_gpus.then(|| Gpus {
+                count: request.n_devices,
+                name: request.device.name.clone(),
+                memory: request.device.memory,
+                mfu: request.mfu,
+                cost: plan.work.cost.filter(|_| counted),
+                price: request.device.price_source.map(|price| price.words()),
+            }),
+            unread,
         });
     }
     Ok(planned)
+}
+
+fn of_stage(failure: Failure, stage: &str) -> Failure {
+    Failure {
+        what: format!("stage {stage}: {}", failure.what),
+        ..failure
+    }
+}
+
+/// Whether data would have to come from the hub.
+fn is_remote(spec: &RunSpec) -> bool {
+    spec.data
+        .all_sources()
+        .iter()
+        .any(|source| match &source.origin {
+            Origin::Hub(_) => true,
+            Origin::Named(name) => !Path::new(name).exists(),
+            Origin::Path(_) | Origin::Synthetic(_) => false,
+        })
+}
+
+/// The vocabulary of a spec whose data are not read.
+fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
+    let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
+    said.ok_or_else(|| {
+        let what = format!(
+            "stage {stage}: its vocabulary depends on data at the hub, which a plan does not download"
+        );
+        Failure::yours(what, format!("-s {stage}.model.vocab_size=65536"))
+    })
 }
 
 /// A stage's spec; with the architecture of what it starts from, which is not there yet.

@@ -30,31 +30,42 @@ fn seconds(seconds: f64) -> String {
     human::duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
-/// What is going to be done, with the memory and the time of each training.
+/// What is going to be done, with the memory, the time and on GPUs the price of each training.
 pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
-    let head = [
+    let priced = planned.iter().any(|p| p.gpus.is_some());
+    let mut head = vec![
         "stage",
         "what",
         "parameters",
         "steps",
         "tokens",
-        "memory",
+        if priced { "memory of each" } else { "memory" },
         "time",
     ];
-    let mut rows = vec![head.map(String::from).to_vec()];
+    if priced {
+        head.push("cost");
+    }
+    let mut rows = vec![head.into_iter().map(String::from).collect::<Vec<_>>()];
     for stage in &pipeline.stages {
         let of = planned.iter().find(|p| p.stage == stage.name);
         rows.push(match (&stage.work, of) {
-            (_, Some(p)) => vec![
-                stage.name.clone(),
-                p.method.clone(),
-                human::short(p.n_params as f64),
-                p.length
-                    .map_or("?".into(), |(steps, _)| human::grouped(steps)),
-                (p.length).map_or("?".into(), |(_, tokens)| human::short(tokens as f64)),
-                human::bytes(p.bytes),
-                p.seconds.map_or("?".into(), seconds),
-            ],
+            (_, Some(p)) => {
+                let mut row = vec![
+                    stage.name.clone(),
+                    p.method.clone(),
+                    human::short(p.n_params as f64),
+                    p.length
+                        .map_or("?".into(), |(steps, _)| human::grouped(steps)),
+                    (p.length).map_or("?".into(), |(_, tokens)| human::short(tokens as f64)),
+                    human::bytes(p.bytes),
+                    p.seconds.map_or("?".into(), seconds),
+                ];
+                if priced {
+                    let cost = p.gpus.as_ref().and_then(|gpus| gpus.cost);
+                    row.push(cost.map_or("?".into(), dollars));
+                }
+                row
+            }
             (Work::Train(_), None) => vec![stage.name.clone(), "skipped".into()],
             (work, None) => vec![stage.name.clone(), work.word().into()],
         });
@@ -65,12 +76,82 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
     });
     let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
     format!(
-        "{}: {}\n\n{}\nat most {} of memory{whole}\n",
+        "{}: {}\n\n{}\nat most {} of memory{}{whole}{}\n{}",
         pipeline.name,
         one_line(&pipeline.about),
         columns(&rows),
         human::bytes(peak),
+        if priced { " on each GPU" } else { "" },
+        costs(planned).map_or(String::new(), |all| format!(", about {}", dollars(all))),
+        notes(pipeline, planned),
     )
+}
+
+fn dollars(amount: f64) -> String {
+    match amount < 10.0 {
+        true => format!("${amount:.2}"),
+        false => format!("${amount:.0}"),
+    }
+}
+
+/// Of all stages; `None` where one has no price.
+fn costs(planned: &[Planned]) -> Option<f64> {
+    let all: Option<Vec<f64>> = planned.iter().map(|p| p.gpus.as_ref()?.cost).collect();
+    all.filter(|all| !all.is_empty())
+        .map(|all| all.iter().sum())
+}
+
+/// What the numbers stand on, and what they leave out.
+fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
+    let mut notes = String::new();
+    if let Some(gpus) = planned.iter().find_map(|p| p.gpus.as_ref()) {
+        notes.push_str(&match gpus.memory {
+            Some(memory) => format!(
+                "on {} × {} of {}, at {:.0} % of their peak (assumed)",
+                gpus.count,
+                one_line(&gpus.name),
+                human::bytes(memory),
+                100.0 * gpus.mfu
+            ),
+            None => format!(
+                "for {} GPUs; this machine has none: --hardware FILE plans for a recorded one (llmtui doctor --record FILE)",
+                gpus.count
+            ),
+        });
+        notes.push('\n');
+        if let Some(price) = &gpus.price {
+            notes.push_str(&format!("price {price}\n"));
+        }
+        let others: Vec<&str> = pipeline
+            .stages
+            .iter()
+            .filter(|stage| matches!(stage.work, Work::Eval(_) | Work::Tokenizer(_)))
+            .map(|stage| stage.name.as_str())
+            .collect();
+        if !others.is_empty() {
+            notes.push_str(&format!(
+                "not in it: downloads and {}, which this program does on the processor\n",
+                others.join(", ")
+            ));
+        }
+    }
+    let names = |of: &dyn Fn(&Planned) -> bool| {
+        let names = planned.iter().filter(|p| of(p)).map(|p| p.stage.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let unread = names(&|p| p.unread && p.length.is_some());
+    if !unread.is_empty() {
+        notes.push_str(&format!(
+            "planned from their steps, their data at the hub were not read: {unread}\n"
+        ));
+    }
+    let unknown = names(&|p| p.length.is_none());
+    if !unknown.is_empty() {
+        notes.push_str(&format!(
+            "epochs over data that were not read, so steps and time are unknown: {unknown}; -s STAGE.max_steps=N says them\n"
+        ));
+    }
+    notes
 }
 
 /// How each stage stands and what it made.

@@ -79,13 +79,21 @@ fn facts(track: &Track) -> [(&'static str, String); 5] {
     [
         ("state", state.word().into()),
         ("steps", grouped(state.step)),
-        ("tokens", human::short(state.tokens as f64)),
+        ("tokens", known(state.tokens)),
         (
             "time",
             human::duration(Duration::from_millis(track.millis())),
         ),
-        ("parameters", human::short(params as f64)),
+        ("parameters", known(params)),
     ]
+}
+
+/// A count that logs of other programs may not tell: they then have none.
+fn known(count: u64) -> String {
+    match count {
+        0 => "-".into(),
+        count => human::short(count as f64),
+    }
 }
 
 fn x_word(x: u64, by: By) -> String {

@@ -1,7 +1,7 @@
 //! The cache of tokenized sources: a folder for each key, and a key for everything that the tokens depend on. Shards are
 //! written under other names and renamed, so a killed process leaves whole shards to go on from; the manifest comes last
 //! and makes an entry whole. Shards are held against their checksums when they are first opened and whenever their size
-//! or time of change is another one; a damaged entry is made anew.
+//! or time of change is another one; a damaged entry is rebuilt.
 //!
 //! ```text
 //! tokens/3f9c….lock
@@ -100,7 +100,7 @@ pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), D
     + 'a;
 
 /// Maps the entry of `key` below `folder`. Where there is none, `feed` is asked for the rows and the entry is made; ids
-/// take `width` bytes. Another process that makes the same entry is waited for. A damaged entry is made anew, and said.
+/// take `width` bytes. Another process that makes the same entry is waited for. A damaged entry is rebuilt, and reported.
 ///
 /// # Errors
 /// The folder cannot be written, or a row is bad.
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_is_made_anew_and_said() {
+    fn a_damaged_entry_is_rebuilt_and_reported() {
         let dir = tempfile::tempdir().unwrap();
         let (key, asked) = (Key::new("a.jsonl"), Cell::new(0));
         make(dir.path(), &key, 9, &asked).unwrap();

@@ -41,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     Some(Finding::fail(
         signals,
-        "no answer is better than another, so nothing is learnt: the reward's rule never or always applies",
+        "no answer is better than another, so nothing is learned: the reward's rule never or always applies",
         "try it on answers of your own with `llmtui reward test`; a cold start (rollout.cold_start_steps) teaches the form of an answer",
     ))
 }

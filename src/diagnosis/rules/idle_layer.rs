@@ -33,6 +33,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .collect();
     let first = *idle.first()?;
     let names: Vec<String> = idle.iter().map(usize::to_string).collect();
+    let all = view.state.layers.get(metric::UPDATE_BY_LAYER);
+    let all = all.is_some_and(|map| map.n_layer() == idle.len());
     let (update, gradient) = (
         updates.iter().find(|(b, _)| *b == first)?.1,
         gradients.iter().find(|(b, _)| *b == first)?.1,
@@ -41,19 +43,28 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::UPDATE_BY_LAYER,
             update,
-            format!(
-                "updates of block {} are {update:.1e} of its weights",
-                names.join(", ")
-            ),
+            match all {
+                true => "no block's weights are changed by an update".into(),
+                false => format!(
+                    "updates of block {} are {update:.1e} of its weights",
+                    names.join(", ")
+                ),
+            },
         )
         .at(view.state.step),
         Signal::of(
             metric::GRAD_BY_LAYER,
             gradient,
-            format!("its gradient norm is {gradient:.1e}"),
+            match all {
+                true => format!("the gradient norm of all blocks is {gradient:.1e}"),
+                false => format!("its gradient norm is {gradient:.1e}"),
+            },
         ),
     ];
-    let cause = "the block is frozen, or nothing reaches it";
+    let cause = match all {
+        true => "all blocks are frozen: embeddings, the last norm and the head train alone",
+        false => "the block is frozen, or nothing reaches it",
+    };
     let fix = "if that is not wanted: check which parameters train, residual scaling and learning-rate groups";
     Some(Finding::warn(signals, cause, fix))
 }

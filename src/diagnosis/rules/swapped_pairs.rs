@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "swapped_pairs",
         title: "sides of pairs",
-        summary: "Held-out pairs are told apart at least by chance while training pairs are learnt.",
+        summary: "Held-out pairs are told apart at least by chance while training pairs are learned.",
         source: "fault R5, sides or splits mixed up; the margins are rules of thumb",
     },
     needs: &[metric::ACCURACIES, metric::VAL_ACCURACIES],

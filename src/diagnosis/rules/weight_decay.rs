@@ -82,7 +82,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ];
     Some(Finding::warn(
         signals,
-        "weight decay takes away what is learnt",
+        "weight decay takes away what is learned",
         "-s weight_decay=0.1, the usual value",
     ))
 }

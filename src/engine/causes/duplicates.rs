@@ -64,7 +64,7 @@ fn judge(found: &Repeats, tokens: usize, example: &str) -> Finding {
     if share >= WARN {
         evidence = format!("{evidence}; {example}");
     }
-    let cause = "documents or whole shards are in the data several times: the model learns them by heart, and an epoch is shorter than it seems";
+    let cause = "documents or whole shards are in the data several times: the model memorizes them, and an epoch is shorter than it seems";
     let fix = "llmtui data clean FILE --drop duplicates; look for a shard that is listed twice";
     match share {
         s if s >= FAIL => Finding::fail(evidence, cause, fix),

@@ -23,7 +23,6 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
-use super::roles::Reference;
 use super::rollouts::InUse;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
@@ -123,7 +122,7 @@ pub fn save(
         });
         parts.push(head);
     }
-    if let (true, Reference::Frozen(model)) = (state.models.anchored, &state.models.reference) {
+    if let Some(model) = state.models.anchor_to_keep() {
         parts.push(part(REFERENCE, |out| flat::write(model, None, out)));
     }
     parts.extend(in_use.as_ref().map(|text| bytes(ROLLOUT, text)));
@@ -220,8 +219,10 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     flat::read_value_head(&folder.join(CRITIC), &mut state.models.policy)?;
     let path = folder.join(REFERENCE);
     state.models.anchored = path.exists();
-    if let (true, Reference::Frozen(model)) = (path.exists(), &mut state.models.reference) {
-        flat::read(&path, model, None)?;
+    if state.models.anchored {
+        state
+            .models
+            .bring_anchor(|model| flat::read(&path, model, None))?;
     }
     let path = folder.join(ROLLOUT);
     let in_use = path.exists().then(|| InUse::read(&path)).transpose();

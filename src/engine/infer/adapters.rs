@@ -3,13 +3,15 @@
 
 use crate::hf::{ADAPTER_CONFIG, AdapterError, Peft};
 use crate::models::ModelSource;
-use crate::nn::Model;
+use crate::nn::{Model, ParamInfo, Table};
 use std::path::{Path, PathBuf};
 
 /// The adapters that a model can be asked with.
 #[derive(Debug, Default)]
 pub struct Adapters {
     held: Vec<(String, Peft)>,
+    /// Tables of the base whose places the adapter that answers has taken (modules_to_save).
+    aside: Vec<(ParamInfo, Table)>,
 }
 
 impl Adapters {
@@ -26,7 +28,7 @@ impl Adapters {
             adapters.held.push((name, peft));
         }
         if let Some((_, first)) = adapters.held.first() {
-            first.attach(model)?;
+            adapters.aside = first.stand(model)?;
         }
         Ok(adapters)
     }
@@ -64,7 +66,7 @@ impl Adapters {
     ///
     /// # Errors
     /// A sentence: the name is unknown, or memory is short.
-    pub fn switch(&self, model: &mut Model, name: Option<&str>) -> Result<(), String> {
+    pub fn switch(&mut self, model: &mut Model, name: Option<&str>) -> Result<(), String> {
         let wanted = match name {
             None => None,
             Some(name) => {
@@ -77,10 +79,14 @@ impl Adapters {
             }
         };
         model.remove_adapters().map_err(|e| e.to_string())?;
-        match wanted {
-            Some((_, peft)) => peft.attach(model).map_err(|e| e.to_string()),
-            None => Ok(()),
+        for (info, table) in self.aside.drain(..) {
+            let replaced = model.replace_table(&info, table);
+            replaced.map_err(|e| e.to_string())?;
         }
+        if let Some((_, peft)) = wanted {
+            self.aside = peft.stand(model).map_err(|e| e.to_string())?;
+        }
+        Ok(())
     }
 
     /// The folder's name, or its run's; another one's is counted.

@@ -60,7 +60,7 @@ impl Rollouts {
             };
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);
-            let written = write(&mut models.policy, &self.data, &batch, how, broken_off)?;
+            let written = write(models, &self.data, &batch, how, broken_off)?;
             let Some(written) = written else {
                 return Ok(None);
             };

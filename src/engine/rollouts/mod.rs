@@ -18,7 +18,7 @@ pub use write::{Written, write};
 use super::EngineError;
 use super::critic;
 use super::experience::Experience;
-use super::roles::add_old_policy;
+use super::roles::Models;
 use super::state::TrainState;
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
@@ -26,7 +26,6 @@ use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Batch, Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::metrics::Readings;
-use crate::nn::Model;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
 use crate::wire::{ExaminedExample, MetricInfo};
@@ -41,7 +40,7 @@ pub struct Rollouts {
     last: Option<Rollout>,
     /// The last rollout as a file, until it is written.
     unwritten: Option<crate::run::rollouts::Rollout>,
-    /// Readings of the answers that the last step learnt from.
+    /// Readings of the answers that the last step learned from.
     told: Option<Vec<(String, f64)>>,
     /// Of the last step.
     parts: Parts,
@@ -142,7 +141,7 @@ impl Rollouts {
         show::declarations(&self.spec)
     }
 
-    /// Readings of the answers that the last step learnt from; none where it learnt from the data's.
+    /// Readings of the answers that the last step learned from; none where it learned from the data's.
     pub fn readings(&self) -> Option<&[(String, f64)]> {
         self.told.as_deref()
     }
@@ -186,7 +185,7 @@ impl Rollouts {
     /// prompts, as often as the spec says.
     fn write_and_score(
         &mut self,
-        policy: &mut Model,
+        models: &mut Models,
         step: u64,
         parts: &mut Parts,
     ) -> Result<Scored, EngineError> {
@@ -198,7 +197,7 @@ impl Rollouts {
         let prompts = self
             .data
             .train_batch(seed, config.cold_start_steps + since, prompts);
-        let mut found = self.answered(policy, &prompts, (step, 0), parts)?;
+        let mut found = self.answered(models, &prompts, (step, 0), parts)?;
         for round in 1..=refill {
             let rewards = Rollouts::weighed(&found.scores, found.written.len());
             let groups = rewards.chunks(group_size).enumerate();
@@ -212,7 +211,7 @@ impl Rollouts {
             // Prompts of another order than those of the steps.
             let other = Rng::new(seed, Stream::Rollout, step, 2 * round as u32 - 1).next_u64();
             let others = self.data.train_batch(other, 0, dead.len());
-            let fresh = self.answered(policy, &others, (step, round as u32), parts)?;
+            let fresh = self.answered(models, &others, (step, round as u32), parts)?;
             found.refilled += dead.len();
             found.replace(&dead, fresh, group_size);
         }
@@ -221,7 +220,7 @@ impl Rollouts {
 
     fn answered(
         &mut self,
-        policy: &mut Model,
+        models: &mut Models,
         prompts: &Batch,
         (step, round): (u64, u32),
         parts: &mut Parts,
@@ -233,7 +232,7 @@ impl Rollouts {
             self.config().group_size,
             self.config().side_by_side,
         );
-        let written = write(policy, &self.data, prompts, how, &mut || false)?.unwrap_or_default();
+        let written = write(models, &self.data, prompts, how, &mut || false)?.unwrap_or_default();
         let written_at = self.clock.elapsed();
         let answers: Vec<Answer> = written.iter().map(|w| w.answer.clone()).collect();
         let scores = self.judge.score(&answers)?;
@@ -270,14 +269,14 @@ impl Rollouts {
             written,
             scores,
             refilled,
-        } = self.write_and_score(&mut models.policy, step, &mut parts)?;
+        } = self.write_and_score(models, step, &mut parts)?;
         let mut rewards = Rollouts::weighed(&scores, written.len());
 
         let scored_at = self.clock.elapsed();
         let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
         for batch in &mut batches {
             models.add_token_reference(batch)?;
-            add_old_policy(&mut models.policy, batch, self.config().cycle() > 1)?;
+            models.add_old_policy(batch, self.config().cycle() > 1)?;
             if let Some(critic) = &mut state.critic {
                 critic.add_values(batch)?;
             }

@@ -52,7 +52,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         (WRITING, "Time for writing", "share", Neutral, "share of the step spent on writing answers"),
         (SCORING, "Time for scoring", "share", Neutral, "share of the step spent on rewards"),
         (COMPARING, "Time for comparing", "share", Neutral, "share of the step spent on what the reference and the policy that answered say of answers"),
-        (REFILLED, "Replaced groups", "share", Lower, "groups that were written and replaced because their rewards were all the same, over the groups that are learnt from (DAPO)"),
+        (REFILLED, "Replaced groups", "share", Lower, "groups that were written and replaced because their rewards were all the same, over the groups that are learned from (DAPO)"),
         (SPEED, "Answer tokens per second", "1/s", Higher, "answer tokens over the time spent on writing them"),
     ];
     let info = |id: String, title: String, unit: &str, direction, source: &str| MetricInfo {
@@ -219,6 +219,7 @@ fn shown(written: &Written, scores: &[Scores], i: usize, reward: f64) -> Examine
         prompt: answer.prompt.chars().skip(skip).collect(),
         answer: answer.text.chars().take(CHARACTERS).collect(),
         tokens: answer.tokens as u32,
+        pieces: Vec::new(),
         logp: Num(written.logps.iter().map(|x| f64::from(*x)).sum()),
         reference_logp: None,
         right: answer.reference.answer.clone(),

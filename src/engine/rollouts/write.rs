@@ -2,8 +2,10 @@
 
 use crate::base::sampling::Sampling;
 use crate::data::{Batch, Dataset, Origin};
-use crate::nn::Model;
-use crate::nn::generate::{Continuing, Finish, GeneratedToken, Prompt, WhenFull, generate_batch};
+use crate::engine::roles::Models;
+use crate::nn::generate::{
+    Continuing, Finish, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
+};
 use crate::rewards::{Answer, Reference};
 use candle_core::Result;
 use std::ops::ControlFlow;
@@ -25,32 +27,33 @@ pub struct Written {
 /// at once, which changes none of them. `Ok(None)` when `broken_off` said so in between.
 ///
 /// # Errors
-/// Those of [`generate_batch`].
+/// Those of [`generate_batch`]; ranks that are gone.
 pub fn write(
-    model: &mut Model,
+    models: &mut Models,
     data: &Dataset,
     prompts: &Batch,
     (sampling, group_size, side_by_side): (&Sampling, usize, usize),
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Written>>> {
+    let side_by_side = models.begin_writing(side_by_side.max(1))?;
     let heads: Vec<Vec<u32>> = (0..prompts.batch_size)
         .map(|row| prompt(prompts, row))
         .collect();
     let each = (0..heads.len()).flat_map(|row| std::iter::repeat_n(row, group_size));
     let numbered: Vec<(usize, u32)> = each.zip(0..).collect();
     let mut all = Vec::with_capacity(numbered.len());
-    for part in numbered.chunks(side_by_side.max(1)) {
+    for part in numbered.chunks(side_by_side) {
         if broken_off() {
             return Ok(None);
         }
-        all.extend(side(model, data, (prompts, &heads), part, sampling)?);
+        all.extend(side(models, data, (prompts, &heads), part, sampling)?);
     }
     Ok(Some(all))
 }
 
 /// Answers that are written at once: (row of the prompt, number of the answer).
 fn side(
-    model: &mut Model,
+    models: &mut Models,
     data: &Dataset,
     (batch, heads): (&Batch, &[Vec<u32>]),
     part: &[(usize, u32)],
@@ -71,7 +74,7 @@ fn side(
     let mut drawn: Vec<Vec<GeneratedToken>> = vec![Vec::new(); part.len()];
     // A stop text of n bytes lies in the last n tokens.
     let reach = sampling.stop.iter().map(String::len).max().unwrap_or(0);
-    let generated = generate_batch(model, &prompts, how, &mut |text, token| {
+    let mut hear = |text: usize, token: GeneratedToken| {
         drawn[text].push(token);
         let last = drawn[text].len().saturating_sub(reach);
         let tail: Vec<u32> = drawn[text][last..].iter().map(|t| t.id).collect();
@@ -79,7 +82,22 @@ fn side(
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
-    })?;
+    };
+    let policy = &mut models.policy;
+    let generated = match &mut models.remote {
+        Some(remote) => {
+            let (policy, count) = (&*policy, prompts.len());
+            // A closure that is written here is one that is called once.
+            generate_by(
+                policy,
+                move |tokens| remote.texts(policy, count, tokens),
+                &prompts,
+                how,
+                &mut hear,
+            )?
+        }
+        None => generate_batch(policy, &prompts, how, &mut hear)?,
+    };
     let finished = part.iter().zip(drawn).zip(generated);
     let written = finished.map(|(((row, _), mut drawn), generated)| {
         let mut text = data.tokenizer.decode(&generated.tokens);

@@ -1,7 +1,11 @@
 //! Runs whose weights are frozen under adapters, and other update rules: what is saved, what is read, and to the bit.
 
 use super::*;
+use crate::base::sampling::Sampling;
+use crate::engine::infer::{HeldModel, Step, TextModel};
 use crate::hf;
+use crate::wire::Prompt;
+use std::ops::ControlFlow;
 
 /// A base that was trained for a moment.
 fn base() -> Run {
@@ -294,12 +298,27 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     assert!(packed.contains("--dequantize"), "{packed}");
 }
 
+/// The log-probabilities of a greedy answer, to the bit.
+fn answer(held: &mut HeldModel) -> Vec<u32> {
+    let reading = held.read(&Prompt::Text("ROMEO: what".into())).unwrap();
+    let greedy = Sampling {
+        temperature: 0.0,
+        max_new_tokens: 4,
+        ..Sampling::default()
+    };
+    let mut heard = Vec::new();
+    let mut hear = |step: Step| {
+        if let Step::Wrote(piece) = step {
+            heard.push(piece.logprob.to_bits());
+        }
+        ControlFlow::Continue(())
+    };
+    held.go_on(&reading, &greedy, &mut hear).unwrap();
+    heard
+}
+
 #[test]
 fn several_adapters_are_switched_on_one_quantised_base() {
-    use crate::base::sampling::Sampling;
-    use crate::engine::infer::{HeldModel, Step, TextModel};
-    use crate::wire::Prompt;
-    use std::ops::ControlFlow;
     let dir = tempfile::tempdir().unwrap();
     let (_, words) = packed(dir.path());
     let run = |more: &[&str]| {
@@ -323,23 +342,6 @@ fn several_adapters_are_switched_on_one_quantised_base() {
     };
     assert_eq!(adapters.len(), 2, "{adapters:?}");
     assert!(quantised.unwrap().contains("Q8_0"));
-    let reading = held.read(&Prompt::Text("ROMEO: what".into())).unwrap();
-    let greedy = Sampling {
-        temperature: 0.0,
-        max_new_tokens: 4,
-        ..Sampling::default()
-    };
-    let answer = |held: &mut HeldModel| {
-        let mut heard = Vec::new();
-        let mut hear = |step: Step| {
-            if let Step::Wrote(piece) = step {
-                heard.push(piece.logprob.to_bits());
-            }
-            ControlFlow::Continue(())
-        };
-        held.go_on(&reading, &greedy, &mut hear).unwrap();
-        heard
-    };
     let first = answer(&mut held);
     held.use_adapter(Some(&adapters[1])).unwrap();
     let second = answer(&mut held);
@@ -356,5 +358,73 @@ fn several_adapters_are_switched_on_one_quantised_base() {
     for (run, beside) in [(&two, &first), (&one, &second)] {
         let mut alone = HeldModel::load(&run.checkpoint(6)).unwrap();
         assert_eq!(&answer(&mut alone), beside);
+    }
+}
+
+/// Adapters that bring an embedding and a head of their own (modules_to_save) take them along when they go.
+#[test]
+fn tables_of_an_adapter_are_switched_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, words) = packed(dir.path());
+    let untied = Run::new(&["max_steps=5", "eval_every=0", "model.tie_embeddings=false"]);
+    assert_eq!(finished(&untied.go()).0, Outcome::Completed);
+    let folder = untied.checkpoint(5);
+    let from = format!("train.from={}", folder.display());
+    let untied_words = vec![from, "lr=1e-2".into(), "model.tie_embeddings=false".into()];
+    for (base, words, tables) in [
+        (folder, untied_words, "[embeddings, head]"),
+        (file, words, "[embeddings]"),
+    ] {
+        let run = |more: &[&str]| {
+            let always = ["max_steps=6", "adapter.lora.rank=4"];
+            let run = Run::new(&[&words_of(&words)[..], &always, more].concat());
+            assert_eq!(finished(&run.go()).0, Outcome::Completed);
+            run
+        };
+        let saved = format!("adapter.lora.modules_to_save={tables}");
+        let runs = [run(&[]), run(&[&saved, "seed=9", "train.dequantize=true"])];
+        let [plain, whole] = runs.each_ref().map(|run| run.checkpoint(6));
+        // The adapter without its base, as one from elsewhere.
+        let apart = dir.path().join(format!("apart-{}", base.is_file()));
+        std::fs::create_dir_all(&apart).unwrap();
+        for file in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+            std::fs::copy(whole.join(file), apart.join(file)).unwrap();
+        }
+        let second = answer(&mut HeldModel::load(&plain).unwrap());
+        let mut held = HeldModel::load_with(&plain, &[apart]).unwrap();
+        let Event::Loaded { adapters, .. } = held.about(0.0) else {
+            panic!("no model was loaded");
+        };
+        let first = answer(&mut held);
+        held.use_adapter(None).unwrap();
+        let without = answer(&mut held);
+        assert!(first != without && first != second && second != without);
+        for (name, expected) in [(1, &second), (0, &first), (1, &second)] {
+            held.use_adapter(Some(&adapters[name])).unwrap();
+            assert_eq!(&answer(&mut held), expected);
+        }
+        held.use_adapter(None).unwrap();
+        assert_eq!(answer(&mut held), without, "the base is what it was");
+        // Merged in f32 it says the same, but for what a quantised base rounds.
+        let tokens: Vec<u32> = (0..16).collect();
+        let of = |mut model: crate::nn::Model| -> Vec<f32> {
+            let logits = model.logits(&tokens, 1, 16).unwrap();
+            logits.flatten_all().unwrap().to_vec1().unwrap()
+        };
+        let far = |a: &[f32], b: &[f32]| {
+            let off = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+            off.fold(0.0, f32::max)
+        };
+        let quantised = base.is_file();
+        let base = crate::models::ModelSource::open(&base).unwrap();
+        let peft = hf::Peft::find(&whole).unwrap();
+        let (mut merged, mut beside) = (base.load().unwrap(), base.load_for_inference().unwrap());
+        let without = of(base.load().unwrap());
+        peft.merge_into(&mut merged, 1.0).unwrap();
+        peft.stand(&mut beside).unwrap();
+        let merged = of(merged);
+        let allowed = if quantised { 0.25 } else { 1e-4 } * far(&merged, &without);
+        let off = far(&merged, &of(beside));
+        assert!(off < allowed, "quantised: {quantised}, {off} of {allowed}");
     }
 }

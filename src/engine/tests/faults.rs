@@ -278,7 +278,7 @@ fn a_log_that_tells_of_checkpoints_that_are_gone_is_no_new_beginning() {
 }
 
 #[test]
-fn a_run_whose_folder_is_deleted_is_not_made_anew_by_a_save() {
+fn a_run_whose_folder_is_deleted_is_not_created_again_by_a_save() {
     let run = Run::new(&["checkpoint.every=4", "eval.every=0", "sample.every=0"]);
     let folder = run.job.run_dir.path().to_path_buf();
     let events = run.go_with(&mut |event, _, _| {

@@ -2,12 +2,12 @@
 
 use super::super::HfError;
 use super::super::safetensors::TensorFile;
-use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX};
+use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
 use crate::kernels::low_rank;
 use crate::nn::adapter::{Adapter, Lora, Target, Targets, Whole};
-use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, param_infos};
+use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, param_infos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -112,14 +112,24 @@ impl Peft {
     /// Whether it can stand beside a model's weights and be taken away again.
     ///
     /// # Errors
-    /// It belongs to another model, or brings tables of its own, which replace the model's.
+    /// It belongs to another model, or brings more than an embedding and a head of its own.
     pub fn stands_beside(&self, model: &Model) -> Result<(), HfError> {
         self.config(model.config())?;
-        match self.changes(model.params().base())?.whole.is_empty() {
-            true => Ok(()),
-            false => Err(self.wrong(
-                "it brings tables of its own (modules_to_save), so it cannot be switched: llmtui merge makes a model of it".into(),
-            )),
+        self.swappable(&self.changes(model.params().base())?)
+    }
+
+    fn swappable(&self, changes: &Changes) -> Result<(), HfError> {
+        let is_table = |info: &ParamInfo| matches!(info.role, Role::Embedding | Role::Head);
+        let other = changes
+            .whole
+            .iter()
+            .find(|(info, _)| info.name == SCORE || !is_table(info));
+        match other {
+            None => Ok(()),
+            Some((info, _)) => Err(self.wrong(format!(
+                "it brings {} of its own, so it cannot be switched: llmtui merge makes a model of it",
+                one_line(&info.name)
+            ))),
         }
     }
 
@@ -311,12 +321,42 @@ impl Peft {
         let changes = self.changes(model.params().base())?;
         model.adapt(&config)?;
         let params = model.params_mut();
-        let infos = params.adapters().to_vec();
         let held = params.first_held();
         params.write_held(|weights| {
             for (info, values) in &changes.whole {
                 weights[info.offset - held..][..values.len()].copy_from_slice(values);
             }
+        })?;
+        self.fill(model)
+    }
+
+    /// Puts the adapter beside the weights of a model that is only read, in whatever formats, and its tables in the place of
+    /// the model's. Those that made room come back: [`Model::remove_adapters`] and [`Model::replace_table`] undo it.
+    ///
+    /// # Errors
+    /// As [`Peft::stands_beside`]; a model that has adapters.
+    pub fn stand(&self, model: &mut Model) -> Result<Vec<(ParamInfo, Table)>, HfError> {
+        let AdapterConfig::Lora(lora) = self.config(model.config())?;
+        let changes = self.changes(model.params().base())?;
+        self.swappable(&changes)?;
+        // Tables that are only read need no gradients.
+        model.adapt(&AdapterConfig::Lora(Lora {
+            modules_to_save: Vec::new(),
+            ..lora
+        }))?;
+        self.fill(model)?;
+        let tables = changes.whole.into_iter().map(|(info, values)| {
+            let table = Table::dense(values, &info.shape)?;
+            let replaced = model.replace_table(&info, table)?;
+            Ok((info, replaced))
+        });
+        tables.collect()
+    }
+
+    fn fill(&self, model: &mut Model) -> Result<(), HfError> {
+        let params = model.params_mut();
+        let (infos, held) = (params.adapters().to_vec(), params.first_held());
+        params.write_held(|weights| {
             infos.iter().try_for_each(|info| {
                 let part = &mut weights[info.offset - held..][..info.len];
                 let name = format!("{PREFIX}{}", info.name);

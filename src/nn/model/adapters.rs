@@ -3,8 +3,8 @@
 use super::Model;
 use crate::kernels::{flat, low_rank};
 use crate::nn::layout::{AdapterSpans, Layout, LinearSpans, Parts};
-use crate::nn::weights::Weights;
-use crate::nn::{AdapterConfig, ParamInfo};
+use crate::nn::weights::{StoredPart, Table, Weights};
+use crate::nn::{AdapterConfig, ParamInfo, Role};
 use candle_core::{Result, bail};
 use sha2::{Digest, Sha256};
 
@@ -101,6 +101,46 @@ impl Model {
             false => Layout::frozen(&self.config, &self.shape),
         };
         self.rearrange(layout)
+    }
+
+    /// Puts another embedding or head in the place of the model's, which is given back: the other way round it undoes this.
+    /// The formats may differ where the base is kept in those of a file.
+    ///
+    /// # Errors
+    /// A parameter of another kind or shape, or one that trains; values that are not finite; memory.
+    pub fn replace_table(&mut self, info: &ParamInfo, table: Table) -> Result<Table> {
+        let own = self.params.base().iter().find(|own| own.name == info.name);
+        let Some(own) = own.filter(|own| matches!(own.role, Role::Embedding | Role::Head)) else {
+            bail!("model: {} is no embedding and no head", info.name)
+        };
+        let (name, shape) = (&own.name, &own.shape);
+        if *shape != table.shape {
+            bail!(
+                "model: {name} is of the shape {shape:?} and cannot be replaced by one of {:?}",
+                table.shape
+            )
+        }
+        if own.trains() && self.adapter.is_some() {
+            bail!("model: {name} trains beside the adapters and cannot be replaced")
+        }
+        let (own, shape) = (own.clone(), table.shape.clone());
+        self.recorded = None;
+        let part = match &mut self.stored {
+            Some(stored) => stored.replace(&own, table.packed()?),
+            None => {
+                let StoredPart::Dense(mut values) = table.part else {
+                    bail!("model: its weights are f32, and the table is quantised")
+                };
+                self.params.write_weights(|weights| {
+                    weights[own.offset..][..own.len].swap_with_slice(&mut values);
+                })?;
+                Some(StoredPart::Dense(values))
+            }
+        };
+        match part {
+            Some(part) => Ok(Table { part, shape }),
+            None => bail!("model: {} is not here", own.name),
+        }
     }
 
     /// A digest of the weights of the blocks under the adapters, in whatever formats they are kept: of the values of some

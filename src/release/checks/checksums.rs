@@ -43,7 +43,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
 
 fn sums(subject: &Subject) -> Vec<Finding> {
     let fail = |what: String, place: String| {
-        Finding::fail(what, CHANGED, format!("get the file again, or write {SUMS} anew: llmtui release FOLDER --to DIR"))
+        Finding::fail(what, CHANGED, format!("get the file again, or write {SUMS} again: llmtui release FOLDER --to DIR"))
             .at(place)
     };
     let text = match read_small_text(&subject.folder.join(SUMS), MAX_BYTES) {

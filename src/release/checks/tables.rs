@@ -53,7 +53,7 @@ fn described(source: &ModelSource) -> Vec<Finding> {
         findings.push(Finding::warn(
             "no eos_token_id",
             "no token ends a text: programs generate until they are stopped",
-            "name it in config.json and generation_config.json, if the model learnt one",
+            "name it in config.json and generation_config.json, if the model learned one",
         ));
     }
     if source.class().is_none() {

@@ -4,7 +4,9 @@ use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::{human, text};
-use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome, UndoPoint};
+use crate::wire::{
+    Best, CommandId, Event, ExaminedExample, ExaminedSequence, Num, Outcome, UndoPoint,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Appends; drops the oldest if there are already `max`.
@@ -145,10 +147,12 @@ pub struct Examined {
 
 impl Examined {
     pub(super) fn new(step: u64, examples: &[ExaminedExample]) -> Self {
+        let piece = |(piece, logp): &(String, Num)| (text::sanitize(piece), *logp);
         let clean = |sequence: &ExaminedSequence| ExaminedSequence {
             label: text::one_line(&sequence.label),
             prompt: text::sanitize(&sequence.prompt),
             answer: text::sanitize(&sequence.answer),
+            pieces: sequence.pieces.iter().map(piece).collect(),
             ..sequence.clone()
         };
         let example = |example: &ExaminedExample| ExaminedExample {

@@ -38,7 +38,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if !(0.2..=8.0).contains(&scale) {
         list.push(poor(
             "adapter",
-            format!("{word} is {scale:.2}: it multiplies the learning rate of all that is learnt"),
+            format!("{word} is {scale:.2}: it multiplies the learning rate of all that is learned"),
             format!("-s adapter.lora.alpha={}", 2 * rank),
             "alpha = rank to 2 · rank: PEFT, QLoRA (arXiv 2305.14314); keep the ratio when the rank changes",
         ));

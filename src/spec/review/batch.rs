@@ -1,4 +1,4 @@
-//! The batch against the critical one, beyond which more data a step save hardly any steps.
+//! The batch against the critical one: far above it more data a step save hardly any steps, far below it a gradient is noise.
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
@@ -7,6 +7,8 @@ use crate::base::human::short;
 const SOURCE: &str = "critical batch 2e8 / L^4.76 tokens at loss L, which (8.8e13 / N)^0.076 predicts: Kaplan et al. 2020, arXiv 2001.08361; McCandlish et al. 2018, arXiv 1812.06162";
 /// Times the critical batch: a step then takes more than four fifths of its data for less than a fifth of its effect.
 const FAR: f64 = 4.0;
+/// And so many times below it: published models of every size begin at a twentieth or more.
+const FAR_BELOW: f64 = 200.0;
 
 /// In tokens, for a model of `n` parameters near the end of its pre-training on subwords.
 pub(super) fn critical(n: f64) -> f64 {
@@ -25,10 +27,24 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let critical = critical(subject.n_params);
+    let accum = spec.train.grad_accum_steps;
+    if batch < critical / FAR_BELOW && spec.train.max_steps > 100 {
+        let more = (accum as f64 * critical / FAR_BELOW * 4.0 / batch).ceil();
+        return vec![poor(
+            "train",
+            format!(
+                "a step of {} tokens is {:.0} times below the critical batch of about {}: its gradient is mostly noise, and usual learning rates are too high for it",
+                short(batch),
+                critical / batch,
+                short(critical)
+            ),
+            format!("-s train.grad_accum_steps={more}"),
+            SOURCE,
+        )];
+    }
     if batch <= FAR * critical {
         return Vec::new();
     }
-    let accum = spec.train.grad_accum_steps;
     let less = ((accum as f64 * critical / batch).ceil() as usize).clamp(1, accum);
     let fix = match accum {
         1 => format!(

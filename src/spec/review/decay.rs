@@ -22,7 +22,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "optimizer",
             format!(
-                "lr · weight_decay is {}: weights forget what they learnt more than {:.0} steps ago, of {steps}",
+                "lr · weight_decay is {}: weights forget what they learned more than {:.0} steps ago, of {steps}",
                 one_digit(lr * decay),
                 1.0 / (lr * decay)
             ),

@@ -34,6 +34,15 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             "0.95 in GPT-3 (arXiv 2005.14165) and Llama 2 (arXiv 2307.09288); instability at large batches: Molybog et al. 2023, arXiv 2304.09871",
         ));
     }
+    let remembered = 1.0 / (1.0 - beta2);
+    if beta2 > 0.9995 && remembered > subject.spec.train.max_steps as f64 {
+        list.push(poor(
+            "optimizer",
+            format!("β2 {beta2} remembers {remembered:.0} steps, more than the run has: early gradients, the largest of all, shrink every later step"),
+            set("beta2", "0.99"),
+            "Kingma and Ba 2014, arXiv 1412.6980: 0.999; 0.95 to 0.99 in short and large runs, Llama 2, arXiv 2307.09288",
+        ));
+    }
     if eps > 1e-4 {
         list.push(poor(
             "optimizer",

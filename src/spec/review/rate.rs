@@ -1,4 +1,4 @@
-//! The peak learning rate against optimizer, size of the model, and what is learnt.
+//! The peak learning rate against optimizer, size of the model, and what is learned.
 
 use super::{Subject, one_digit, poor};
 use crate::base::finding::Finding;
@@ -112,7 +112,7 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
             2e-4,
             "1e-5",
             "fine-tuning all weights",
-            "TRL's default is 2e-5, the usual range 1e-6 to 5e-5: what was learnt before is forgotten above it",
+            "TRL's default is 2e-5, the usual range 1e-6 to 5e-5: what was learned before is forgotten above it",
         ),
         false if adapter => (
             5e-3,

@@ -125,6 +125,12 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     );
     mends(
         "quickstart",
+        &["optimizer.adamw.beta2=0.9999"],
+        none,
+        "more than the run has",
+    );
+    mends(
+        "quickstart",
         &["optimizer.adamw.eps=0.01"],
         none,
         "mean squares",
@@ -189,6 +195,29 @@ fn large_models_are_held_against_the_literature() {
         found.fix.starts_with("-s train.grad_accum_steps="),
         "{}",
         found.fix
+    );
+    let little = Sizes {
+        step_tokens: Some(1_024),
+        ..KNOWN
+    };
+    let found = finds("size-100m", &all, little, "mostly noise");
+    assert!(
+        found.fix.starts_with("-s train.grad_accum_steps="),
+        "{}",
+        found.fix
+    );
+    // A short trial, and letters, of which the fits know nothing.
+    let short = said(
+        "size-100m",
+        &[&all[..], &["max_steps=100"]].concat(),
+        little,
+    );
+    let letters = said("size-100m", &["data.tokenizer=char"], little);
+    assert!(
+        short
+            .iter()
+            .chain(&letters)
+            .all(|f| !f.evidence.to_string().contains("critical"))
     );
     let usual = said("size-100m", &all, large);
     assert!(

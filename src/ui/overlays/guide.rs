@@ -48,6 +48,7 @@ impl GuideSheet {
             machine: store.hardware.machine.as_ref().map(|machine| machine.in_one_line()),
             plan: state.and_then(|state| planned(state, store)),
             run: state,
+            asked: None,
         };
         GuideSheet::of(&subject)
     }

@@ -181,7 +181,7 @@ impl Sink for FileServer {
 }
 
 #[test]
-fn a_handle_that_a_file_server_forgot_is_made_anew_and_nothing_is_lost() {
+fn a_handle_that_a_file_server_forgot_is_reopened_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("events.jsonl");
     let (file, length, seq) = open_end(&path).unwrap();

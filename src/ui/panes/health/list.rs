@@ -5,7 +5,7 @@ use crate::base::human;
 use crate::run::RunState;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::{ChartPlace, MetricInfo};
+use crate::wire::{Band, ChartPlace, MetricInfo};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -57,7 +57,7 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
             value,
             step: Some(last.step),
             inside: judged(holds(value)),
-            curve: thinned(curve),
+            curve: thinned(curve, POINTS),
         });
     }
     let series = state.series.get(&info.id)?;
@@ -90,12 +90,17 @@ fn mean(values: &[f32]) -> f64 {
     finite.iter().sum::<f64>() / finite.len().max(1) as f64
 }
 
-fn thinned(values: Vec<f64>) -> Vec<f64> {
-    let step = values.len().div_ceil(POINTS).max(1);
+/// At most so many points, means of their neighbours.
+fn thinned(values: Vec<f64>, most: usize) -> Vec<f64> {
+    let step = values.len().div_ceil(most.max(1)).max(1);
     values.chunks(step).map(|part| part.iter().sum::<f64>() / part.len() as f64).collect()
 }
 
-/// `▸ ✓ dead units       0.016 ▁▁▂▂▃`
+/// Columns of the band, and those of a curve below which there is none.
+const BAND: usize = 10;
+const LEAST_CURVE: usize = 4;
+
+/// `▸ ✓ dead units       0.016 ≤ 0.5      ▁▁▂▂▃`; what does not fit is left out as a whole, the band before the curve.
 pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &Theme) {
     let glyphs = theme.glyphs();
     let (mark, meaning) = match row.inside {
@@ -108,23 +113,89 @@ pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &
     let value = human::number(row.value);
     let pointer = if selected { glyphs.pointer } else { " " };
     let title_meaning = if selected { Meaning::Accent } else { Meaning::Text };
-    let words: Vec<Word> = vec![
+    let mut words: Vec<Word> = vec![
         word(format!("{pointer} "), Meaning::Accent),
         word(format!("{mark} "), meaning),
         word(format!("{name:<NAME$}"), title_meaning),
         word(format!("{value:>VALUE$} "), meaning_of(row)),
-        word(curve(&row.curve, theme), Meaning::Series),
     ];
+    let room = usize::from(area.width).saturating_sub(4 + NAME + VALUE + 1);
+    let band = room >= 2 * (BAND + 1);
+    if band {
+        let range = row.info.band.as_ref().map_or(String::new(), |band| short(band, theme.ascii));
+        let range = text::fit(&range, BAND, theme.ascii);
+        words.push(word(format!("{range:<BAND$} "), Meaning::Muted));
+    }
+    let columns = room - if band { BAND + 1 } else { 0 };
+    if columns >= LEAST_CURVE {
+        words.extend(curve(row, columns, theme));
+    }
     text::draw(buffer, area.x, area.y, area.width, &words, theme);
+}
+
+/// `≤ 0.3`, `≥ 2`, `0.05–0.97`.
+fn short(band: &Band, ascii: bool) -> String {
+    let (most, least, to) = if ascii { ("<=", ">=", "-") } else { ("≤", "≥", "–") };
+    match (band.low, band.high) {
+        (Some(low), Some(high)) => format!("{low}{to}{high}"),
+        (None, Some(high)) => format!("{most} {high}"),
+        (Some(low), None) => format!("{least} {low}"),
+        (None, None) => String::new(),
+    }
 }
 
 fn meaning_of(row: &Row) -> Meaning {
     if row.inside == Some(false) { Meaning::Warn } else { Meaning::Text }
 }
 
-fn curve(values: &[f64], theme: &Theme) -> String {
+/// The curve in at most so many columns; what lies outside the band has a colour of its own.
+fn curve(row: &Row, columns: usize, theme: &Theme) -> Vec<Word> {
+    let values = thinned(row.curve.clone(), columns);
     let finite = || values.iter().copied().filter(|x| x.is_finite());
     let low = finite().fold(f64::INFINITY, f64::min);
     let high = finite().fold(f64::NEG_INFINITY, f64::max);
-    values.iter().map(|x| level(*x, (low, high), theme)).collect()
+    let point = |x: &f64| {
+        let outside = row.info.band.as_ref().is_some_and(|band| !band.holds(*x));
+        // Before the bands hold, nothing is called wrong.
+        let warned = outside && row.inside == Some(false);
+        let meaning = if warned { Meaning::Warn } else { Meaning::Series };
+        word(level(*x, (low, high), theme).to_string(), meaning)
+    };
+    values.iter().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Origin;
+
+    /// One row in a list of so many columns.
+    fn drawn(width: u16, curve: Vec<f64>) -> String {
+        let info = MetricInfo {
+            title: "Update to weight ratio".into(),
+            label: "update ratio".into(),
+            band: Some(Band { low: None, high: Some(0.3), origin: Origin::RuleOfThumb }),
+            ..MetricInfo::default()
+        };
+        let row = Row { info: &info, value: 1.632, step: Some(9), inside: Some(false), curve };
+        let area = Rect::new(0, 0, width, 1);
+        let mut buffer = Buffer::empty(area);
+        draw(&mut buffer, area, &row, false, &Theme::ansi());
+        (0..width).map(|x| buffer[(x, 0)].symbol().to_string()).collect::<String>().trim_end().to_string()
+    }
+
+    #[test]
+    fn a_row_has_a_curve_and_a_band_where_there_is_room_and_no_stump_of_either() {
+        let rising = || (0..22).map(|x| 0.1 * f64::from(x)).collect::<Vec<f64>>();
+        let narrow = drawn(34, rising());
+        assert!(narrow.ends_with("1.632"), "{narrow:?}");
+        let middle = drawn(50, rising());
+        assert!(middle.contains("1.632 ▁") && middle.ends_with('█'), "{middle:?}");
+        assert!(!middle.contains('≤') && !middle.contains('…'), "{middle:?}");
+        assert!(middle.chars().count() <= 50);
+        let wide = drawn(58, rising());
+        assert!(wide.contains("1.632 ≤ 0.3") && wide.ends_with('█'), "{wide:?}");
+        // A run that begins has few points, and none is made up.
+        assert!(drawn(58, vec![0.1, 0.2]).ends_with("≤ 0.3      ▁█"));
+    }
 }

@@ -157,7 +157,8 @@ impl Pane for HealthPane {
 fn list_width(width: u16) -> u16 {
     match width {
         0..=50 => width / 2,
-        51..=119 => 34,
+        51..=89 => 34,
+        90..=119 => 50,
         _ => 58,
     }
 }

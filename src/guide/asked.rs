@@ -1,0 +1,236 @@
+//! The model that a question speaks of, by name or by size: what it needs beside what is there, so that `can I train a 7B model`
+//! is answered with numbers of a 7B model.
+
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::plan::models::{self, MODELS, ReferenceModel};
+use crate::plan::quantity::{binary, capacity, parse_count};
+use crate::plan::request::{BaseFormat, Lora, LoraTargets, Method};
+use crate::plan::scaling::TOKENS_PER_PARAM;
+use crate::plan::{Device, Plan, Verdict, plan, reference_request};
+use std::time::Duration;
+
+/// A size is counted as a reference model that is so much larger or smaller at most.
+const ALIKE: f64 = 1.35;
+const RANK: u64 = 16;
+
+/// Ways to train it, the most memory first: words, and the options of `llmtui plan`.
+const WAYS: [(&str, &str); 3] = [
+    ("all weights with AdamW", ""),
+    ("LoRA on 16 bits", " --method sft --lora-rank 16"),
+    (
+        "LoRA on 4 bits",
+        " --method sft --lora-rank 16 --quantize nf4",
+    ),
+];
+
+/// A model with its plans, one for each way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    model: &'static ReferenceModel,
+    /// As the question has it.
+    said: String,
+    plans: [Plan; 3],
+}
+
+impl Asked {
+    /// The first model of a question, planned for `device`, at this share of its peak where it is known.
+    pub fn of(question: &str, device: &Device, mfu: Option<f64>) -> Option<Asked> {
+        let (said, model) = named(question).or_else(|| sized(question))?;
+        let plans = [0, 1, 2].map(|way| {
+            let mut request = reference_request(model);
+            if way > 0 {
+                request.method = Method::Sft;
+                request.lora = Some(Lora {
+                    rank: RANK,
+                    targets: LoraTargets::All,
+                });
+            }
+            if way == 2 {
+                request.base = BaseFormat::Nf4Double;
+            }
+            request.device = device.clone();
+            request.assume();
+            request.mfu = mfu.unwrap_or(request.mfu);
+            plan(&request)
+        });
+        Some(Asked { model, said, plans })
+    }
+
+    /// `qwen2.5-7b, 7.62B parameters`, and what a bare size is counted as.
+    fn name(&self) -> String {
+        let n = human::short(self.model.arch.n_params() as f64);
+        match self.said.eq_ignore_ascii_case(self.model.name) {
+            true => format!("{}, {n} parameters", self.said),
+            false => format!("{}, counted as {} ({n})", self.said, self.model.name),
+        }
+    }
+
+    /// Memory of each way, what fits, and how long a small fine-tuning takes.
+    pub(super) fn memory(&self) -> String {
+        let needs = self.plans.iter().zip(WAYS);
+        let needs: Vec<String> = needs
+            .map(|(plan, (way, _))| format!("{way} {}", binary(plan.p50_bytes())))
+            .collect();
+        let fits = self
+            .plans
+            .iter()
+            .position(|plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight)));
+        let device = &self.plans[0].request.device;
+        let there = match (device.memory, fits) {
+            (None, _) => String::new(),
+            (Some(bytes), None) => format!(
+                " {} has {}: none of them fits, a smaller model does",
+                device.name,
+                capacity(bytes)
+            ),
+            (Some(bytes), Some(0)) => {
+                format!(" {} has {}: all of them fit", device.name, capacity(bytes))
+            }
+            (Some(bytes), Some(way)) => format!(
+                " {} has {}: {} fits",
+                device.name,
+                capacity(bytes),
+                WAYS[way].0
+            ),
+        };
+        let way = fits.unwrap_or(WAYS.len() - 1);
+        let hours = self.plans[way].work.hours;
+        let time = hours.and_then(|h| Duration::try_from_secs_f64(3600.0 * h).ok());
+        let time = match (time, fits) {
+            (Some(time), Some(way)) => format!(
+                "; {} tokens that way take about {} of computing",
+                human::short(self.plans[way].request.tokens as f64),
+                human::duration(time)
+            ),
+            _ => String::new(),
+        };
+        format!(
+            "{}: {}, each with one sequence of {} tokens, as a GPU trainer counts.{there}{time} (`llmtui plan {}{}`)",
+            self.name(),
+            needs.join(", "),
+            human::grouped(self.plans[0].request.seq_len),
+            self.model.name,
+            WAYS[way].1,
+        )
+    }
+
+    /// Tokens that it is worth from random weights.
+    pub(super) fn data(&self) -> String {
+        let tokens = TOKENS_PER_PARAM * self.model.arch.n_active() as f64;
+        format!(
+            "{}: from random weights about {} tokens (`llmtui plan {}`)",
+            self.name(),
+            human::short(tokens),
+            self.model.name
+        )
+    }
+}
+
+/// Words without the marks around them.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
+}
+
+/// A model by its name.
+fn named(question: &str) -> Option<(String, &'static ReferenceModel)> {
+    question
+        .split_whitespace()
+        .map(bare)
+        .find_map(|word| Some((one_line(word), models::find(word)?)))
+}
+
+/// A model by its size: `7B`, `500M`, `7 billion`; a number of tokens is none.
+fn sized(question: &str) -> Option<(String, &'static ReferenceModel)> {
+    let words: Vec<String> = question
+        .split_whitespace()
+        .map(|word| bare(word).to_lowercase())
+        .collect();
+    words.iter().enumerate().find_map(|(at, word)| {
+        let next = words.get(at + 1).map_or("", String::as_str);
+        let head = word.split('-').next().unwrap_or(word);
+        let (text, behind) = match next {
+            "billion" | "million" => (
+                format!("{head}{}", &next[..1]),
+                words.get(at + 2).map_or("", String::as_str),
+            ),
+            _ => (head.to_string(), next),
+        };
+        let counts = text.ends_with(['b', 'm']) && text.starts_with(|c: char| c.is_ascii_digit());
+        if !counts || behind.starts_with("token") || word.contains("-token") {
+            return None;
+        }
+        let n = parse_count(&text).ok()? as f64;
+        let apart = |model: &ReferenceModel| (model.arch.n_params() as f64 / n).ln().abs();
+        let dense = MODELS
+            .iter()
+            .filter(|model| model.arch.n_active() == model.arch.n_params());
+        let nearest = dense.min_by(|a, b| apart(a).total_cmp(&apart(b)))?;
+        (apart(nearest) < ALIKE.ln()).then(|| (text.to_uppercase(), nearest))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(question: &str, memory: u64) -> Option<String> {
+        let device = Device::limit("this machine", Some(memory));
+        Some(Asked::of(question, &device, None)?.memory())
+    }
+
+    #[test]
+    fn a_question_is_answered_for_the_model_that_it_names() {
+        let found = |question: &str| {
+            let device = Device::limit("this machine", None);
+            Asked::of(question, &device, None).map(|asked| asked.model.name)
+        };
+        for (question, model) in [
+            ("can I fine-tune Llama-3.1-8B here?", Some("llama-3.1-8b")),
+            ("does a 13b-model fit", Some("llama-2-13b")),
+            ("does a 70B model fit?", Some("llama-3.1-70b")),
+            ("train 8 billion parameters?", Some("llama-3.1-8b")),
+            ("room for (500M)?", Some("qwen2.5-0.5b")),
+            ("are 7B tokens enough", None),
+            ("are 7 billion tokens enough", None),
+            ("a 9000B model", None),
+            ("will 80GB do", None),
+            ("why is my loss 2.5", None),
+        ] {
+            assert_eq!(found(question), model, "{question}");
+        }
+    }
+
+    /// 8B: 16 bytes for each parameter are 120 GiB, 2 bytes 15 GiB, NF4 with a 16-bit embedding and head about 6 GiB.
+    #[test]
+    fn what_fits_depends_on_the_memory() {
+        let text = |gib: u64| of("can I train llama-3.1-8b?", gib << 30).unwrap();
+        assert!(
+            text(24).contains("24.0 GiB: LoRA on 16 bits fits"),
+            "{}",
+            text(24)
+        );
+        assert!(
+            text(12).contains("12.0 GiB: LoRA on 4 bits fits"),
+            "{}",
+            text(12)
+        );
+        assert!(text(4).contains("none of them fits"), "{}", text(4));
+        assert!(text(200).contains("all of them fit"), "{}", text(200));
+        assert!(
+            text(12)
+                .contains("llmtui plan llama-3.1-8b --method sft --lora-rank 16 --quantize nf4")
+        );
+    }
+
+    #[test]
+    fn tokens_are_twenty_for_each_parameter() {
+        let device = Device::limit("this machine", None);
+        let asked = Asked::of("data for tinyllama-1.1b", &device, None).unwrap();
+        assert!(
+            asked.data().contains("about 22.0B tokens"),
+            "{}",
+            asked.data()
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! A spec that ranks of PyTorch train (`engine: torch`), planned for the GPUs of a machine: what `assets/torch_worker` keeps in each.
+
+use super::gpus;
+use super::request::{Device, Logits, Ranks, Request};
+use super::scheme::Precision;
+use super::target::on_gpu;
+use crate::hardware::GpuSummary;
+
+/// Elements of logits that a rank has at once (`MOST_LOGITS` of the worker's decoder).
+const MOST_LOGITS: u64 = 1 << 26;
+
+/// The request on the ranks' GPUs; unchanged where the spec has no ranks, or they compute on the processor.
+///
+/// Ranks beyond the GPUs there are get one like those; without any GPU in sight its memory and speed are unknown.
+pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
+    let Some(ranks) = request
+        .extras
+        .ranks
+        .filter(|ranks| ranks.use_gpus(machine.len()))
+    else {
+        return request;
+    };
+    let device = device_of(machine);
+    let mut request = on_gpu(request, device);
+    request.extras.ranks = Some(ranks);
+    request.n_devices = ranks.count(machine.len());
+    // The rows of a micro-batch are shared among the ranks.
+    request.micro_batch = request.micro_batch.div_ceil(request.n_devices);
+    request.zero = if ranks.sharded && request.n_devices > 1 {
+        3
+    } else {
+        0
+    };
+    request.precision = if ranks.bf16 {
+        Precision::Fp32Bf16Products
+    } else {
+        Precision::Fp32
+    };
+    request.logits = Logits::Chunked((MOST_LOGITS / request.arch.vocab_size().max(1)).max(1));
+    request.assume();
+    request
+}
+
+/// The GPU that every rank has at least: the smallest of the machine.
+fn device_of(machine: &[GpuSummary]) -> Device {
+    let Some(smallest) = machine.iter().min_by_key(|gpu| gpu.memory_bytes) else {
+        return Device::limit("a GPU", None);
+    };
+    let known = gpus::find(&smallest.name).map(Device::of);
+    Device {
+        name: smallest.name.clone(),
+        memory: Some(smallest.memory_bytes),
+        ..known.unwrap_or_else(|| Device::limit("", None))
+    }
+}
+
+impl Ranks {
+    /// Whether they compute on GPUs, with so many in sight.
+    pub fn use_gpus(&self, in_sight: usize) -> bool {
+        self.gpus_asked || (self.gpus_allowed && in_sight > 0)
+    }
+
+    /// How many, with so many GPUs in sight.
+    pub fn count(&self, in_sight: usize) -> u64 {
+        self.count.unwrap_or(in_sight as u64).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use crate::plan::target::resolve;
+    use crate::plan::{Estimator, Part};
+    use crate::spec::SpecSources;
+
+    fn h100s(n: usize) -> Vec<GpuSummary> {
+        let gpu = GpuSummary {
+            name: "NVIDIA H100 80GB HBM3".into(),
+            memory_bytes: 85_520_809_984,
+            memory_used_bytes: 0,
+        };
+        vec![gpu; n]
+    }
+
+    fn asked(set: &[&str]) -> Request {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        let sources = SpecSources {
+            config_dir: None,
+            project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+            ..SpecSources::default()
+        };
+        resolve(
+            "size-100m",
+            &[set, vec!["model.vocab_size=32000".into()]].concat(),
+            &sources,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn ranks_share_the_micro_batch_and_each_holds_f32_states() {
+        let request = asked(&[
+            "engine=torch",
+            "train.micro_batch_size=16",
+            "train.grad_accum_steps=2",
+        ]);
+        let (tokens, batch) = (request.tokens, request.batch_tokens());
+        let request = on_ranks(request, &h100s(8));
+        assert_eq!(request.estimator, Estimator::General);
+        assert_eq!(
+            (request.n_devices, request.micro_batch, request.zero),
+            (8, 2, 0)
+        );
+        assert_eq!((request.tokens, request.batch_tokens()), (tokens, batch));
+        let n = request.arch.n_params();
+        let planned = plan(&request);
+        let part = |part| planned.memory.bytes(part);
+        // Weights, gradients and two moments in f32 (docs/torch.md).
+        assert_eq!(part(Part::Weights), 4 * n);
+        assert_eq!(part(Part::Gradients), 4 * n);
+        assert_eq!(part(Part::Optimizer), 8 * n);
+        // Eight H100 at 40 % MFU, 6·N·D.
+        let hours = 6.0 * n as f64 * tokens as f64 / (8.0 * 989e12 * 0.4) / 3600.0;
+        assert!((planned.work.hours.unwrap() / hours - 1.0).abs() < 1e-9);
+        assert!((planned.work.cost.unwrap() / (hours * 8.0 * 3.0) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn fsdp2_shares_states_and_says_so() {
+        let whole = on_ranks(asked(&["engine=torch"]), &h100s(8));
+        let shared = on_ranks(
+            asked(&["engine=torch", "engine.torch.shard=fsdp2"]),
+            &h100s(8),
+        );
+        let states = |request: &Request| {
+            let memory = plan(request).memory;
+            let parts = [Part::Weights, Part::Gradients, Part::Optimizer];
+            parts.iter().map(|part| memory.bytes(*part)).sum::<u64>()
+        };
+        assert_eq!(shared.zero, 3);
+        assert!(states(&whole).abs_diff(8 * states(&shared)) < 64);
+    }
+
+    #[test]
+    fn without_gpus_the_processor_is_planned_unless_gpus_are_asked_for() {
+        assert_eq!(
+            on_ranks(asked(&["engine=torch"]), &[]).estimator,
+            Estimator::Engine
+        );
+        assert_eq!(on_ranks(asked(&[]), &h100s(8)).estimator, Estimator::Engine);
+        let cpu = on_ranks(
+            asked(&["engine=torch", "engine.torch.device=cpu"]),
+            &h100s(8),
+        );
+        assert_eq!(cpu.estimator, Estimator::Engine);
+        let blind = on_ranks(
+            asked(&[
+                "engine=torch",
+                "engine.torch.device=cuda",
+                "engine.torch.ranks=8",
+            ]),
+            &[],
+        );
+        assert_eq!((blind.n_devices, blind.device.memory), (8, None));
+        assert_eq!(plan(&blind).work.hours, None);
+    }
+}

@@ -1,0 +1,180 @@
+"""The worker by itself: frames, and texts that are read piece by piece against the same texts read whole.
+
+    PYTHONPATH=assets/torch_worker /path/to/venv/bin/python -m unittest -v tests/torch/test_worker.py
+
+Without PyTorch what needs it is skipped, with these words.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from typing import Any
+
+from llmtui_worker import wire
+
+try:
+    import torch
+    from llmtui_worker.decoder import Decoder
+    from llmtui_worker.texts import Texts
+    from torch import Tensor
+except ImportError as error:
+    MISSING = f"no PyTorch here: {error}"
+else:
+    MISSING = ""
+
+VOCAB, WIDTH, LAYERS, HEADS, KV, CONTEXT = 19, 16, 2, 4, 2, 24
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """A small decoder as the engine describes it."""
+    config: dict[str, Any] = {
+        "norm": {"rmsnorm": {"eps": 1e-5}},
+        "norm_placement": "pre",
+        "qk_norm": False,
+        "mlp": {"swiglu": {}},
+        "global_every": None,
+        "sliding_window": None,
+        "attention_scale": None,
+        "attention_softcap": None,
+        "dropout": 0.0,
+        "embedding_scale": None,
+        "logit_softcap": None,
+    }
+    rope = changes.pop("rope", True)
+    slopes = changes.pop("slopes", None)
+    waves = changes.pop("waves", False)
+    config |= changes
+    each = WIDTH // HEADS
+    shapes: dict[str, list[int]] = {"model.embed_tokens.weight": [VOCAB, WIDTH], "model.norm.weight": [WIDTH]}
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        shapes |= {
+            f"{at}input_layernorm.weight": [WIDTH],
+            f"{at}post_attention_layernorm.weight": [WIDTH],
+            f"{at}self_attn.q_proj.weight": [WIDTH, WIDTH],
+            f"{at}self_attn.k_proj.weight": [KV * each, WIDTH],
+            f"{at}self_attn.v_proj.weight": [KV * each, WIDTH],
+            f"{at}self_attn.o_proj.weight": [WIDTH, WIDTH],
+            f"{at}mlp.gate_proj.weight": [32, WIDTH],
+            f"{at}mlp.up_proj.weight": [32, WIDTH],
+            f"{at}mlp.down_proj.weight": [WIDTH, 32],
+        }
+    frequencies = [10_000.0 ** (-2 * i / each) for i in range(each // 2)]
+    rotation = {"frequencies": frequencies, "factor": 1.0} if rope else None
+    return {
+        "params": [{"name": name, "shape": shape, "grad": 0} for name, shape in shapes.items()],
+        "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": each, "d_model": WIDTH, "seq_len": CONTEXT},
+        "config": config,
+        "rotations": [rotation, rotation],
+        "slopes": slopes,
+        "waves": waves,
+        "adapter": {"scale": 1.0, "dropout": 0.0},
+        "recompute": False,
+    }
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Reading(unittest.TestCase):
+    def decoder(self, **changes: Any) -> Decoder:
+        torch.manual_seed(1)
+        decoder = Decoder(described(**changes), torch.device("cpu")).eval()
+        with torch.no_grad():
+            for parameter in decoder.parameters():
+                parameter.normal_(0.0, 0.4)
+        return decoder
+
+    def whole(self, decoder: Decoder, text: list[int]) -> Tensor:
+        """Log-probabilities of every token behind a text that is read at once."""
+        inputs = torch.tensor([text]).expand(VOCAB, -1)
+        targets = torch.zeros_like(inputs)
+        targets[:, -1] = torch.arange(VOCAB)
+        logp, _, _ = decoder(inputs, targets, None)
+        return logp[:, -1]
+
+    def read(self, decoder: Decoder, texts: Texts, pieces: dict[int, list[int]]) -> dict[int, Tensor]:
+        ids = torch.tensor([token for new in pieces.values() for token in new])
+        rows = texts.take_up([(text, len(new)) for text, new in pieces.items()], ids)
+        logits = decoder.read(rows, texts)
+        texts.done()
+        return dict(zip(pieces, logits.log_softmax(-1), strict=True))
+
+    def test_pieces_give_what_whole_texts_give(self) -> None:
+        variants: list[dict[str, Any]] = [
+            {},
+            {"sliding_window": 3},
+            {"sliding_window": 3, "global_every": 2},
+            {"rope": False, "slopes": [0.5, 0.25, 0.125, 0.0625]},
+            {"rope": False, "waves": True},
+            {"attention_softcap": 5.0, "logit_softcap": 3.0, "embedding_scale": 4.0},
+        ]
+        for changes in variants:
+            with self.subTest(**changes), torch.no_grad():
+                decoder = self.decoder(**dict(changes))
+                texts = Texts(3, CONTEXT, torch.device("cpu"))
+                seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+                steps: list[dict[int, list[int]]] = [
+                    {0: [3, 1, 4, 1, 5], 2: [9]},
+                    {0: [2], 2: [6, 5, 3, 5]},
+                    {2: [8]},
+                    {0: [9, 7], 1: [9, 3], 2: [2]},
+                ]
+                for number, step in enumerate(steps):
+                    found = self.read(decoder, texts, step)
+                    for text, new in step.items():
+                        seen[text] += new
+                        apart = (found[text] - self.whole(decoder, seen[text])).abs().max().item()
+                        self.assertLess(apart, 2e-6, (number, text))
+                # One that holds another's tokens goes its own way.
+                texts.copy(0, 1)
+                seen[1] = list(seen[0])
+                found = self.read(decoder, texts, {0: [1], 1: [2]})
+                for text, new in ((0, 1), (1, 2)):
+                    seen[text].append(new)
+                    self.assertLess((found[text] - self.whole(decoder, seen[text])).abs().max().item(), 2e-6)
+                texts.forget(0)
+                found = self.read(decoder, texts, {0: [7, 2]})
+                self.assertLess((found[0] - self.whole(decoder, [7, 2])).abs().max().item(), 2e-6)
+                # The bound sees a mistake: a text that is one token short.
+                self.assertGreater((found[0] - self.whole(decoder, [2])).abs().max().item(), 1e-3)
+
+    def test_a_text_that_has_no_room_is_refused(self) -> None:
+        texts = Texts(1, 3, torch.device("cpu"))
+        with self.assertRaisesRegex(ValueError, "a text of 4 tokens"):
+            texts.take_up([(0, 4)], torch.zeros(4, dtype=torch.long))
+
+
+class Frames(unittest.TestCase):
+    def test_frames_go_both_ways_and_an_end_is_told(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+            path = str(Path(folder) / "s")
+            listener.bind(path)
+            listener.listen()
+            here = wire.Wire(path)
+            there, _ = listener.accept()
+            header = json.dumps({"type": "x", "n": 1}).encode()
+            sent = struct.pack("<IQ", len(header), 3) + header + b"abc"
+            threading.Thread(target=there.sendall, args=(sent,)).start()
+            self.assertEqual(here.receive(), ({"type": "x", "n": 1}, bytearray(b"abc")))
+            here.send("done", b"zz", loss=1.5)
+            length, payload = struct.unpack("<IQ", there.recv(12, socket.MSG_WAITALL))
+            self.assertEqual(json.loads(there.recv(length, socket.MSG_WAITALL)), {"type": "done", "loss": 1.5})
+            self.assertEqual(there.recv(payload, socket.MSG_WAITALL), b"zz")
+            with self.assertRaises(ValueError):
+                here.send("done", loss=float("nan"))
+            there.sendall(struct.pack("<IQ", 1 << 31, 0))
+            with self.assertRaisesRegex(ValueError, "a frame of"):
+                here.receive()
+            there.close()
+            with self.assertRaises(wire.Gone):
+                here.receive()
+            here.socket.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
