@@ -9,6 +9,7 @@ pub mod anatomy;
 pub mod arch;
 pub mod changes;
 mod engine;
+pub mod engines;
 mod facts;
 pub mod general;
 pub mod gpus;

@@ -54,6 +54,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         extras: EngineExtras::default(),
         arch,
         settings: Vec::new(),
+        torch_refuses: None,
     }
 }
 

@@ -460,6 +460,8 @@ pub struct Request {
     pub extras: EngineExtras,
     /// What its spec's settings are advised against.
     pub settings: Vec<Finding>,
+    /// Why its spec cannot have `engine: torch`, if it cannot.
+    pub torch_refuses: Option<String>,
 }
 
 impl Request {

@@ -277,6 +277,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             ranks: ranks(spec),
         },
         settings: settings(spec, data, method),
+        torch_refuses: spec.refused_by_torch(),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod alias;
 mod base;
 mod config;
 mod draft;
+mod engines;
 mod group;
 mod implied;
 pub mod import;

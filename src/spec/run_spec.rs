@@ -32,6 +32,12 @@ impl RunSpec {
         self
     }
 
+    /// The same training on another engine.
+    pub(super) fn on_engine(mut self, engine: crate::workers::EngineConfig) -> RunSpec {
+        self.config.engine = engine;
+        self
+    }
+
     /// The same training with another last step.
     pub fn to_step(mut self, max_steps: u64) -> RunSpec {
         self.config.train.max_steps = max_steps;

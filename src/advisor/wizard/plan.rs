@@ -5,9 +5,10 @@ use crate::advisor::choose::DataKind;
 use crate::advisor::look::{DataFacts, Machine};
 use crate::base::finding::Finding;
 use crate::base::human;
+use crate::plan::engines::{self, Gpus};
 use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
-use crate::plan::{Device, Plan, Verdict, plan};
+use crate::plan::{Device, Plan, Request, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
 use std::time::Duration;
 
@@ -157,14 +158,27 @@ pub(super) fn lines(
     ));
     let where_to = match machine.gpus.is_empty() {
         true => machine.line(),
-        false => format!("{}; this build trains on the CPU", machine.line()),
+        false => format!("{}; engine: candle trains on the CPU", machine.line()),
     };
     lines.push(("Machine", where_to));
+    if let Some(words) = engine_words(&plan.request, machine) {
+        lines.push(("Engine", words));
+    }
     lines.push((
         "Disk",
         format!("{} for its checkpoints", human::bytes(plan.disk_bytes)),
     ));
     lines
+}
+
+/// `torch: one GPU here (…): …; -s engine=torch`; nothing where there is no choice.
+fn engine_words(request: &Request, machine: &Machine) -> Option<String> {
+    let choice = engines::choose(request, Some(&Gpus::of(&machine.gpus)?))?;
+    let set = match choice.settings.is_empty() {
+        true => String::new(),
+        false => format!("; {}", choice.settings),
+    };
+    Some(format!("{}: {}{set}", choice.engine, choice.why))
 }
 
 fn largest(plan: &Plan) -> String {
@@ -254,5 +268,20 @@ mod tests {
         assert_eq!(line(&machine, "Machine"), "2 cores, 24 GiB");
         machine.memory = Some(1 << 20);
         assert!(line(&machine, "Memory").starts_with("too large"));
+        // Where there is a GPU, the engine for it is named.
+        let labels = |machine: &Machine| lines(&spec, None, machine).len();
+        let without = labels(&machine);
+        machine.gpus = vec![crate::hardware::GpuSummary {
+            name: "NVIDIA H100 80GB HBM3".into(),
+            memory_bytes: 80 << 30,
+            memory_used_bytes: 0,
+        }];
+        assert_eq!(labels(&machine), without + 1);
+        let engine = line(&machine, "Engine");
+        assert!(
+            engine.starts_with("torch: one GPU here (NVIDIA H100 80GB HBM3")
+                && engine.ends_with("-s engine=torch"),
+            "{engine}"
+        );
     }
 }

@@ -8,9 +8,11 @@ use super::{
     model_ref,
 };
 use crate::base::clock::Clock;
+use crate::hardware::{Live, Provider, Recorded};
 use crate::methods::ReferenceChoice;
 use crate::models::{self, Parts};
 use crate::plan::changes::ladder;
+use crate::plan::engines::{self, EngineChoice, Gpus};
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::request::{
@@ -117,12 +119,14 @@ pub struct Args {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let (request, machine) = request(args, cx)?;
     let plan = plan(&request);
+    let engine = engine(args, &request, cx)?;
     let text = if args.json {
         let mut told = to_json(&plan);
         told["speed"] = speed_json(&plan, machine.as_ref(), cx);
+        told["engine"] = serde_json::to_value(&engine)?;
         format!("{}\n", super::out::json(&told)?)
     } else {
-        table::render(&plan, &table::Style::of(cx))
+        table::render(&plan, engine.as_ref(), &table::Style::of(cx))
     };
     use std::io::Write;
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -142,6 +146,29 @@ fn speed_json(plan: &Plan, machine: Option<&Machine>, cx: &Context) -> Value {
         "f32_flops": speed.f32,
         "bf16_flops": speed.bf16,
     })
+}
+
+/// The engine that fits, with the GPUs that were named, or else those of this machine.
+fn engine(args: &Args, request: &Request, cx: &Context) -> anyhow::Result<Option<EngineChoice>> {
+    let device = &request.device;
+    let named = args.gpu.is_some() || wants_gpu(args);
+    let gpus = match (named, device.memory) {
+        (true, Some(memory)) => Some(Gpus {
+            name: device.name.clone(),
+            memory,
+            count: args.gpus,
+            here: false,
+        }),
+        (true, None) => None,
+        (false, _) => {
+            let seen = match cx.recording()? {
+                Some(recording) => Recorded::new(recording).machine().summary(),
+                None => Live::new(&cx.env).machine().summary(),
+            };
+            Gpus::of(&seen.gpus)
+        }
+    };
+    Ok(engines::choose(request, gpus.as_ref()))
 }
 
 /// The target with all options applied, and this machine where the plan is for it.

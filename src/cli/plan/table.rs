@@ -4,6 +4,7 @@ use super::Context;
 use crate::base::finding::Status;
 use crate::base::human::short;
 use crate::plan::changes::ladder;
+use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Checkpointing, Method, Said};
 use crate::plan::solve::what_fits;
@@ -106,12 +107,13 @@ fn plain(text: &str) -> String {
 }
 
 /// The whole report.
-pub fn render(plan: &Plan, style: &Style) -> String {
+pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> String {
     let mut out = head(plan, style);
     out.push('\n');
     out.push_str(&memory(plan, style));
     out.push('\n');
     out.push_str(&work(plan, style));
+    out.push_str(&engine.map_or_else(String::new, |choice| chosen(choice, style)));
     out.push_str(&fitting(plan, style));
     out.push_str(&changes(plan, style));
     out.push_str(&advice(plan, style));
@@ -348,6 +350,16 @@ fn scaled_flops(x: f64) -> String {
     }
 }
 
+/// `engine    torch: one GPU here (H100 of 80.0 GB): …; -s engine=torch`
+fn chosen(choice: &EngineChoice, style: &Style) -> String {
+    let set = match choice.settings.is_empty() {
+        true => String::new(),
+        false => format!("; {}", choice.settings),
+    };
+    let text = format!("{}: {}{set}", choice.engine, choice.why);
+    style.paragraph(&format!("  {:<LABEL$}", "engine"), &text)
+}
+
 /// `84.3 h`, `12 min`, `5,103 h (213 days)`.
 fn hours_words(hours: f64) -> String {
     match hours {
@@ -448,7 +460,14 @@ mod tests {
     fn page(width: Option<usize>, ascii: bool) -> String {
         let mut request = reference_request(models::find("llama-2-7b").unwrap());
         request.device = Device::of(gpus::find("h100").unwrap());
-        render(&plan(&request), &Style { ascii, width })
+        let gpus = crate::plan::engines::Gpus {
+            name: "H100".into(),
+            memory: 80_000_000_000,
+            count: None,
+            here: false,
+        };
+        let engine = crate::plan::engines::choose(&request, Some(&gpus));
+        render(&plan(&request), engine.as_ref(), &Style { ascii, width })
     }
 
     #[test]
@@ -462,6 +481,7 @@ mod tests {
             "optimizer",
             "Chinchilla",
             "bf16",
+            "engine.torch.shard=fsdp2",
         ] {
             assert!(
                 page(None, false).contains(wanted) || text.contains(wanted),

@@ -1,0 +1,380 @@
+//! Which engine a plan wants, and why: this program's own on a processor, or PyTorch on one GPU or several (`engine: torch`).
+
+use super::quantity::{binary, capacity};
+use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
+use super::scheme::{Precision, UpdateState};
+use super::target::on_gpu;
+use super::{Verdict, plan};
+use crate::hardware::GpuSummary;
+use serde::Serialize;
+
+/// GPUs that are there or were named.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpus {
+    pub name: String,
+    /// Bytes of one.
+    pub memory: u64,
+    /// How many; `None` where the number is open.
+    pub count: Option<u64>,
+    /// Whether they are in this machine.
+    pub here: bool,
+}
+
+impl Gpus {
+    /// Those of this machine: as many as there are, each as large as the smallest.
+    pub fn of(seen: &[GpuSummary]) -> Option<Gpus> {
+        let first = seen.first()?;
+        let smallest = seen.iter().map(|gpu| gpu.memory_bytes).min()?;
+        Some(Gpus {
+            name: crate::base::text::one_line(&first.name),
+            memory: smallest,
+            count: Some(seen.len() as u64),
+            here: true,
+        })
+    }
+}
+
+/// An engine with its settings and reasons.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EngineChoice {
+    /// `candle` or `torch`.
+    pub engine: &'static str,
+    /// GPUs that it trains on; 0 on a processor.
+    pub gpus: u64,
+    /// What PyTorch's ranks share: `ddp`, `fsdp2`.
+    pub shard: Option<&'static str>,
+    /// For a command line; empty where nothing is to be set.
+    pub settings: String,
+    /// One sentence.
+    pub why: String,
+    /// Bytes of one GPU, or of the process, with the plan's margin.
+    pub needs_bytes: u64,
+    pub fits: bool,
+}
+
+/// Ranks that the engine starts at most on one machine.
+const MOST: u64 = 64;
+
+/// The engine for a request, with the GPUs that are known of; `None` where nothing is known of any device.
+pub fn choose(request: &Request, gpus: Option<&Gpus>) -> Option<EngineChoice> {
+    let Some(gpus) = gpus.filter(|gpus| gpus.memory > 0) else {
+        let reason = "no GPU here and none named (--gpu): this program's own engine trains on the processor, and PyTorch would find no more there";
+        return (request.estimator == Estimator::Engine).then(|| on_processor(request, reason));
+    };
+    if let Some(lack) = lacks(request) {
+        return Some(on_processor(request, &lack));
+    }
+    Some(on_gpus(request, gpus))
+}
+
+fn on_processor(request: &Request, why: &str) -> EngineChoice {
+    let planned = plan(request);
+    let own = request.estimator == Estimator::Engine;
+    EngineChoice {
+        engine: "candle",
+        gpus: 0,
+        shard: None,
+        settings: String::new(),
+        why: why.into(),
+        needs_bytes: planned.p90_bytes(),
+        // A plan for a GPU says nothing of this machine's memory.
+        fits: own && planned.verdict().is_none_or(|v| v != Verdict::TooLarge),
+    }
+}
+
+/// What PyTorch's ranks cannot do of it. A spec is asked itself; a model alone is asked here.
+fn lacks(request: &Request) -> Option<String> {
+    if let Some(words) = &request.torch_refuses {
+        return Some(words.clone());
+    }
+    let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
+        "a quantized base"
+    } else if request.arch.config().moe.is_some() {
+        "experts"
+    } else if !is_adamw(request.update) {
+        "optimizers other than adamw"
+    } else {
+        return None;
+    };
+    Some(format!("engine: torch has no {what} yet"))
+}
+
+fn is_adamw(update: UpdateState) -> bool {
+    matches!(
+        update,
+        UpdateState::AdamW | UpdateState::Own { word: "adamw", .. }
+    )
+}
+
+/// One way to put it on GPUs.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    n: u64,
+    shares: bool,
+    recomputes: bool,
+}
+
+fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
+    let have = gpus.count.unwrap_or(1).min(MOST);
+    let can_recompute = request.checkpointing == Checkpointing::Off;
+    let ways = |n: u64, shares: bool| {
+        [false, true]
+            .into_iter()
+            .filter(move |again| !again || can_recompute)
+            .map(move |recomputes| Way {
+                n,
+                shares,
+                recomputes,
+            })
+    };
+    // First the GPUs that are there, then the fewest that would do.
+    let mut all: Vec<Way> = ways(have, false).collect();
+    if have > 1 {
+        all.extend(ways(have, true));
+    }
+    let more = [2, 4, 8, 16, 32, MOST].into_iter().filter(|n| *n > have);
+    all.extend(more.flat_map(|n| ways(n, true)));
+    let judged = |way: &Way| {
+        let planned = plan(&there(request, gpus, *way));
+        let fits = planned.verdict() == Some(Verdict::Fits);
+        fits.then(|| (*way, planned.p90_bytes()))
+    };
+    let whole = plan(&there(request, gpus, all[0])).p90_bytes();
+    let room = capacity(gpus.memory);
+    let (name, many) = (&gpus.name, |n: u64| match n {
+        1 => "one GPU".to_string(),
+        n => format!("{n} GPUs"),
+    });
+    let place = match (gpus.here, gpus.count) {
+        (true, _) => format!("{} here ({name} of {room})", many(have)),
+        (false, _) => format!("{} ({name} of {room})", many(have)),
+    };
+    let Some((way, needs)) = all.iter().find_map(judged) else {
+        return EngineChoice {
+            engine: "torch",
+            gpus: MOST,
+            shard: Some("fsdp2"),
+            settings: settings(Way {
+                n: MOST,
+                shares: true,
+                recomputes: can_recompute,
+            }),
+            why: format!(
+                "{place}: {} are too much for one, and not even shared among {MOST} do they fit: adapters, or a smaller model",
+                binary(whole)
+            ),
+            needs_bytes: whole,
+            fits: false,
+        };
+    };
+    let mut why = match (way.shares, way.n) {
+        (false, 1) => format!("{place}: {} of it hold the whole run", binary(needs)),
+        (false, _) => format!(
+            "{place}: each holds the whole model with {}, and they share the rows (ddp)",
+            binary(needs)
+        ),
+        (true, n) => format!(
+            "{place}: the whole model would take {} of one; shared among {n} (fsdp2) each takes {}",
+            binary(whole),
+            binary(needs)
+        ),
+    };
+    if way.recomputes {
+        why.push_str(", with activations recomputed");
+    }
+    let rows = request.micro_batch;
+    if request.estimator == Estimator::Engine && rows < way.n {
+        why.push_str(&format!(
+            "; train.micro_batch_size is {rows} and they share it: {} or more",
+            way.n
+        ));
+    }
+    if way.n > have {
+        why.push_str(match gpus.here {
+            true => "; this machine has fewer",
+            false => "; ask for as many (--gpus)",
+        });
+    }
+    EngineChoice {
+        engine: "torch",
+        gpus: way.n,
+        shard: Some(if way.shares { "fsdp2" } else { "ddp" }),
+        settings: settings(way),
+        why,
+        needs_bytes: needs,
+        fits: way.n <= have || !gpus.here,
+    }
+}
+
+fn settings(way: Way) -> String {
+    let mut words = String::from("-s engine=torch");
+    if way.shares {
+        words.push_str(" -s engine.torch.shard=fsdp2");
+    }
+    if way.recomputes {
+        words.push_str(" -s train.activation_checkpointing=full");
+    }
+    words
+}
+
+/// The request as PyTorch's ranks hold it: weights, gradients and moments in f32, and a share of the rows.
+fn there(request: &Request, gpus: &Gpus, way: Way) -> Request {
+    let own = request.estimator == Estimator::Engine;
+    let device = Device::limit(&gpus.name, Some(gpus.memory));
+    let mut there = on_gpu(request.clone(), device);
+    there.precision = Precision::Fp32;
+    there.n_devices = way.n;
+    there.zero = if way.shares { 3 } else { 0 };
+    if own {
+        there.micro_batch = request.micro_batch.div_ceil(way.n).max(1);
+    }
+    if way.recomputes {
+        there.checkpointing = Checkpointing::Full;
+    }
+    there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{models, reference_request, target};
+    use crate::spec::SpecSources;
+
+    fn spec(words: &[&str]) -> Request {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        target::resolve("quickstart", &words, &SpecSources::default()).unwrap()
+    }
+
+    fn gpus(gb: u64, count: Option<u64>, here: bool) -> Gpus {
+        Gpus {
+            name: "H100".into(),
+            memory: gb * 1_000_000_000,
+            count,
+            here,
+        }
+    }
+
+    #[test]
+    fn without_a_gpu_the_own_engine_trains() {
+        let choice = choose(&spec(&[]), None).unwrap();
+        assert_eq!(
+            (choice.engine, choice.gpus, choice.shard),
+            ("candle", 0, None)
+        );
+        assert!(choice.settings.is_empty() && choice.why.contains("no GPU"));
+        // Of a reference model without a device nothing can be said.
+        let model = reference_request(models::find("llama-2-7b").unwrap());
+        assert_eq!(choose(&model, None), None);
+    }
+
+    #[test]
+    fn what_fits_one_gpu_is_held_whole_by_each() {
+        let one = choose(&spec(&[]), Some(&gpus(80, Some(1), true))).unwrap();
+        assert_eq!((one.engine, one.gpus, one.shard), ("torch", 1, Some("ddp")));
+        assert_eq!(one.settings, "-s engine=torch");
+        assert!(
+            one.fits && one.why.starts_with("one GPU here (H100 of 80.0 GB"),
+            "{}",
+            one.why
+        );
+        let two = choose(&spec(&[]), Some(&gpus(80, Some(2), true))).unwrap();
+        assert_eq!((two.gpus, two.shard), (2, Some("ddp")));
+        let narrow = choose(
+            &spec(&["micro_batch_size=2"]),
+            Some(&gpus(80, Some(8), true)),
+        )
+        .unwrap();
+        assert!(
+            narrow.why.contains("train.micro_batch_size is 2"),
+            "{}",
+            narrow.why
+        );
+    }
+
+    #[test]
+    fn what_no_single_gpu_holds_is_shared_among_the_fewest_that_do() {
+        // 6.7 billion parameters of 16 bytes are 108 GB.
+        let model = reference_request(models::find("llama-2-7b").unwrap());
+        let open = choose(&model, Some(&gpus(80, None, false))).unwrap();
+        assert_eq!(
+            (open.engine, open.gpus, open.shard),
+            ("torch", 2, Some("fsdp2"))
+        );
+        assert_eq!(open.settings, "-s engine=torch -s engine.torch.shard=fsdp2");
+        assert!(open.fits && open.needs_bytes < 80_000_000_000);
+        let small = choose(&model, Some(&gpus(24, Some(1), true))).unwrap();
+        assert!(
+            small.gpus == 8 && !small.fits && small.why.contains("has fewer"),
+            "{small:?}"
+        );
+        // The next smaller number is not enough.
+        let four = Way {
+            n: 4,
+            shares: true,
+            recomputes: false,
+        };
+        let planned = plan(&there(&model, &gpus(24, Some(1), true), four));
+        assert_ne!(planned.verdict(), Some(Verdict::Fits));
+        let eight = choose(&model, Some(&gpus(80, Some(8), true))).unwrap();
+        assert_eq!(
+            (eight.gpus, eight.shard, eight.fits),
+            (8, Some("fsdp2"), true)
+        );
+        let none = choose(&model, Some(&gpus(2, Some(1), true))).unwrap();
+        assert!(
+            !none.fits && none.why.contains("not even shared among 64"),
+            "{none:?}"
+        );
+    }
+
+    #[test]
+    fn activations_are_recomputed_before_more_gpus_are_asked_for() {
+        let long = spec(&["seq_len=4096", "micro_batch_size=64"]);
+        let memory = |recomputes| {
+            let way = Way {
+                n: 1,
+                shares: false,
+                recomputes,
+            };
+            plan(&there(&long, &gpus(80, Some(1), true), way)).p90_bytes()
+        };
+        let between = Gpus {
+            memory: memory(true).midpoint(memory(false)),
+            ..gpus(80, Some(1), true)
+        };
+        let choice = choose(&long, Some(&between)).unwrap();
+        assert_eq!((choice.gpus, choice.shard), (1, Some("ddp")));
+        assert!(
+            choice.settings.ends_with("activation_checkpointing=full"),
+            "{choice:?}"
+        );
+    }
+
+    #[test]
+    fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
+        let here = gpus(80, Some(1), true);
+        for (words, phrase) in [
+            (&["optimizer=lion"][..], "adamw alone"),
+            (&["train.ema_decay=0.9"], "ema_decay"),
+        ] {
+            let choice = choose(&spec(words), Some(&here)).unwrap();
+            assert_eq!((choice.engine, choice.gpus), ("candle", 0));
+            assert!(choice.why.contains(phrase), "{}", choice.why);
+        }
+        let experts = reference_request(models::find("mixtral-8x7b").unwrap());
+        let choice = choose(&experts, Some(&here)).unwrap();
+        assert!(choice.engine == "candle" && !choice.fits && choice.why.contains("experts"));
+    }
+
+    #[test]
+    fn gpus_of_a_machine_count_as_the_smallest() {
+        let gpu = |name: &str, gb: u64| GpuSummary {
+            name: name.into(),
+            memory_bytes: gb << 30,
+            memory_used_bytes: 0,
+        };
+        let seen = Gpus::of(&[gpu("A", 80), gpu("B", 24)]).unwrap();
+        assert_eq!((seen.memory, seen.count), (24 << 30, Some(2)));
+        assert_eq!(Gpus::of(&[]), None);
+    }
+}
