@@ -108,10 +108,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
         None => spec_of(args, &folder, cx)?,
     };
     let gpus = gpus(args, &spec)?;
-    let threads = spec.train.threads.unwrap_or(8);
-    let cpus = args
-        .cpus
-        .map_or(if gpus > 0 { 4 * gpus } else { threads }, |n| n as usize);
+    let cpus = args.cpus.map_or_else(|| cpus(&spec, gpus), |n| n as usize);
     let job = Job {
         name: spec.name.clone(),
         goal,
@@ -139,7 +136,10 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
                 bucket: args.bucket.clone(),
                 llmtui,
                 folder: words(&folder)?,
-                installs_torch: torch.is_some_and(|torch| torch.python.is_none()),
+                installs_torch: match torch {
+                    Some(torch) => torch.python.is_none(),
+                    None => spec.engine.is_open() && gpus > 0,
+                },
             },
         )
     };
@@ -223,8 +223,21 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
     Ok((loaded.spec, Goal::Spec { spec, set }))
 }
 
+/// Cores to ask for: four a GPU feed it; without one, every process computes on its threads.
+fn cpus(spec: &RunSpec, gpus: usize) -> usize {
+    let threads = spec.train.threads.unwrap_or(8);
+    let ranks = spec.engine.torch().and_then(|t| t.ranks).unwrap_or(1);
+    match gpus {
+        0 => threads * ranks,
+        n => 4 * n,
+    }
+}
+
 /// GPUs of the node, for the engine that the spec names.
 fn gpus(args: &ScriptArgs, spec: &RunSpec) -> anyhow::Result<usize> {
+    if spec.engine.is_open() {
+        return Ok(args.gpus.map_or(0, |n| n as usize));
+    }
     let Some(torch) = spec.engine.torch().filter(|t| t.device != Device::Cpu) else {
         let Some(n) = args.gpus else { return Ok(0) };
         let what = match spec.engine.torch() {

@@ -76,7 +76,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
         Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
     })?;
-    let loaded = args.spec.load(cx)?;
+    let loaded = super::memory::decided(args.spec.load(cx)?, cx);
     let mut request = target::resolve(name, &args.spec.set, &cx.spec_sources())
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);

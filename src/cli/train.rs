@@ -7,9 +7,10 @@ use super::extend::{Asked, Extension};
 use super::run_ref::{named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
+use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::engine::{EngineJob, TrainState};
+use crate::engine::{EngineJob, TrainState, extra_sets};
 use crate::link::launch::EngineOptions;
 use crate::run::{RunDir, lineage::parent_of};
 use crate::spec::{Loaded, RunSpec};
@@ -136,8 +137,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let target = match (&args.resume, &args.branch) {
         (Some(resume), _) => resumed(resume, &args, cx)?,
-        (None, Some(word)) => Target::Branch(Box::new(Branch::plan(word, &args.spec, cx)?)),
-        (None, None) => Target::New(Box::new(args.spec.load(cx)?)),
+        (None, Some(word)) => {
+            let mut branch = Branch::plan(word, &args.spec, cx)?;
+            branch.loaded = memory::decided(branch.loaded, cx);
+            Target::Branch(Box::new(branch))
+        }
+        (None, None) => Target::New(Box::new(memory::decided(args.spec.load(cx)?, cx))),
     };
     if !args.force {
         memory::check(&target.spec()?, &cx.env)?;
@@ -324,9 +329,12 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
             }
         }
     }
+    let surroundings = Surroundings::from_env(&cx.env);
     let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
+        .open_data(&surroundings)
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let extra = extra_sets(&spec, &data, &surroundings)
+        .map_err(|e| Failure::yours(e.to_string(), "correct it, or leave eval.extra out"))?;
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let spec = spec.on_data(pass);
     if let Some(from) = &spec.train.from {
@@ -339,6 +347,16 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     for line in describe(&spec, &data, state.models.policy.n_params()) {
         say!("{line}")?;
     }
+    for (name, tokens) in extra {
+        say!(
+            "extra   {}: {} validation tokens",
+            one_line(&name),
+            human::grouped(tokens)
+        )?;
+    }
+    for note in &data.notes {
+        say!("note    {}", one_line(note))?;
+    }
     if let Target::Resumed(run, _) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
         say!("would resume {} from step {newest}", run.id())?;
@@ -348,8 +366,10 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
-    let tokens = spec.run_tokens();
-    let epochs = tokens as f64 / data.epoch_tokens() as f64;
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let tokens = spec.run_tokens() * sequences;
+    let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
+    let epochs = micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let mut lines = vec![
         format!("{}: {}", spec.name, spec.about),
         format!(
@@ -369,12 +389,11 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
         format!(
             "train   {} steps of {} tokens, {} in all, {epochs:.1} epochs, on {} threads",
             human::grouped(spec.train.max_steps),
-            human::grouped(spec.batch_tokens()),
+            human::grouped(spec.batch_tokens() * sequences),
             human::short(tokens as f64),
             crate::engine::threads(spec),
         ),
     ];
-    let sequences = spec.method.needs().unit.sequences() as u64;
     let sizes = crate::spec::Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: Some(data.pass_tokens()),

@@ -7,8 +7,46 @@ use super::{EngineError, EngineJob};
 use crate::base::text::one_line;
 use crate::data::{DataError, Dataset, Surroundings};
 use crate::metrics::id;
-use crate::spec::RunSpec;
+use crate::spec::{ExtraSet, RunSpec};
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
+
+/// What each set of `eval.extra` comes to, as (name, tokens), read as a run would read it.
+///
+/// # Errors
+/// As a run's start: rows that cannot be read, a method that has no loss on them.
+pub fn extra_sets(
+    spec: &RunSpec,
+    data: &Dataset,
+    surroundings: &Surroundings,
+) -> Result<Vec<(String, u64)>, EngineError> {
+    let sets = spec.eval.extra.iter();
+    sets.map(|set| {
+        let read = one(spec, set, data, surroundings)?;
+        Ok((set.name.clone(), read.val_tokens()))
+    })
+    .collect()
+}
+
+fn one(
+    spec: &RunSpec,
+    set: &ExtraSet,
+    data: &Dataset,
+    surroundings: &Surroundings,
+) -> Result<Dataset, EngineError> {
+    if spec.method.on_policy().is_some() {
+        let what = "a method that learns from its own answers has no loss on rows; use eval.tasks";
+        return Err(fault(&set.name, what));
+    }
+    let request = spec.data_request(surroundings);
+    Dataset::held_out(&spec.data, &set.source, data, request).map_err(|error| match error {
+        DataError::Hub(error) => EngineError::Data(DataError::Hub(error)),
+        error => fault(&set.name, &format!("{error}; {}", error.hint())),
+    })
+}
+
+fn fault(name: &str, what: &str) -> EngineError {
+    EngineError::Setup(format!("eval.extra {}: {what}", one_line(name)))
+}
 
 /// The extra validation sets of a run, with their rows.
 #[derive(Default)]
@@ -28,26 +66,14 @@ impl Extras {
         port: &mut Port<'_>,
         step: u64,
     ) -> Result<Extras, EngineError> {
-        let (spec, mut sets) = (&job.spec, Vec::new());
-        let fault = |name: &str, what: &str| {
-            EngineError::Setup(format!("eval.extra {}: {what}", one_line(name)))
-        };
-        for set in &spec.eval.extra {
-            if spec.method.on_policy().is_some() {
-                let what =
-                    "a method that learns from its own answers has no loss on rows; use eval.tasks";
-                return Err(fault(&set.name, what));
-            }
-            if matches!(reference, Reference::Precomputed(_)) {
+        let precomputed = matches!(reference, Reference::Precomputed(_));
+        let mut sets = Vec::new();
+        for set in &job.spec.eval.extra {
+            if precomputed {
                 let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
                 return Err(fault(&set.name, what));
             }
-            let request = spec.data_request(&Surroundings::from_env(&job.env));
-            let read = Dataset::held_out(&spec.data, &set.source, data, request);
-            let read = read.map_err(|error| match error {
-                DataError::Hub(error) => EngineError::Data(DataError::Hub(error)),
-                error => fault(&set.name, &format!("{error}; {}", error.hint())),
-            })?;
+            let read = one(&job.spec, set, data, &Surroundings::from_env(&job.env))?;
             for note in &read.notes {
                 port.note(step, format!("{}: {note}", one_line(&set.name)));
             }

@@ -40,6 +40,7 @@ pub mod update;
 
 pub use broken::{NO_STACK, no_thread};
 pub use emit::Emit;
+pub use extra::extra_sets;
 pub use rescue::Guard;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 

@@ -44,7 +44,12 @@ const BASE: &[&str] = &[
 
 /// The smallest model that learns, on the embedded corpus, with `words` (`key=value`) on top.
 pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
-    let words: Vec<String> = BASE.iter().chain(words).map(ToString::to_string).collect();
+    // Epochs and steps on one command line contradict each other.
+    let in_epochs = words.iter().any(|word| word.starts_with("train.epochs="));
+    let base = BASE
+        .iter()
+        .filter(|word| !(in_epochs && word.starts_with("train.max_steps=")));
+    let words: Vec<String> = base.chain(words).map(ToString::to_string).collect();
     let spec = load("quickstart", &words, &SpecSources::default())
         .unwrap()
         .spec;

@@ -43,6 +43,8 @@ pub struct EngineChoice {
     pub gpus: u64,
     /// What PyTorch's ranks share: `ddp`, `fsdp2`.
     pub shard: Option<&'static str>,
+    /// Whether activations are computed again in the backward pass, which the request does not ask for.
+    pub recomputes: bool,
     /// For a command line; empty where nothing is to be set.
     pub settings: String,
     /// One sentence.
@@ -74,6 +76,7 @@ fn on_processor(request: &Request, why: &str) -> EngineChoice {
         engine: "candle",
         gpus: 0,
         shard: None,
+        recomputes: false,
         settings: String::new(),
         why: why.into(),
         needs_bytes: planned.p90_bytes(),
@@ -154,6 +157,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
             engine: "torch",
             gpus: MOST,
             shard: Some("fsdp2"),
+            recomputes: can_recompute,
             settings: settings(Way {
                 n: MOST,
                 shares: true,
@@ -199,6 +203,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
         engine: "torch",
         gpus: way.n,
         shard: Some(if way.shares { "fsdp2" } else { "ddp" }),
+        recomputes: way.recomputes,
         settings: settings(way),
         why,
         needs_bytes: needs,

@@ -28,6 +28,7 @@ pub mod scaling;
 pub mod scheme;
 pub mod small_runs;
 pub mod solve;
+pub mod start;
 pub mod target;
 pub mod work;
 

@@ -33,7 +33,8 @@ pub struct RunConfig {
     pub model: ModelConfig,
     /// Small trainable matrices beside frozen weights. Default: none, all weights train.
     pub adapter: Option<AdapterConfig>,
-    /// What computes: this program on the processor (`candle`), or processes of PyTorch (`torch`), one for each GPU.
+    /// What computes: this program on the processor (`candle`), or processes of PyTorch (`torch`), one for each GPU; `auto` is
+    /// what suits the machine, decided when the run starts.
     pub engine: EngineConfig,
     /// Training and validation data.
     pub data: DataConfig,
@@ -70,8 +71,8 @@ pub struct TrainConfig {
     #[schemars(range(min = 1))]
     pub max_steps: u64,
     /// Passes over the training data, in place of `train.max_steps`; 0.5 is half a pass. `-s max_steps=500` on a spec with
-    /// epochs means the steps; where one file says both, the epochs count. Once the data are
-    /// read, the run's spec says in `train.max_steps` what they come to. Default: none.
+    /// epochs means the steps; where one file says both, the epochs count; both on the command line are refused. Once the
+    /// data are read, the run's spec says in `train.max_steps` what they come to. Default: none.
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub epochs: Option<f64>,
     /// Warm-up as a share of the steps, in place of the schedule's `warmup_steps`, which become that many; the schedule `none` has

@@ -1,9 +1,38 @@
 //! What the engines say of a spec that names another one.
 
 use super::RunSpec;
-use crate::workers::EngineConfig;
+use crate::base::paths::Env;
+use crate::workers::environment::installed_at;
+use crate::workers::{EngineConfig, torch};
+
+/// Whether `llmtui engine install torch` has been here.
+pub fn torch_is_installed(env: &Env) -> bool {
+    installed_at(env).is_some_and(|venv| venv.join("bin/python").is_file())
+}
 
 impl RunSpec {
+    /// The same training by this program.
+    pub fn on_candle(self) -> RunSpec {
+        self.on_engine(EngineConfig::Candle(Default::default()))
+    }
+
+    /// The same training by ranks of PyTorch: so many of them (`None`: one a GPU), with a share of the model each or all of it, and
+    /// with activations computed again in the backward pass where asked.
+    pub fn on_torch(self, ranks: Option<usize>, shares: bool, recomputes: bool) -> RunSpec {
+        let spec = match recomputes {
+            true => self.recomputing(),
+            false => self,
+        };
+        spec.on_engine(EngineConfig::Torch(torch::Config {
+            ranks,
+            shard: match shares {
+                true => torch::Shard::Fsdp2,
+                false => torch::Shard::Ddp,
+            },
+            ..Default::default()
+        }))
+    }
+
     /// Why this spec cannot have `engine: torch`; `None` if it can. The rules are those of any spec that names it.
     pub fn refused_by_torch(&self) -> Option<String> {
         if self.engine.torch().is_some() {

@@ -177,6 +177,10 @@ mod tests {
         assert_eq!(length("epochs: 3", &[]).0, Some(3.0));
         // A run's own spec says what its epochs come to.
         assert_eq!(length("epochs: 3, max_steps: 41", &[]), (Some(3.0), 41));
+        // Both on the command line contradict each other.
+        let words = ["epochs=2".into(), "max_steps=40".into()];
+        let errors = load("quickstart", &words, &SpecSources::default()).unwrap_err();
+        assert!(errors.to_string().contains("give one of them"), "{errors}");
         let warmup = |text: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             let text = format!("extends: quickstart\ntrain: {{{text}}}\n");

@@ -27,10 +27,11 @@ pub mod yaml;
 pub use crate::nn::PrecisionError;
 pub use base::{BaseModel, base_model};
 pub use config::{
-    CheckpointConfig, EvalConfig, HealthConfig, PreflightConfig, RescueConfig, RescuePolicy,
-    RunConfig, SampleConfig, TrainConfig,
+    CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
+    RescuePolicy, RunConfig, SampleConfig, TrainConfig,
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
+pub use engines::torch_is_installed;
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use length::BatchStage;

@@ -8,7 +8,7 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
-use crate::nn::{HeadKind, ParamInfo, PrecisionError, Regularizers};
+use crate::nn::{ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -35,6 +35,12 @@ impl RunSpec {
     /// The same training on another engine.
     pub(super) fn on_engine(mut self, engine: crate::workers::EngineConfig) -> RunSpec {
         self.config.engine = engine;
+        self
+    }
+
+    /// The same training with all activations computed again in the backward pass.
+    pub(super) fn recomputing(mut self) -> RunSpec {
+        self.config.train.activation_checkpointing = ActivationCheckpointing::Full {};
         self
     }
 

@@ -29,6 +29,7 @@ use crate::hardware::{Live, Provider, Recorded, Recording};
 use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::plan::probe::Measure;
+use crate::plan::start;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::{Draft, SpecSources};
@@ -77,21 +78,19 @@ impl Workplace {
     }
 
     fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
-        let spec = &loaded.spec;
-        let refused = |e| {
-            format!(
-                "train.precision: {e}; {}",
-                crate::spec::PrecisionError::HINT
-            )
-        };
-        spec.computes_here().map_err(refused)?;
-        crate::plan::room::check(spec, &crate::hardware::memory())
-            .map_err(|shortage| shortage.to_string())?;
-        let name = &loaded.spec.name;
-        let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
-        let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())
-            .map_err(|e| e.to_string())?;
-        let from = loaded.spec.train.from.as_deref();
+        let decided = start::decide_here(&loaded.spec, &self.env);
+        let spec = decided.map_or_else(|| loaded.spec.clone(), |decided| decided.spec);
+        start::check(&spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        let (yaml, asked) = (spec.to_yaml(), &loaded.asked);
+        let run = RunDir::create(
+            &self.runs_dir,
+            &spec.name,
+            &yaml,
+            asked,
+            &SystemClock::new(),
+        )
+        .map_err(|e| e.to_string())?;
+        let from = spec.train.from.as_deref();
         if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
             run.descends_from(parent).map_err(|e| e.to_string())?;
         }

@@ -4,6 +4,7 @@
 //!
 //! `frame` (bytes) → `gang` (one generation of ranks) → the engine's `remote` (what is asked). Here is no model and no loss.
 
+pub mod auto;
 pub mod candle;
 pub mod environment;
 mod frame;
@@ -31,9 +32,14 @@ pub trait Compute: Send + Sync {
     fn torch(&self) -> Option<&torch::Config> {
         None
     }
+
+    /// Whether the start of a run decides.
+    fn is_open(&self) -> bool {
+        false
+    }
 }
 
 crate::base::registry! {
     /// What computes.
-    pub enum EngineConfig: dyn Compute { candle: Candle, torch: Torch }
+    pub enum EngineConfig: dyn Compute { candle: Candle, torch: Torch, auto: Auto }
 }

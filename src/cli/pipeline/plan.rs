@@ -9,6 +9,7 @@ use crate::nn::ModelConfig;
 use crate::pipeline::{From, Pipeline, Train, Work};
 use crate::plan::learn::Machine;
 use crate::plan::ranks::on_ranks;
+use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Estimator, plan as plan_of};
 use crate::spec::{self, RunSpec};
@@ -112,10 +113,10 @@ pub fn plan(
         }
         let on_gpus = request.estimator == Estimator::General;
         if on_gpus && !force {
-            memory::fits(&request).map_err(|e| of_stage(e, &stage.name))?;
+            start::fits(&request).map_err(|e| of_stage(e.into(), &stage.name))?;
             if !dry_run {
                 let there = found.as_ref().map_or(0, Vec::len);
-                memory::enough(&request, there).map_err(|e| of_stage(e, &stage.name))?;
+                start::enough(&request, there).map_err(|e| of_stage(e.into(), &stage.name))?;
             }
         } else if !on_gpus && !force {
             memory::check(&spec, &cx.env)?;

@@ -4,7 +4,7 @@ use super::child::{self, Stop};
 use super::{Options, failed};
 use crate::base::files::is_locked;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::{Context, model_ref};
+use crate::cli::{Context, memory, model_ref};
 use crate::pipeline::{
     Evaluate, Export, From, PipelineDir, Report, Stage, State, Status, Train, TrainTokenizer, Work,
 };
@@ -155,6 +155,7 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
             &sources,
         )?,
     };
+    let loaded = memory::decided(loaded, cx);
     let spec = &loaded.spec;
     let run = RunDir::create(
         &cx.runs_dir,

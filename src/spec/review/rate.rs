@@ -126,11 +126,16 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         let what = format!("lr {lr} is high for {what}: {good} is usual");
         return Some(poor("optimizer", what, set(subject, good), source));
     }
-    let copied = adapter && !subject.learns_preferences() && lr > 0.0 && lr < 3e-5;
-    copied.then(|| {
+    let low = adapter && !subject.learns_preferences() && lr > 0.0 && lr < 3e-5;
+    low.then(|| {
+        // Below a tenth of what full fine-tuning usually takes, it was not copied from there.
+        let word = match lr < 1e-6 {
+            true => "low for adapters, which",
+            false => "that of full fine-tuning: adapters",
+        };
         poor(
             "optimizer",
-            format!("lr {lr} is that of full fine-tuning: adapters learn at about ten times as much"),
+            format!("lr {lr} is {word} learn at about ten times the rate of all weights"),
             set(subject, "2e-4"),
             "Schulman et al. 2025, LoRA without regret; Dettmers et al. 2023, arXiv 2305.14314: 2e-4",
         )

@@ -2,6 +2,7 @@
 
 use super::Judge;
 use crate::spec::RunConfig;
+use crate::spec::issue::Origin;
 
 pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     let train = &config.train;
@@ -14,6 +15,15 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
         &["train.epochs"],
         format!("{word} learns from answers of its own, not from passes over data"),
         "set train.max_steps",
+    );
+    // A file may say both: a run's own spec does. Of two words of one command line neither is the later one.
+    let typed = |path| matches!(judge.origins.get(path), Origin::Set(_));
+    let both = train.epochs.is_some() && typed("train.epochs") && typed("train.max_steps");
+    judge.want(
+        !both,
+        &["train.epochs", "train.max_steps"],
+        "epochs and max_steps each say how long the run is",
+        "give one of them",
     );
     judge.want(
         !answers || train.batch_ramp.is_empty(),

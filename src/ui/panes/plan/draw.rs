@@ -3,6 +3,7 @@
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::finding::Status;
 use crate::base::human::{grouped, short};
+use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::{binary, capacity};
 use crate::plan::request::{Method, Said};
@@ -218,7 +219,8 @@ fn draw_right(
         let words = format!("{} as earlier runs on this machine went", binary(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
-    let facts = facts(plan);
+    let mut facts = facts(plan);
+    facts.extend(shown.engine.as_ref().map(|choice| ("engine", engine_words(choice))));
     let room = usize::from(area.bottom().saturating_sub(at.y)).saturating_sub(facts.len() + 1);
     parts(buffer, &mut at, plan, room, theme);
     at.next();
@@ -424,6 +426,23 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         ),
     ));
     facts
+}
+
+/// `torch, 8 GPUs that share the model (fsdp2)`; why it is candle.
+fn engine_words(choice: &EngineChoice) -> String {
+    if choice.engine == "candle" {
+        return format!("candle, on the processor: {}", choice.why);
+    }
+    let again = match choice.recomputes {
+        true => ", activations recomputed",
+        false => "",
+    };
+    match (choice.gpus, choice.shard) {
+        (_, Some("fsdp2")) if !choice.fits => "torch, but not even 64 GPUs hold it".into(),
+        (1, _) => format!("torch, one GPU{again}"),
+        (n, Some("fsdp2")) => format!("torch, {n} GPUs that share the model (fsdp2){again}"),
+        (n, _) => format!("torch, {n} GPUs that share the rows (ddp){again}"),
+    }
 }
 
 fn hours_words(hours: f64) -> String {

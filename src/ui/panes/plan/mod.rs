@@ -9,8 +9,9 @@ mod stack;
 pub use pane::ENTRY;
 
 use crate::plan::changes::{Ladder, ladder};
+use crate::plan::engines::{EngineChoice, Gpus, choose};
 use crate::plan::solve::{WhatFits, what_fits};
-use crate::plan::{Plan, Request, plan};
+use crate::plan::{Estimator, Plan, Request, plan};
 use crate::ui::field::TextField;
 use fields::{Field, Kind};
 
@@ -23,6 +24,8 @@ struct Shown {
     plan: Plan,
     fits: Option<WhatFits>,
     ladder: Ladder,
+    /// The engine on the GPUs of the request; `None` where it is for this machine's processor.
+    engine: Option<EngineChoice>,
 }
 
 impl Shown {
@@ -31,9 +34,25 @@ impl Shown {
             plan: plan(&request),
             fits: what_fits(&request),
             ladder: ladder(&request),
+            engine: on_gpus(&request),
             original,
             request,
         }
+    }
+}
+
+/// The engine where the request names GPUs.
+fn on_gpus(request: &Request) -> Option<EngineChoice> {
+    let device = &request.device;
+    let gpus = Gpus {
+        name: device.name.clone(),
+        memory: device.memory?,
+        count: Some(request.n_devices),
+        here: false,
+    };
+    match request.estimator {
+        Estimator::General => choose(request, Some(&gpus)),
+        Estimator::Engine => None,
     }
 }
 

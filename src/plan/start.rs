@@ -1,0 +1,204 @@
+//! A spec at the start of its run: the engine that `engine: auto` gets, and whether there is room for it.
+
+use super::engines::{Gpus, choose};
+use super::quantity::binary;
+use super::ranks::on_ranks;
+use super::target::{DataSize, of_spec};
+use super::{Estimator, Request, plan, room};
+use crate::base::paths::Env;
+use crate::hardware::GpuSummary;
+use crate::spec::{PrecisionError, RunSpec, torch_is_installed};
+
+/// Why a run does not start, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Refusal {
+    pub what: String,
+    pub hint: String,
+}
+
+impl Refusal {
+    fn new(what: String, hint: &str) -> Refusal {
+        let hint = hint.into();
+        Refusal { what, hint }
+    }
+}
+
+/// A spec whose engine is known, and why it is this one.
+#[derive(Debug, Clone)]
+pub struct Decided {
+    pub spec: RunSpec,
+    pub why: String,
+}
+
+/// The engine for a spec with `engine: auto` on this machine; `None` where the spec names one.
+pub fn decide_here(spec: &RunSpec, env: &Env) -> Option<Decided> {
+    if !spec.engine.is_open() {
+        return None;
+    }
+    Some(decide(spec, &gpus_here(env), torch_is_installed(env)))
+}
+
+/// The engine for a spec on a machine with these GPUs.
+pub fn decide(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> Decided {
+    let own = spec.clone().on_candle();
+    let request = of_spec(&own, least_data(spec));
+    let on_processor = |why: String| Decided {
+        spec: own.clone(),
+        why: format!("engine auto is candle: {why}"),
+    };
+    let Some(choice) = choose(&request, Gpus::of(gpus).as_ref()) else {
+        return on_processor("nothing is known of this machine's GPUs".into());
+    };
+    if choice.engine != "torch" || !choice.fits {
+        return on_processor(choice.why);
+    }
+    if !torch_installed {
+        let why =
+            "PyTorch is not installed, which would train on the GPU: llmtui engine install torch";
+        return on_processor(why.into());
+    }
+    // Each rank has a row of a micro-batch at least.
+    let rows = spec.train.micro_batch_size;
+    let ranks = (rows < gpus.len()).then_some(rows);
+    let shares = choice.shard == Some("fsdp2");
+    Decided {
+        spec: spec.clone().on_torch(ranks, shares, choice.recomputes),
+        why: format!("engine auto is torch: {}", choice.why),
+    }
+}
+
+/// Whether a run can start here: room for what it holds, a GPU for each rank, a processor that has its number format.
+///
+/// # Errors
+/// What is needed, what is there, and the cheapest changes.
+pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
+    if spec.engine.torch().is_some() {
+        let gpus = gpus_here(env);
+        let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);
+        if request.estimator == Estimator::General {
+            enough(&request, gpus.len())?;
+            return fits(&request);
+        }
+    }
+    spec.computes_here()
+        .map_err(|e| Refusal::new(format!("train.precision: {e}"), PrecisionError::HINT))?;
+    room::check(spec, &crate::hardware::memory()).map_err(|shortage| {
+        let hint =
+            "a change above; llmtui plan shows every part; train --force starts all the same";
+        Refusal::new(shortage.to_string(), hint)
+    })
+}
+
+/// Whether there is a GPU for every rank.
+///
+/// # Errors
+/// There are fewer.
+pub fn enough(request: &Request, gpus: usize) -> Result<(), Refusal> {
+    if request.n_devices <= gpus as u64 {
+        return Ok(());
+    }
+    let what = format!(
+        "{}: {} ranks of PyTorch want a GPU each, and this machine has {gpus}",
+        request.name, request.n_devices
+    );
+    let hint = "-s engine.torch.ranks=N, or -s engine.torch.device=cpu; llmtui engine check says what PyTorch sees";
+    Err(Refusal::new(what, hint))
+}
+
+/// Whether a GPU holds what its rank needs; yes where its memory is unknown.
+///
+/// # Errors
+/// It is too little, even without a margin.
+pub fn fits(request: &Request) -> Result<(), Refusal> {
+    let needs = plan(request).p50_bytes();
+    let Some(there) = request.device.memory.filter(|there| needs > *there) else {
+        return Ok(());
+    };
+    let what = format!(
+        "{} needs about {} on each of {} GPUs, and {} has {}",
+        request.name,
+        binary(needs),
+        request.n_devices,
+        request.device.name,
+        binary(there)
+    );
+    let hint = "a smaller train.micro_batch_size, train.activation_checkpointing=full or engine.torch.shard=fsdp2; train --force starts all the same";
+    Err(Refusal::new(what, hint))
+}
+
+fn gpus_here(env: &Env) -> Vec<GpuSummary> {
+    let machine = crate::hardware::summary(None, env);
+    machine.map(|machine| machine.gpus).unwrap_or_default()
+}
+
+/// Before the data are read nothing is known of them but a vocabulary's least size.
+fn least_data(spec: &RunSpec) -> DataSize {
+    DataSize {
+        vocab_size: room::least_vocabulary(spec),
+        ..DataSize::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{SpecSources, load};
+
+    fn spec(words: &[&str]) -> RunSpec {
+        let mut words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        if !words.iter().any(|word| word.starts_with("engine=")) {
+            words.push("engine=auto".into());
+        }
+        let loaded = load("quickstart", &words, &SpecSources::default());
+        loaded.unwrap().spec
+    }
+
+    fn gpus(count: usize, bytes: u64) -> Vec<GpuSummary> {
+        let one = GpuSummary {
+            name: "H100".into(),
+            memory_bytes: bytes,
+            memory_used_bytes: 0,
+        };
+        vec![one; count]
+    }
+
+    #[test]
+    fn gpus_an_installed_pytorch_and_a_spec_that_it_can_train_make_it_torch() {
+        let two = decide(&spec(&[]), &gpus(2, 80 << 30), true);
+        let torch = two.spec.engine.torch().expect("torch");
+        assert_eq!(
+            (torch.ranks, torch.shard_word()),
+            (None, "ddp"),
+            "{}",
+            two.why
+        );
+        // No rank without a row.
+        let narrow = decide(&spec(&["micro_batch_size=2"]), &gpus(8, 80 << 30), true);
+        assert_eq!(narrow.spec.engine.torch().and_then(|t| t.ranks), Some(2));
+        // What the run writes down can be read again.
+        assert!(RunSpec::from_yaml(&two.spec.to_yaml()).is_ok());
+    }
+
+    #[test]
+    fn whatever_is_missing_is_said_and_the_own_engine_trains() {
+        let told = |words: &[&str], gpus: &[GpuSummary], installed| {
+            let decided = decide(&spec(words), gpus, installed);
+            assert_eq!(decided.spec.engine.entry().id, "candle", "{}", decided.why);
+            decided.why
+        };
+        assert!(told(&[], &[], true).contains("no GPU here"));
+        assert!(told(&[], &gpus(1, 80 << 30), false).contains("engine install torch"));
+        let lion = told(&["optimizer=lion"], &gpus(1, 80 << 30), true);
+        assert!(lion.contains("adamw"), "{lion}");
+    }
+
+    #[test]
+    fn a_spec_that_names_its_engine_is_not_asked() {
+        let env = Env::default();
+        for engine in ["candle", "torch"] {
+            let spec = spec(&[&format!("engine={engine}")]);
+            assert!(decide_here(&spec, &env).is_none());
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The engine that suits the machine: decided when a run starts, and written into its spec (`plan::start`).
+
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "auto",
+    title: "What suits the machine",
+    summary: "PyTorch where there are GPUs, PyTorch is installed and it can do what the spec asks; else this program. Decided at the start.",
+    source: "llmtui plan",
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {}
+
+impl super::Compute for Config {
+    fn is_open(&self) -> bool {
+        true
+    }
+}
