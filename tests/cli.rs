@@ -68,7 +68,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["report", "gone", "--to", "r.pdf"],
         2,
-        &["none of .html, .md and .svg", "rsvg-convert"],
+        &["none of .html, .md, .svg and .png", "rsvg-convert"],
     ),
     (&["report", "gone"], 2, &["gone", "llmtui runs"]),
     (

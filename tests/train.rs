@@ -180,6 +180,25 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
 }
 
 #[test]
+fn a_run_starts_from_another_by_its_name_or_folder() {
+    let place = Place::new();
+    let output = place.train(&["name=first"], &["--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let parent = place.run();
+    let folder = parent.path().display().to_string();
+    let best = parent.best_checkpoint().unwrap().path;
+    for (word, name) in [("first", "by-name"), (folder.as_str(), "by-folder")] {
+        let from = format!("train.from={word}");
+        let name = format!("name={name}");
+        let output = place.train(&[&from, &name, "max_steps=2"], &["--no-start"]);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let run = RunDir::open(std::path::Path::new(out(&output).trim())).unwrap();
+        let spec = std::fs::read_to_string(run.path().join("spec.yaml")).unwrap();
+        assert!(spec.contains(&best.display().to_string()), "{spec}");
+    }
+}
+
+#[test]
 fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
     let place = Place::new();
     let output = place.train(&["save_every=5", "keep_last=9"], &["--json"]);

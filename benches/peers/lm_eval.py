@@ -1,7 +1,8 @@
 # Evaluation beside lm-evaluation-harness (hf backend) on the same model folder and rows, in f32, each side in turn in a process of its own:
 #   python benches/peers/lm_eval.py PROGRAM MODEL-FOLDER TEXT [--tasks hellaswag,arc_easy,boolq,lambada] [--items 60] [--batch 8] [--rounds 3] [--threads 2]
-# Rows are made up in the real sets' formats and lengths from the sentences of TEXT. The harness's clock starts when its model is loaded; llmtui's
-# is that of the whole process, loading included. Memory is the peak of the process. Log-likelihoods are compared choice by choice.
+# Rows are made up in the real sets' formats and lengths from the sentences of TEXT. The harness's clock starts when its model is loaded; from llmtui's
+# processes the time of one that asks a single item is taken off, loading included. Memory is the peak of the process. Log-likelihoods are compared
+# choice by choice.
 # Needs lm-eval==0.4.13, torch, transformers.
 import argparse
 import json
@@ -133,18 +134,20 @@ def theirs(folder, tasks):
 
 def ours(folder, task, fresh):
     os.environ["RAYON_NUM_THREADS"] = str(args.threads)
-    command = [args.program, "eval", args.model, "--tasks", str(folder / "ours" / f"{task}.yaml"), "--out", str(fresh), "--json"]
-    text, seconds, peak = measured(command)
+    command = [args.program, "eval", args.model, "--tasks", str(folder / "ours" / f"{task}.yaml"), "--json"]
+    _, loading, _ = measured([*command, "--limit", "1", "--out", str(fresh) + "-first"])
+    text, seconds, peak = measured(command + ["--out", str(fresh)])
     said = json.loads(text)["models"][0]["tasks"][0]
     lines = [json.loads(line) for line in Path(said["answers"]).read_text().splitlines()][1:]
     lines.sort(key=lambda line: line["item"])
-    return dict(seconds=seconds, logps=[[s["logp"] for s in line["scored"]] for line in lines],
+    return dict(seconds=seconds - loading, whole=seconds, logps=[[s["logp"] for s in line["scored"]] for line in lines],
                 readings={r["metric"]: r["value"] for r in said["readings"]}), peak
 
 
 def main():
     tasks = args.tasks.split(",")
     here, there = {t: [] for t in tasks}, {t: [] for t in tasks}
+    whole = {t: [] for t in tasks}
     memory_here, memory_there, far, unlike = {t: 0 for t in tasks}, [], {}, []
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp)
@@ -155,7 +158,8 @@ def main():
             for task in tasks:
                 found, peak = ours(folder, task, folder / f"out-{n}")
                 memory_here[task] = max(memory_here[task], peak)
-                here[task].append(args.items / found["seconds"])
+                here[task].append((args.items - 1) / found["seconds"])
+                whole[task].append(found["whole"])
                 there[task].append(args.items / peer["times"][task])
                 pairs = [(a, b) for x, y in zip(found["logps"], peer["logps"][task], strict=True) for a, b in zip(x, y, strict=True)]
                 far[task] = max(abs(a - b) for a, b in pairs)
@@ -170,6 +174,7 @@ def main():
         print(f"| {task} | {a:.2f} | {b:.2f} | {a / b:.1f} | {memory_here[task]:,.0f} | {below:,.0f} | {memory_here[task] / below:.2f} | {far[task]:.1e} |")
     spread = {t: [f"{min(x[t]):.2f} to {max(x[t]):.2f}" for x in (here, there)] for t in tasks}
     print("rounds:", spread)
+    print("whole processes of llmtui, s:", {t: round(statistics.median(whole[t]), 1) for t in tasks})
     print("accuracies equal" if not unlike else f"accuracies differ: {unlike}")
 
 

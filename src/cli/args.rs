@@ -35,8 +35,9 @@ impl SpecArgs {
         let target = self.target().ok_or_else(|| {
             Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
         })?;
-        super::model_ref::pull_for_spec(target, &self.set, cx)?;
-        Ok(spec::load(target, &self.set, &cx.spec_sources())?)
+        let set = super::model_ref::with_runs(&self.set, cx)?;
+        super::model_ref::pull_for_spec(target, &set, cx)?;
+        Ok(spec::load(target, &set, &cx.spec_sources())?)
     }
 }
 

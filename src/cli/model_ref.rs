@@ -9,6 +9,7 @@ use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
 use crate::models::{self, Parts, SourceError};
 use crate::run::index;
+use crate::spec;
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,32 @@ pub fn find_with(
             let hint = "llmtui runs lists runs; a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
             Err(Failure::yours(error.to_string(), hint).into())
         }
+    }
+}
+
+/// The words with a run's best checkpoint where `train.from` names a run: after an SFT, `-s train.from=my-sft`.
+///
+/// # Errors
+/// The run has no checkpoint.
+pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
+    let one = |word: &String| match word.split_once('=') {
+        Some((key, value)) if spec::starts_from(key.trim()) && is_run(value, cx) => {
+            Ok(format!("{key}={}", best_of(value, cx)?.display()))
+        }
+        _ => Ok(word.clone()),
+    };
+    set.iter().map(one).collect()
+}
+
+/// A run's folder, or the name of one where nothing else is called so.
+fn is_run(word: &str, cx: &Context) -> bool {
+    let path = Path::new(word);
+    match models::kind(path) {
+        Ok(_) => false,
+        Err(SourceError::Absent(_)) => {
+            models::repo(word).is_none() && index::resolve(&cx.runs_dir, word).is_ok()
+        }
+        Err(_) => path.join("run.json").is_file(),
     }
 }
 

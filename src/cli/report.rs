@@ -9,8 +9,8 @@ use crate::pipeline::{PipelineDir, PipelineError};
 use crate::plan::target::of_run;
 use crate::plan::{gpus, plan};
 use crate::report::{
-    Album, Price, Sheet, html, markdown, picture, pipeline_html, pipeline_markdown,
-    pipeline_picture,
+    Album, Price, Sheet, html, markdown, picture, picture_png, pipeline_html, pipeline_markdown,
+    pipeline_picture, pipeline_png,
 };
 use crate::run::{RunDir, RunState};
 use crate::spec;
@@ -25,13 +25,13 @@ use std::path::{Path, PathBuf};
   llmtui report runs/… --to curves.svg
   llmtui report speedrun
 
-The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's system is. An SVG file
-holds the curves and maps on one white sheet, for print and papers.")]
+The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's system is. An SVG or PNG
+file holds the curves and maps on one white sheet, for print and papers.")]
 pub struct Args {
     /// A run or a pipeline: its directory, its id or a part of it
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// The file to write, .html, .md or .svg; one that is there is replaced
+    /// The file to write, .html, .md, .svg or .png; one that is there is replaced
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub to: PathBuf,
     /// Folder of evaluations (see llmtui eval --out)
@@ -48,6 +48,7 @@ enum Form {
     Html,
     Markdown,
     Picture,
+    Pixels,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -56,25 +57,28 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         "html" | "htm" => Form::Html,
         "md" => Form::Markdown,
         "svg" => Form::Picture,
+        "png" => Form::Pixels,
         _ => {
-            let what = format!("{} is none of .html, .md and .svg", args.to.display());
-            let hint = "--to report.html; an .svg becomes a PNG or PDF by rsvg-convert, Inkscape or a browser";
+            let what = format!("{} is none of .html, .md, .svg and .png", args.to.display());
+            let hint =
+                "--to report.html; an .svg becomes a PDF by rsvg-convert, Inkscape or a browser";
             return Err(Failure::yours(one_line(&what), hint).into());
         }
     };
-    let text = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
+    let bytes = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
         Ok(dir) => of_pipeline(&dir, args, form, cx)?,
         Err(PipelineError::Unknown { .. }) => {
             let told = Told::of(&run_ref::named(&args.run, cx)?, args, &args.evals, cx)?;
             match form {
-                Form::Html => html(&told.sheet()),
-                Form::Markdown => markdown(&told.sheet()),
-                Form::Picture => picture(&told.sheet()),
+                Form::Html => html(&told.sheet()).into_bytes(),
+                Form::Markdown => markdown(&told.sheet()).into_bytes(),
+                Form::Picture => picture(&told.sheet()).into_bytes(),
+                Form::Pixels => picture_png(&told.sheet()).map_err(too_large)?,
             }
         }
         Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
     };
-    write_atomic(&args.to, text.as_bytes()).map_err(|e| {
+    write_atomic(&args.to, &bytes).map_err(|e| {
         let what = format!("{}: {e}", args.to.display());
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
@@ -82,8 +86,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+fn too_large(error: std::io::Error) -> Failure {
+    Failure::yours(error.to_string(), "--to report.svg has no such limit")
+}
+
 /// All runs of a pipeline in one document.
-fn of_pipeline(dir: &PipelineDir, args: &Args, form: Form, cx: &Context) -> anyhow::Result<String> {
+fn of_pipeline(
+    dir: &PipelineDir,
+    args: &Args,
+    form: Form,
+    cx: &Context,
+) -> anyhow::Result<Vec<u8>> {
     let state = dir
         .state()
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
@@ -99,9 +112,10 @@ fn of_pipeline(dir: &PipelineDir, args: &Args, form: Form, cx: &Context) -> anyh
         sheets: told.iter().map(Told::sheet).collect(),
     };
     Ok(match form {
-        Form::Html => pipeline_html(&album),
-        Form::Markdown => pipeline_markdown(&album),
-        Form::Picture => pipeline_picture(&album),
+        Form::Html => pipeline_html(&album).into_bytes(),
+        Form::Markdown => pipeline_markdown(&album).into_bytes(),
+        Form::Picture => pipeline_picture(&album).into_bytes(),
+        Form::Pixels => pipeline_png(&album).map_err(too_large)?,
     })
 }
 

@@ -1,10 +1,9 @@
-//! A chart as inline SVG: a band from the lowest to the highest reading of each column, and the mean as a line. Colours are
-//! classes of the page.
+//! A chart: a band from the lowest to the highest reading of each column, and the mean as a line.
 
 use super::sections::Curves;
+use super::shapes::{Anchor, Drawing, Shape};
 use crate::base::human;
 use crate::run::RunState;
-use std::fmt::Write as _;
 
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 200.0;
@@ -56,7 +55,7 @@ fn columns(state: &RunState, id: &str, steps: [f64; 2]) -> Columns {
 }
 
 /// The chart; nothing where no series has two finite readings.
-pub(super) fn svg(state: &RunState, curves: &Curves) -> Option<String> {
+pub(super) fn drawing(state: &RunState, curves: &Curves) -> Option<Drawing> {
     let spans = curves
         .series
         .iter()
@@ -84,59 +83,54 @@ pub(super) fn svg(state: &RunState, curves: &Curves) -> Option<String> {
         steps,
         values: [low - pad, high + pad],
     };
-    let label = super::html::escape(&curves.title);
-    let mut out =
-        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{label}\">\n");
-    grid(&mut out, &frame);
-    for (n, line) in lines.iter().enumerate() {
-        let (mut upper, mut lower, mut mean) = (String::new(), String::new(), String::new());
-        for [step, low, middle, high] in line {
-            let x = frame.x(*step);
-            let _ = write!(upper, "{x:.1},{:.1} ", frame.y(*high));
-            lower.insert_str(0, &format!("{x:.1},{:.1} ", frame.y(*low)));
-            let _ = write!(mean, "{x:.1},{:.1} ", frame.y(*middle));
-        }
-        let _ = writeln!(
-            out,
-            "<polygon class=\"band c{n}\" points=\"{}{}\"/>",
-            upper,
-            lower.trim_end()
-        );
-        let _ = writeln!(
-            out,
-            "<polyline class=\"line c{n}\" points=\"{}\"/>",
-            mean.trim_end()
-        );
+    let (mut shapes, frame) = (grid(&frame), &frame);
+    for (series, line) in lines.iter().enumerate() {
+        let along = |value: fn(&[f64; 4]) -> f64| {
+            let points = line.iter().map(move |c| [frame.x(c[0]), frame.y(value(c))]);
+            points.collect::<Vec<_>>()
+        };
+        let (upper, mut lower) = (along(|c| c[3]), along(|c| c[1]));
+        lower.reverse();
+        let points = [upper, lower].concat();
+        shapes.push(Shape::Band { series, points });
+        let points = along(|c| c[2]);
+        shapes.push(Shape::Line { series, points });
     }
-    out.push_str("</svg>");
-    Some(out)
+    Some(Drawing {
+        label: curves.title.clone(),
+        width: WIDTH,
+        height: HEIGHT,
+        shapes,
+    })
 }
 
-fn grid(out: &mut String, frame: &Frame) {
-    for (value, label) in ticks(frame.values) {
+fn grid(frame: &Frame) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for (value, words) in ticks(frame.values) {
         let y = frame.y(value);
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            y + 4.0,
-        );
+        shapes.push(Shape::Level {
+            y,
+            from: LEFT,
+            to: WIDTH - RIGHT,
+        });
+        shapes.push(Shape::Label {
+            at: [LEFT - 6.0, y + 4.0],
+            anchor: Anchor::End,
+            words,
+        });
     }
-    for (step, label) in ticks(frame.steps) {
+    for (step, words) in ticks(frame.steps) {
         let x = frame.x(step);
         // A number at the edge stays inside.
         let anchor = match x {
-            x if x > WIDTH - RIGHT - 20.0 => "end",
-            x if x < LEFT + 12.0 => "start",
-            _ => "middle",
+            x if x > WIDTH - RIGHT - 20.0 => Anchor::End,
+            x if x < LEFT + 12.0 => Anchor::Start,
+            _ => Anchor::Middle,
         };
-        let _ = writeln!(
-            out,
-            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>",
-            HEIGHT - 6.0,
-        );
+        let at = [x, HEIGHT - 6.0];
+        shapes.push(Shape::Label { at, anchor, words });
     }
+    shapes
 }
 
 /// Round numbers inside a span, 1, 2 or 5 times a power of ten apart, with as many digits as tell them apart.

@@ -1,11 +1,11 @@
-//! Metrics by block over steps: a heat map as inline SVG, the first block at the top, darker for more. Shades are classes of the
-//! page, one path for each, so that a deep model's picture stays small.
+//! Metrics by block over steps: a heat map, the first block at the top, darker for more. One shape for each shade, so that a deep
+//! model's picture stays small.
 
+use super::shapes::{Anchor, Drawing, Shape};
 use crate::base::human;
 use crate::run::RunState;
 use crate::run::layers::LayerMap;
 use crate::wire::MetricInfo;
-use std::fmt::Write as _;
 
 const WIDTH: f64 = 640.0;
 /// Room for numbers at the left and below.
@@ -81,7 +81,7 @@ impl Layers<'_> {
     }
 
     /// The picture; nothing where no value is finite.
-    pub fn svg(&self) -> Option<String> {
+    pub fn drawing(&self) -> Option<Drawing> {
         let scale = self.scale()?;
         let (rows, blocks) = (self.map.rows(), self.map.n_layer());
         let per_column = rows.len().div_ceil(COLUMNS);
@@ -89,9 +89,8 @@ impl Layers<'_> {
         let wide = (WIDTH - LEFT - RIGHT) / columns.len() as f64;
         let high = ROW.min(MOST / blocks as f64);
         let bottom = TOP + high * blocks as f64;
-        let mut shades = vec![String::new(); SHADES];
+        let mut shades = vec![Vec::new(); SHADES];
         for (at, looks) in columns.iter().enumerate() {
-            let x = LEFT + wide * at as f64;
             for block in 0..blocks {
                 let values = looks
                     .iter()
@@ -103,51 +102,34 @@ impl Layers<'_> {
                     continue;
                 }
                 let shade = (scale.share(sum / n as f32) * SHADES as f32) as usize;
-                let y = TOP + high * block as f64;
-                let path = &mut shades[shade.min(SHADES - 1)];
-                let _ = write!(path, "M{x:.1} {y:.1}h{wide:.1}v{high:.1}h-{wide:.1}z");
+                let (x, y) = (LEFT + wide * at as f64, TOP + high * block as f64);
+                shades[shade.min(SHADES - 1)].push([x, y, wide, high]);
             }
         }
-        let label = super::html::escape(&self.info.title);
-        let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{label}, by block\">\n",
-            bottom + BOTTOM
-        );
-        for (shade, path) in shades
-            .iter()
-            .enumerate()
-            .filter(|(_, path)| !path.is_empty())
-        {
-            let opacity = (shade + 1) as f64 / SHADES as f64;
-            let _ = writeln!(
-                out,
-                "<path class=\"heat\" fill-opacity=\"{opacity:.2}\" d=\"{path}\"/>"
-            );
-        }
+        let shades = shades.into_iter().enumerate();
+        let mut shapes: Vec<Shape> = shades
+            .filter(|(_, cells)| !cells.is_empty())
+            .map(|(shade, cells)| Shape::Cells {
+                opacity: (shade + 1) as f64 / SHADES as f64,
+                cells,
+            })
+            .collect();
+        let mut label = |at, anchor, words| shapes.push(Shape::Label { at, anchor, words });
         for block in [0, blocks - 1] {
             let y = TOP + high * (block as f64 + 0.5) + 4.0;
-            let x = LEFT - 6.0;
-            let _ = writeln!(
-                out,
-                "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{block}</text>"
-            );
+            label([LEFT - 6.0, y], Anchor::End, block.to_string());
         }
-        let steps = rows.first().zip(rows.last());
-        for (anchor, x, step) in steps.into_iter().flat_map(|(first, last)| {
-            [
-                ("start", LEFT, first.step),
-                ("end", WIDTH - RIGHT, last.step),
-            ]
-        }) {
+        if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
             let y = bottom + BOTTOM - 6.0;
-            let step = human::grouped(step);
-            let _ = writeln!(
-                out,
-                "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{step}</text>"
-            );
+            label([LEFT, y], Anchor::Start, human::grouped(first.step));
+            label([WIDTH - RIGHT, y], Anchor::End, human::grouped(last.step));
         }
-        out.push_str("</svg>");
-        Some(out)
+        Some(Drawing {
+            label: format!("{}, by block", self.info.title),
+            width: WIDTH,
+            height: bottom + BOTTOM,
+            shapes,
+        })
     }
 }
 

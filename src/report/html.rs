@@ -133,7 +133,7 @@ fn charts(out: &mut String, sheet: &Sheet) {
     }
     out.push_str("<h2>Curves</h2>\n<div class=\"charts\">\n");
     for curves in curves {
-        let Some(svg) = chart::svg(sheet.state, &curves) else {
+        let Some(drawing) = chart::drawing(sheet.state, &curves) else {
             continue;
         };
         let _ = write!(
@@ -147,7 +147,7 @@ fn charts(out: &mut String, sheet: &Sheet) {
                 let _ = write!(out, " <span class=\"k{n}\">— {}</span>", escape(name));
             }
         }
-        let _ = writeln!(out, "</h3>\n{svg}</figure>");
+        let _ = writeln!(out, "</h3>\n{}</figure>", drawing.svg());
     }
     out.push_str("</div>\n<p class=\"soft\">By step. The line is the mean, the band reaches from the lowest to the highest reading.</p>\n");
 }
@@ -159,15 +159,16 @@ fn heat_maps(out: &mut String, sheet: &Sheet) {
     }
     out.push_str("<h2>By block</h2>\n<div class=\"charts\">\n");
     for map in &maps {
-        let Some((svg, range)) = map.svg().zip(map.range()) else {
+        let Some((drawing, range)) = map.drawing().zip(map.range()) else {
             continue;
         };
         let _ = writeln!(
             out,
-            "<figure><h3>{} <span class=\"soft\">{}{}{range}</span></h3>\n{svg}</figure>",
+            "<figure><h3>{} <span class=\"soft\">{}{}{range}</span></h3>\n{}</figure>",
             escape(&map.info.title),
             escape(&map.info.unit),
             if map.info.unit.is_empty() { "" } else { ", " },
+            drawing.svg(),
         );
     }
     out.push_str("</div>\n<p class=\"soft\">By step, the first block at the top; the darker, the more.</p>\n");

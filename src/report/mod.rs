@@ -1,5 +1,5 @@
 //! A finished or running training as a document of its own: one HTML file that asks nothing of anybody, Markdown, or its
-//! pictures as one SVG sheet. What a
+//! pictures as one sheet in SVG or PNG. What a
 //! run says of itself comes in as the fold of its events; every text of it is escaped here.
 
 mod chart;
@@ -7,11 +7,13 @@ mod heat;
 mod html;
 mod markdown;
 mod picture;
+mod png;
 mod sections;
+mod shapes;
 
 pub use html::{html, pipeline_html};
 pub use markdown::{markdown, pipeline_markdown};
-pub use picture::{picture, pipeline_picture};
+pub use picture::{picture, picture_png, pipeline_picture, pipeline_png};
 
 use crate::diagnosis::Diagnosis;
 use crate::pipeline::State;

@@ -232,6 +232,44 @@ fn a_sheet_of_pictures_stands_alone_and_holds_them_all() {
 }
 
 #[test]
+fn the_sheet_in_pixels_has_its_size_and_the_colours_of_lines_and_letters() {
+    use std::io::Read as _;
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let png = picture_png(&sheet(&state, &diagnosis)).unwrap();
+    let paper = picture(&sheet(&state, &diagnosis));
+    let sides = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+    let (width, height) = (sides(16), sides(20));
+    assert!(
+        paper.contains(&format!(
+            "width=\"{}\" height=\"{}\" viewBox",
+            width / 2,
+            height / 2
+        )),
+        "two pixels for one of the SVG: {width} × {height}"
+    );
+    let start = png.windows(4).position(|w| w == b"IDAT").unwrap();
+    let length = u32::from_be_bytes(png[start - 4..start].try_into().unwrap()) as usize;
+    let mut rows = Vec::new();
+    flate2::read::ZlibDecoder::new(&png[start + 4..start + 4 + length])
+        .read_to_end(&mut rows)
+        .unwrap();
+    assert_eq!(rows.len(), height * (3 * width + 1));
+    let pixel = |x: usize, y: usize| &rows[y * (3 * width + 1) + 1 + 3 * x..][..3];
+    let count = |color: [u8; 3], (from, to): (usize, usize)| {
+        let all = (from..to).flat_map(|y| (0..width).map(move |x| (x, y)));
+        all.filter(|(x, y)| pixel(*x, *y) == color).count()
+    };
+    assert!(count([0, 0, 0], (0, 100)) > 200, "the name");
+    assert!(count([0x05, 0x50, 0xae], (100, height)) > 200, "lines");
+    assert!(count([0x44, 0x44, 0x44], (100, height)) > 200, "numbers");
+    assert!(
+        count([255, 255, 255], (0, height)) > width * height / 2,
+        "paper"
+    );
+}
+
+#[test]
 fn what_was_done_and_what_it_cost_are_told() {
     let mut state = state();
     let diagnosis = diagnose(&state);

@@ -27,6 +27,11 @@ const FREE: [&str; 8] = [
     "model.value_head",
 ];
 
+/// Whether a key, as it may be typed, names the model to start from.
+pub fn starts_from(key: &str) -> bool {
+    [FROM, "from"].contains(&key) || super::alias::resolve(key) == Some(FROM)
+}
+
 /// A model to start training from.
 #[derive(Debug, Clone)]
 pub struct BaseModel {

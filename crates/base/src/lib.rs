@@ -9,6 +9,7 @@ pub mod json;
 pub mod mapped;
 pub mod num;
 pub mod paths;
+pub mod png;
 pub mod protobuf;
 pub mod registry;
 pub mod rng;

@@ -223,12 +223,13 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
-    let mut found = target::resolve(&args.target, &args.set, &cx.spec_sources());
+    let set = model_ref::with_runs(&args.set, cx)?;
+    let mut found = target::resolve(&args.target, &set, &cx.spec_sources());
     // The description of a model of the hub is enough.
     if matches!(found, Err(TargetError::Unknown { .. })) && models::repo(&args.target).is_some() {
         let folder = model_ref::find(&args.target, Parts::Description, cx)?;
         let folder = folder.to_string_lossy();
-        found = target::resolve(&folder, &args.set, &cx.spec_sources());
+        found = target::resolve(&folder, &set, &cx.spec_sources());
         if let Ok(request) = &mut found {
             request.name.clone_from(&args.target);
         }

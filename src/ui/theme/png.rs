@@ -2,12 +2,10 @@
 //! and marks are painted, as in the SVG.
 
 use super::svg::{BACKGROUND, background, foreground};
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Modifier;
 use spleen_font::{FONT_16X32, PSF2Font};
-use std::io::{self, Write};
+use std::io;
 
 /// Pixels of a cell, those of the font's letters, and of the margin around the screen.
 const W: usize = 16;
@@ -43,7 +41,7 @@ pub fn png(buffer: &Buffer) -> io::Result<Vec<u8>> {
             }
         }
     }
-    canvas.encode()
+    crate::base::png::encode(canvas.width, &canvas.pixels)
 }
 
 /// `#0d1117` as bytes.
@@ -80,40 +78,6 @@ impl Canvas {
             }
         }
     }
-
-    fn encode(&self) -> io::Result<Vec<u8>> {
-        let height = self.pixels.len() / (3 * self.width);
-        let mut head = Vec::new();
-        for side in [self.width, height] {
-            let side = u32::try_from(side).map_err(io::Error::other)?;
-            head.extend(side.to_be_bytes());
-        }
-        // Eight bits a channel, red, green and blue; one compression, one filter, not interlaced.
-        head.extend([8, 2, 0, 0, 0]);
-        let mut data = ZlibEncoder::new(Vec::new(), Compression::default());
-        for row in self.pixels.chunks(3 * self.width) {
-            data.write_all(&[0])?;
-            data.write_all(row)?;
-        }
-        let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
-        chunk(&mut out, b"IHDR", &head)?;
-        chunk(&mut out, b"IDAT", &data.finish()?)?;
-        chunk(&mut out, b"IEND", &[])?;
-        Ok(out)
-    }
-}
-
-/// Length, name, contents and the checksum of both.
-fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(data.len()).map_err(io::Error::other)?;
-    let mut sum = flate2::Crc::new();
-    sum.update(name);
-    sum.update(data);
-    out.extend(length.to_be_bytes());
-    out.extend(name);
-    out.extend(data);
-    out.extend(sum.sum().to_be_bytes());
-    Ok(())
 }
 
 /// One cell of the screen.

@@ -1,0 +1,43 @@
+//! Pixels as a PNG file: eight bits a channel, one compression, one filter, not interlaced.
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use std::io::{self, Write};
+
+/// The file of a picture whose rows of `width` pixels (red, green, blue) follow each other in `pixels`.
+///
+/// # Errors
+/// A side is beyond what the format can say.
+pub fn encode(width: usize, pixels: &[u8]) -> io::Result<Vec<u8>> {
+    let row_bytes = 3 * width.max(1);
+    let height = pixels.len() / row_bytes;
+    let mut head = Vec::new();
+    for side in [width, height] {
+        let side = u32::try_from(side).map_err(io::Error::other)?;
+        head.extend(side.to_be_bytes());
+    }
+    head.extend([8, 2, 0, 0, 0]);
+    let mut data = ZlibEncoder::new(Vec::new(), Compression::default());
+    for row in pixels.chunks(row_bytes) {
+        data.write_all(&[0])?;
+        data.write_all(row)?;
+    }
+    let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
+    chunk(&mut out, b"IHDR", &head)?;
+    chunk(&mut out, b"IDAT", &data.finish()?)?;
+    chunk(&mut out, b"IEND", &[])?;
+    Ok(out)
+}
+
+/// Length, name, contents and the checksum of both.
+fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(data.len()).map_err(io::Error::other)?;
+    let mut sum = flate2::Crc::new();
+    sum.update(name);
+    sum.update(data);
+    out.extend(length.to_be_bytes());
+    out.extend(name);
+    out.extend(data);
+    out.extend(sum.sum().to_be_bytes());
+    Ok(())
+}
