@@ -1,6 +1,7 @@
 //! Text for the eye: a continuation of the prompt by the weights as they are.
 
 use super::context::RunContext;
+use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
 use crate::nn::Model;
@@ -126,9 +127,14 @@ impl RunContext<'_, '_> {
         if given.is_empty() {
             given.push(Given::of_text(prompt, &self.data)?);
         }
+        let mut sampling = sampling.clone();
+        // Answers end where those of the rollouts do.
+        if self.spec.method.on_policy().is_some() && sampling.stop.is_empty() {
+            sampling.stop = stops(&self.spec.rollout, &self.data);
+        }
         given
             .iter()
-            .try_for_each(|given| self.sample_one(given, sampling))
+            .try_for_each(|given| self.sample_one(given, &sampling))
     }
 
     fn sample_one(&mut self, given: &Given, sampling: &Sampling) -> Result<(), String> {

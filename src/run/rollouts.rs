@@ -86,9 +86,9 @@ impl Group {
         mean(self.answers.iter().map(Answer::surprise))
     }
 
-    /// All answers are worth the same: the group teaches nothing.
+    /// All answers are worth the same, of several: the group teaches nothing.
     pub fn is_flat(&self) -> bool {
-        self.spread() < 1e-9
+        self.answers.len() > 1 && self.spread() < 1e-9
     }
 }
 

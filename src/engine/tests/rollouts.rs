@@ -48,6 +48,28 @@ fn readings(events: &[Event], id: &str) -> Vec<f64> {
 }
 
 #[test]
+fn samples_end_where_answers_do() {
+    let text = |extra: &[&str]| {
+        let words = [
+            "max_steps=1",
+            "sample.every=1",
+            "sample.prompt=1+2=",
+            "sample.sampling.temperature=0",
+        ];
+        let run = run_of(&[&words[..], extra].concat());
+        let found = run.go().into_iter().find_map(|event| match event {
+            Event::Sampled { text, .. } => Some(text),
+            _ => None,
+        });
+        found.expect("a sample")
+    };
+    let all = text(&["sample.sampling.stop=[\"never\"]"]);
+    let first = all.chars().next().expect("the tiny model writes something");
+    let stop = format!("rollout.stop=[\"{}\"]", first.escape_default());
+    assert_eq!(text(&[&stop]), "", "of {all:?}");
+}
+
+#[test]
 fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same() {
     for extra in [
         &[][..],

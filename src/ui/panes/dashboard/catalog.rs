@@ -123,7 +123,8 @@ fn undeclared(id: &str) -> MetricInfo {
 impl Chart {
     /// A moving average makes sense of it.
     pub fn smooths(&self) -> bool {
-        !self.exact && !self.points_only()
+        // Each evaluation reads the same held-out prompts: a mean with earlier ones would be of other weights.
+        !self.exact && !self.points_only() && !self.id.starts_with("eval/")
     }
 
     /// Measured now and then: rings, no line.

@@ -100,7 +100,14 @@ impl Page<'_> {
         let flat = groups.filter(|group| group.is_flat()).count();
         let size = now.groups.first().map_or(0, |group| group.answers.len());
         let reward = measures(now).first().map_or(0.0, |(_, value, _)| *value);
-        second.push(word(format!("{} groups of {size}", now.groups.len()), Meaning::Text));
+        let n = now.groups.len();
+        second.push(word(
+            match size {
+                1 => format!("{n} answers"),
+                size => format!("{n} groups of {size}"),
+            },
+            Meaning::Text,
+        ));
         second.push(muted("  reward "));
         second.push(word(format!("{reward:.3}"), Meaning::Text));
         let meaning = if flat > 0 { Meaning::Warn } else { Meaning::Muted };
@@ -110,7 +117,10 @@ impl Page<'_> {
             true => " teach nothing",
             false => "",
         };
-        second.push(word(format!("  {flat} of one reward{nothing}"), meaning));
+        // A single answer has no others to be compared with.
+        if size > 1 {
+            second.push(word(format!("  {flat} of one reward{nothing}"), meaning));
+        }
         if now.left_out > 0 {
             second.push(muted(format!("  {} not kept", now.left_out)));
         }
