@@ -162,6 +162,20 @@ mod tests {
     }
 
     #[test]
+    fn a_template_without_a_model_of_the_users_says_what_it_trains() {
+        let told = |target: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let loaded = load(target, &words, &SpecSources::default()).unwrap();
+            loaded.notes().join("\n")
+        };
+        let text = tempfile::NamedTempFile::new().unwrap();
+        let path = format!("data.path={}", text.path().display());
+        assert!(told("sft", &[]).contains("made-up rows; -s train.from=MODEL -s data.path=FILE"));
+        assert!(told("sft", &[&path]).ends_with("small model; -s train.from=MODEL trains yours"));
+        assert_eq!(told("dpo-demo", &[]), "");
+    }
+
+    #[test]
     fn steps_of_the_command_line_replace_epochs_of_a_file_and_the_other_way_round() {
         let length = |text: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
 use super::presets::{self, Source, SpecSources};
-use super::{RunConfig, RunSpec, base, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, validate, yaml};
 use serde_json::Value;
 
 /// A validated spec with its origins.
@@ -29,7 +29,28 @@ impl Loaded {
             let key = path.rsplit('.').next().unwrap_or(path);
             Some(format!("{key} {value}: {how}"))
         });
-        implied.chain(self.shorter_context()).collect()
+        let others = [self.shorter_context(), self.unfilled()];
+        implied.chain(others.into_iter().flatten()).collect()
+    }
+
+    /// A template is for a model and data of the user's: what it trains without them.
+    fn unfilled(&self) -> Option<String> {
+        let spec = &self.spec;
+        if spec.group != PresetGroup::Template || spec.train.from.is_some() {
+            return None;
+        }
+        let made_up = matches!(self.origins.get("data.sources"), Origin::File { .. })
+            && matches!(self.origins.get("data.path"), Origin::Default);
+        let rows = match made_up {
+            true => {
+                " on made-up rows; -s train.from=MODEL -s data.path=FILE trains yours on your data"
+            }
+            false => "; -s train.from=MODEL trains yours",
+        };
+        Some(format!(
+            "{} is a template, and without a start model it trains a new small model{rows}",
+            spec.name
+        ))
     }
 
     /// Checkpoints and exports of a run with shorter rows than its start model say that length.

@@ -262,12 +262,16 @@ fn what_is_dropped_is_dropped_again_after_a_resume() {
     }
 }
 
-/// Killed ranks come back, and the losses are those of a run that nothing happened to, to the bit.
+/// Killed ranks come back, and the losses are those of a run that nothing happened to, to the bit. `KILLS=20` kills as often.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn a_killed_rank_changes_no_bit() {
+    /// Logged steps between two kills: more than between two checkpoints, so that each generation gets on.
+    const APART: usize = 12;
     let python = format!("engine.torch.python={}", real());
-    let run = |kill: bool| {
+    let kills = std::env::var("KILLS").map_or(1, |n| n.parse().unwrap());
+    let max_steps = format!("max_steps={}", APART * (kills + 2));
+    let run = |kills: usize| {
         let bench = Bench::new(&[]);
         let args = [
             "train",
@@ -280,7 +284,7 @@ fn a_killed_rank_changes_no_bit() {
             "-s",
             "engine.torch.ranks=2",
             "-s",
-            "max_steps=40",
+            &max_steps,
             "-s",
             "checkpoint.every=10",
         ];
@@ -293,9 +297,11 @@ fn a_killed_rank_changes_no_bit() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        if kill {
-            let begun = std::time::Instant::now();
-            while begun.elapsed() < Duration::from_secs(120) && bench.losses_so_far() < 15 {
+        for _ in 0..kills {
+            let (begun, before) = (std::time::Instant::now(), bench.losses_so_far());
+            while begun.elapsed() < Duration::from_secs(120)
+                && bench.losses_so_far() < before + APART
+            {
                 std::thread::park_timeout(Duration::from_millis(20));
             }
             let rank = Command::new("pkill")
@@ -305,14 +311,13 @@ fn a_killed_rank_changes_no_bit() {
         }
         assert!(child.wait().unwrap().success());
         let warned = warnings(&bench.events());
-        assert_eq!(
-            warned.iter().any(|w| w.starts_with("ranks_lost")),
-            kill,
-            "{warned:?}"
-        );
+        let lost = warned.iter().filter(|w| w.starts_with("ranks_lost"));
+        assert_eq!(lost.count(), kills, "{warned:?}");
         bench.losses()
     };
-    assert_eq!(run(false), run(true));
+    let whole = run(0);
+    assert_eq!(whole, run(kills));
+    println!("{} steps, {kills} kills, the same losses", whole.len());
 }
 
 impl Bench {
