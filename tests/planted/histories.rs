@@ -242,7 +242,8 @@ const HISTORIES: &[History] = &[
         expected: &["swapped_pairs"],
         method: "dpo",
         dropout: 0.0,
-        shows: 50,
+        // The first evaluation that is below chance by more than its noise.
+        shows: 100,
         step: pairs,
         eval: |s| {
             vec![

@@ -300,14 +300,20 @@ fn a_killed_rank_changes_no_bit() {
         for _ in 0..kills {
             let (begun, before) = (std::time::Instant::now(), bench.losses_so_far());
             while begun.elapsed() < Duration::from_secs(120)
-                && bench.losses_so_far() < before + APART
+                && (bench.losses_so_far() < before + APART || launcher_of(child.id()).is_empty())
             {
                 std::thread::park_timeout(Duration::from_millis(20));
             }
-            let rank = Command::new("pkill")
-                .args(["-KILL", "-P", &launcher_of(child.id())])
-                .status();
-            drop(rank);
+            let launcher = launcher_of(child.id());
+            assert!(!launcher.is_empty(), "steps come, so there are ranks");
+            let mut pkill = Command::new("pkill");
+            assert!(
+                pkill
+                    .args(["-KILL", "-P", &launcher])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         assert!(child.wait().unwrap().success());
         let warned = warnings(&bench.events());

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "memory_growth",
         title: "memory",
-        summary: "The memory of the run does not grow in each fifth of it by 3 % and more, nor by half in all.",
+        summary: "The memory of the run does not grow in each fifth of it by 3 % and more, nor by 40 % in all.",
         source: "a leak grows steadily, a working set does not; the margins are rules of thumb",
     },
     needs: &[metric::RSS],
@@ -20,9 +20,9 @@ pub const RULE: Rule = Rule {
 
 const PARTS: usize = 5;
 const EACH: f64 = 1.03;
-const ALL: f64 = 1.5;
+const ALL: f64 = 1.4;
 /// Fewer steps say nothing: buffers fill at the beginning.
-const YOUNG: u64 = 200;
+const YOUNG: u64 = 160;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let series = view.state.series.get(metric::RSS)?;
