@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "auto",
     title: "What suits the machine",
-    summary: "PyTorch where there are GPUs, PyTorch is installed and it can do what the spec asks; else this program. Decided at the start.",
+    summary: "PyTorch where GPUs, an installation and the spec allow it, else this program; decided at the start.",
     source: "llmtui plan",
 };
 
