@@ -25,6 +25,7 @@ type Row = (
 const TABLE: &[Row] = &[
     ("alpha", &["alpha/layer"], &[
         ("src/metrics/estimators/alpha.rs", "three_values_by_hand_and_quantiles_of_known_laws"),
+        ("src/metrics/estimators/alpha.rs", "spectra_of_random_laws_have_weightwatchers_exponents"),
         ("src/metrics/estimators/alpha.rs", "scale_does_not_matter_and_a_flat_spectrum_has_no_exponent"),
         ("tests/known_values.rs", "exponents_of_pareto_draws_and_of_noise"), NUMPY]),
     ("attention head entropy", &["attn_entropy/layer", "attn_entropy_std/layer", "attn_logit_max/layer", "attn_sink/layer"], &[

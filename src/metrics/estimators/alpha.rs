@@ -78,6 +78,27 @@ mod tests {
     }
 
     #[test]
+    fn spectra_of_random_laws_have_weightwatchers_exponents() {
+        let oracle = include_str!("../../../tests/oracle/alpha.json");
+        let oracle: serde_json::Value = serde_json::from_str(oracle).unwrap();
+        let cases = oracle["cases"].as_array().unwrap();
+        assert!(cases.len() > 5);
+        for case in cases {
+            let number = |value: &serde_json::Value| value.as_f64().unwrap();
+            let evals: Vec<f64> = case["evals"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(number)
+                .collect();
+            let found = ks(&evals).unwrap();
+            close(found.alpha, number(&case["alpha"]), 1e-10);
+            close(found.distance, number(&case["distance"]), 1e-10);
+            close(found.from, number(&case["xmin"]), 1e-10 * found.from);
+        }
+    }
+
+    #[test]
     fn scale_does_not_matter_and_a_flat_spectrum_has_no_exponent() {
         let values: Vec<f64> = (1..=200).map(|i| (f64::from(i) / 40.0).exp()).collect();
         let scaled: Vec<f64> = values.iter().map(|x| 49.0 * x).collect();
