@@ -180,6 +180,25 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
 }
 
 #[test]
+fn a_requeued_job_goes_on_with_its_run_whatever_engine_the_start_chose() {
+    let place = Place::new();
+    let engine = ["engine=auto"];
+    let output = place.train(&engine, &["--headless", "--stop-after", "5"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("engine auto is"), "{}", err(&output));
+    let asked = std::fs::read_to_string(place.run().path().join("asked.yaml")).unwrap();
+    assert!(asked.contains("# engine auto is"), "{asked}");
+    let output = place.train(&engine, &["--headless", "--resume", "auto"]);
+    assert!(
+        out(&output).contains("resumed from step 5"),
+        "{}",
+        out(&output)
+    );
+    let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
+    assert_eq!(runs.count(), 1);
+}
+
+#[test]
 fn a_run_starts_from_another_by_its_name_or_folder() {
     let place = Place::new();
     let output = place.train(&["name=first"], &["--json"]);

@@ -3,7 +3,7 @@
 
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
-use super::{Context, run_ref};
+use super::{Context, model_ref, run_ref};
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -198,10 +198,12 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
             setting,
         )?;
     }
+    // A run's name may mean another one when the job is requeued: its own, for one.
+    let set = model_ref::with_runs(&args.set, cx)?;
     let loaded = SpecArgs {
         spec: Some(args.target.clone()),
         config: None,
-        set: args.set.clone(),
+        set: set.clone(),
     }
     .load(cx)?;
     let file = folder.join(&args.target);
@@ -219,7 +221,6 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
         spec = words(inside)?;
     }
     fit("the spec's name", &spec)?;
-    let set = args.set.clone();
     Ok((loaded.spec, Goal::Spec { spec, set }))
 }
 

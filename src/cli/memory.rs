@@ -22,9 +22,8 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
 
 /// The spec with an engine for `engine: auto`, which is told.
 pub fn decided(mut loaded: Loaded, cx: &Context) -> Loaded {
-    if let Some(decided) = start::decide_here(&loaded.spec, &cx.env) {
-        tell!("note: {}", decided.why);
-        loaded.spec = decided.spec;
+    if let Some(why) = start::decide_here(&mut loaded, &cx.env) {
+        tell!("note: {why}");
     }
     loaded
 }

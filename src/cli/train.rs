@@ -258,14 +258,14 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
     }
 }
 
-/// Whether two specs make the same run: how many threads compute it is the machine's matter.
-fn same_training(a: &RunSpec, b: &RunSpec) -> bool {
+/// Whether a spec makes this run: how many threads compute it is the machine's matter, and so is an engine that was left open.
+fn same_training(run: &RunSpec, spec: &RunSpec) -> bool {
     let plain = |spec: &RunSpec| match spec.train.epochs {
         // A run knows what its epochs come to, a spec does not.
         Some(_) => spec.clone().on_threads(None).to_step(0),
         None => spec.clone().on_threads(None),
     };
-    plain(a) == plain(b)
+    plain(run) == plain(&spec.clone().with_engine_of(run))
 }
 
 /// What `-s` says of a resumed run. Beside a spec it belongs to that spec.

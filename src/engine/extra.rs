@@ -2,10 +2,11 @@
 
 use super::emit::Port;
 use super::eval::{Evaluation, Extent, evaluate};
-use super::roles::{Models, Reference};
+use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::text::one_line;
 use crate::data::{DataError, Dataset, Surroundings};
+use crate::methods::ReferenceChoice;
 use crate::metrics::id;
 use crate::spec::{ExtraSet, RunSpec};
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
@@ -37,6 +38,10 @@ fn one(
         let what = "a method that learns from its own answers has no loss on rows; use eval.tasks";
         return Err(fault(&set.name, what));
     }
+    if spec.method.needs().reference == Some(ReferenceChoice::Precomputed) {
+        let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
+        return Err(fault(&set.name, what));
+    }
     let request = spec.data_request(surroundings);
     Dataset::held_out(&spec.data, &set.source, data, request).map_err(|error| match error {
         DataError::Hub(error) => EngineError::Data(DataError::Hub(error)),
@@ -62,17 +67,11 @@ impl Extras {
     pub fn read(
         job: &EngineJob,
         data: &Dataset,
-        reference: &Reference,
         port: &mut Port<'_>,
         step: u64,
     ) -> Result<Extras, EngineError> {
-        let precomputed = matches!(reference, Reference::Precomputed(_));
         let mut sets = Vec::new();
         for set in &job.spec.eval.extra {
-            if precomputed {
-                let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
-                return Err(fault(&set.name, what));
-            }
             let read = one(&job.spec, set, data, &Surroundings::from_env(&job.env))?;
             for note in &read.notes {
                 port.note(step, format!("{}: {note}", one_line(&set.name)));

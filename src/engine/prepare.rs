@@ -91,8 +91,7 @@ pub(super) fn prepare<'a, 'p>(
     state
         .models
         .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
-    let reference = &state.models.reference;
-    let extras = Extras::read(job, &data, reference, port, begun_at)?;
+    let extras = Extras::read(job, &data, port, begun_at)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;
     let saved_at = match job.resume {

@@ -6,8 +6,9 @@ use super::ranks::on_ranks;
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::paths::Env;
+use crate::base::text::one_line;
 use crate::hardware::GpuSummary;
-use crate::spec::{PrecisionError, RunSpec, torch_is_installed};
+use crate::spec::{Loaded, PrecisionError, RunSpec, torch_is_installed};
 
 /// Why a run does not start, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,48 +25,43 @@ impl Refusal {
     }
 }
 
-/// A spec whose engine is known, and why it is this one.
-#[derive(Debug, Clone)]
-pub struct Decided {
-    pub spec: RunSpec,
-    pub why: String,
+/// Gives `engine: auto` an engine for this machine: in the spec, and as a comment on what was asked for. The sentence says which
+/// and why; `None` where the spec names one.
+pub fn decide_here(loaded: &mut Loaded, env: &Env) -> Option<String> {
+    // Looking for GPUs loads their driver: only where it is asked for.
+    let open = loaded.spec.engine.is_open();
+    open.then(|| decide(loaded, &gpus_here(env), torch_is_installed(env)))
 }
 
-/// The engine for a spec with `engine: auto` on this machine; `None` where the spec names one.
-pub fn decide_here(spec: &RunSpec, env: &Env) -> Option<Decided> {
-    if !spec.engine.is_open() {
-        return None;
-    }
-    Some(decide(spec, &gpus_here(env), torch_is_installed(env)))
+/// [`decide_here`] on a machine with these GPUs, for a spec that leaves it open.
+pub fn decide(loaded: &mut Loaded, gpus: &[GpuSummary], torch_installed: bool) -> String {
+    let (spec, why) = engine_for(&loaded.spec, gpus, torch_installed);
+    loaded.spec = spec;
+    let why = format!("engine auto is {why}");
+    loaded.asked.push_str(&format!("# {}\n", one_line(&why)));
+    why
 }
 
-/// The engine for a spec on a machine with these GPUs.
-pub fn decide(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> Decided {
+fn engine_for(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> (RunSpec, String) {
     let own = spec.clone().on_candle();
     let request = of_spec(&own, least_data(spec));
-    let on_processor = |why: String| Decided {
-        spec: own.clone(),
-        why: format!("engine auto is candle: {why}"),
+    let why = match choose(&request, Gpus::of(gpus).as_ref()) {
+        None => "nothing is known of this machine's GPUs".into(),
+        Some(choice) if choice.engine != "torch" || !choice.fits => choice.why,
+        Some(_) if !torch_installed => {
+            "PyTorch is not installed, which would train on the GPU: llmtui engine install torch"
+                .into()
+        }
+        Some(choice) => {
+            // Each rank has a row of a micro-batch at least.
+            let rows = spec.train.micro_batch_size;
+            let ranks = (rows < gpus.len()).then_some(rows);
+            let shares = choice.shard == Some("fsdp2");
+            let spec = spec.clone().on_torch(ranks, shares, choice.recomputes);
+            return (spec, format!("torch: {}", choice.why));
+        }
     };
-    let Some(choice) = choose(&request, Gpus::of(gpus).as_ref()) else {
-        return on_processor("nothing is known of this machine's GPUs".into());
-    };
-    if choice.engine != "torch" || !choice.fits {
-        return on_processor(choice.why);
-    }
-    if !torch_installed {
-        let why =
-            "PyTorch is not installed, which would train on the GPU: llmtui engine install torch";
-        return on_processor(why.into());
-    }
-    // Each rank has a row of a micro-batch at least.
-    let rows = spec.train.micro_batch_size;
-    let ranks = (rows < gpus.len()).then_some(rows);
-    let shares = choice.shard == Some("fsdp2");
-    Decided {
-        spec: spec.clone().on_torch(ranks, shares, choice.recomputes),
-        why: format!("engine auto is torch: {}", choice.why),
-    }
+    (own, format!("candle: {why}"))
 }
 
 /// Whether a run can start here: room for what it holds, a GPU for each rank, a processor that has its number format.
@@ -145,13 +141,12 @@ mod tests {
     use super::*;
     use crate::spec::{SpecSources, load};
 
-    fn spec(words: &[&str]) -> RunSpec {
+    fn loaded(words: &[&str]) -> Loaded {
         let mut words: Vec<String> = words.iter().map(ToString::to_string).collect();
         if !words.iter().any(|word| word.starts_with("engine=")) {
             words.push("engine=auto".into());
         }
-        let loaded = load("quickstart", &words, &SpecSources::default());
-        loaded.unwrap().spec
+        load("quickstart", &words, &SpecSources::default()).unwrap()
     }
 
     fn gpus(count: usize, bytes: u64) -> Vec<GpuSummary> {
@@ -165,27 +160,26 @@ mod tests {
 
     #[test]
     fn gpus_an_installed_pytorch_and_a_spec_that_it_can_train_make_it_torch() {
-        let two = decide(&spec(&[]), &gpus(2, 80 << 30), true);
+        let mut two = loaded(&[]);
+        let why = decide(&mut two, &gpus(2, 80 << 30), true);
         let torch = two.spec.engine.torch().expect("torch");
-        assert_eq!(
-            (torch.ranks, torch.shard_word()),
-            (None, "ddp"),
-            "{}",
-            two.why
-        );
-        // No rank without a row.
-        let narrow = decide(&spec(&["micro_batch_size=2"]), &gpus(8, 80 << 30), true);
-        assert_eq!(narrow.spec.engine.torch().and_then(|t| t.ranks), Some(2));
-        // What the run writes down can be read again.
+        assert_eq!((torch.ranks, torch.shard_word()), (None, "ddp"), "{why}");
+        // What the run writes down can be read again, and says why.
         assert!(RunSpec::from_yaml(&two.spec.to_yaml()).is_ok());
+        assert!(two.asked.ends_with(&format!("# {why}\n")), "{}", two.asked);
+        // No rank without a row.
+        let mut narrow = loaded(&["micro_batch_size=2"]);
+        decide(&mut narrow, &gpus(8, 80 << 30), true);
+        assert_eq!(narrow.spec.engine.torch().and_then(|t| t.ranks), Some(2));
     }
 
     #[test]
     fn whatever_is_missing_is_said_and_the_own_engine_trains() {
         let told = |words: &[&str], gpus: &[GpuSummary], installed| {
-            let decided = decide(&spec(words), gpus, installed);
-            assert_eq!(decided.spec.engine.entry().id, "candle", "{}", decided.why);
-            decided.why
+            let mut loaded = loaded(words);
+            let why = decide(&mut loaded, gpus, installed);
+            assert_eq!(loaded.spec.engine.entry().id, "candle", "{why}");
+            why
         };
         assert!(told(&[], &[], true).contains("no GPU here"));
         assert!(told(&[], &gpus(1, 80 << 30), false).contains("engine install torch"));
@@ -194,11 +188,26 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_that_of_its_open_spec_whatever_engine_it_got() {
+        let open = loaded(&[]).spec;
+        for (count, installed) in [(0, false), (2, true)] {
+            let mut run = loaded(&[]);
+            decide(&mut run, &gpus(count, 80 << 30), installed);
+            assert_ne!(run.spec, open);
+            assert_eq!(open.clone().with_engine_of(&run.spec), run.spec);
+        }
+        // A spec that names its engine keeps it.
+        let named = loaded(&["engine=candle"]).spec;
+        let torch = loaded(&["engine=torch"]).spec;
+        assert_eq!(named.clone().with_engine_of(&torch), named);
+    }
+
+    #[test]
     fn a_spec_that_names_its_engine_is_not_asked() {
         let env = Env::default();
         for engine in ["candle", "torch"] {
-            let spec = spec(&[&format!("engine={engine}")]);
-            assert!(decide_here(&spec, &env).is_none());
+            let mut loaded = loaded(&[&format!("engine={engine}")]);
+            assert!(decide_here(&mut loaded, &env).is_none());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::RunSpec;
 use crate::base::paths::Env;
+use crate::nn::ActivationCheckpointing;
 use crate::workers::environment::installed_at;
 use crate::workers::{EngineConfig, torch};
 
@@ -20,7 +21,7 @@ impl RunSpec {
     /// with activations computed again in the backward pass where asked.
     pub fn on_torch(self, ranks: Option<usize>, shares: bool, recomputes: bool) -> RunSpec {
         let spec = match recomputes {
-            true => self.recomputing(),
+            true => self.recomputing_as(ActivationCheckpointing::Full {}),
             false => self,
         };
         spec.on_engine(EngineConfig::Torch(torch::Config {
@@ -31,6 +32,19 @@ impl RunSpec {
             },
             ..Default::default()
         }))
+    }
+
+    /// The same training by the engine that `run` got, where this spec leaves it open; unchanged where it names one.
+    pub fn with_engine_of(self, run: &RunSpec) -> RunSpec {
+        if !self.engine.is_open() {
+            return self;
+        }
+        // For PyTorch recomputing was decided together with the engine.
+        let spec = match run.engine.torch() {
+            Some(_) => self.recomputing_as(run.train.activation_checkpointing),
+            None => self,
+        };
+        spec.on_engine(run.engine.clone())
     }
 
     /// Why this spec cannot have `engine: torch`; `None` if it can. The rules are those of any spec that names it.

@@ -38,9 +38,9 @@ impl RunSpec {
         self
     }
 
-    /// The same training with all activations computed again in the backward pass.
-    pub(super) fn recomputing(mut self) -> RunSpec {
-        self.config.train.activation_checkpointing = ActivationCheckpointing::Full {};
+    /// The same training with other activations computed again in the backward pass.
+    pub(super) fn recomputing_as(mut self, which: ActivationCheckpointing) -> RunSpec {
+        self.config.train.activation_checkpointing = which;
         self
     }
 

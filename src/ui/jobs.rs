@@ -67,29 +67,23 @@ impl Workplace {
     /// Makes a run of a preset or spec file and starts its engine.
     pub fn start(&self, target: &str) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
-        self.start_loaded(&loaded)
+        self.start_loaded(loaded)
     }
 
     /// Makes a run of a spec that is in no file and starts its engine.
     pub fn start_text(&self, name: &str, yaml: &str) -> Linked {
         let loaded =
             crate::spec::load_text(name, yaml, &self.sources).map_err(|e| e.to_string())?;
-        self.start_loaded(&loaded)
+        self.start_loaded(loaded)
     }
 
-    fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
-        let decided = start::decide_here(&loaded.spec, &self.env);
-        let spec = decided.map_or_else(|| loaded.spec.clone(), |decided| decided.spec);
-        start::check(&spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
-        let (yaml, asked) = (spec.to_yaml(), &loaded.asked);
-        let run = RunDir::create(
-            &self.runs_dir,
-            &spec.name,
-            &yaml,
-            asked,
-            &SystemClock::new(),
-        )
-        .map_err(|e| e.to_string())?;
+    fn start_loaded(&self, mut loaded: crate::spec::Loaded) -> Linked {
+        start::decide_here(&mut loaded, &self.env);
+        let (spec, asked) = (&loaded.spec, &loaded.asked);
+        start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        let (name, yaml) = (&spec.name, spec.to_yaml());
+        let run = RunDir::create(&self.runs_dir, name, &yaml, asked, &SystemClock::new())
+            .map_err(|e| e.to_string())?;
         let from = spec.train.from.as_deref();
         if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
             run.descends_from(parent).map_err(|e| e.to_string())?;

@@ -242,8 +242,7 @@ const HISTORIES: &[History] = &[
         expected: &["swapped_pairs"],
         method: "dpo",
         dropout: 0.0,
-        // The first evaluation that is below chance by more than its noise.
-        shows: 100,
+        shows: 50,
         step: pairs,
         eval: |s| {
             vec![

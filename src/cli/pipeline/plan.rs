@@ -75,7 +75,12 @@ pub fn plan(
             From::Stage(name) => models.get(name),
             From::Spec => None,
         };
-        let spec = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
+        let mut loaded = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
+        if loaded.spec.engine.is_open() {
+            let installed = spec::torch_is_installed(&cx.env);
+            start::decide(&mut loaded, gpus(&mut found, cx)?, installed);
+        }
+        let spec = loaded.spec;
         let unread = is_remote(&spec);
         let size = match base {
             Some((_, vocab_size)) => DataSize {
@@ -105,11 +110,7 @@ pub fn plan(
         let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
         if request.extras.ranks.is_some() {
-            let gpus = match &found {
-                Some(gpus) => gpus,
-                None => found.insert(hardware::summary(cx.hardware.as_deref(), &cx.env)?.gpus),
-            };
-            request = on_ranks(request, gpus);
+            request = on_ranks(request, gpus(&mut found, cx)?);
         }
         let on_gpus = request.estimator == Estimator::General;
         if on_gpus && !force {
@@ -175,12 +176,23 @@ fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
 }
 
 /// A stage's spec; with the architecture of what it starts from, which is not there yet.
+/// The GPUs of the machine that the plan is for, looked for once.
+fn gpus<'a>(
+    found: &'a mut Option<Vec<GpuSummary>>,
+    cx: &Context,
+) -> anyhow::Result<&'a [GpuSummary]> {
+    Ok(match found {
+        Some(gpus) => gpus,
+        None => found.insert(hardware::summary(cx.hardware.as_deref(), &cx.env)?.gpus),
+    })
+}
+
 fn load(
     train: &Train,
     name: &str,
     base: Option<&ModelConfig>,
     cx: &Context,
-) -> anyhow::Result<RunSpec> {
+) -> anyhow::Result<spec::Loaded> {
     let sources = cx.spec_sources();
     let mut words = base.map(architecture).unwrap_or_default();
     words.extend(train.words());
@@ -196,7 +208,7 @@ fn load(
             &sources,
         ),
     };
-    Ok(named(loaded, name)?.spec)
+    Ok(named(loaded, name)?)
 }
 
 fn named(

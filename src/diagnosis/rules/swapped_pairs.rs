@@ -21,9 +21,12 @@ pub const RULE: Rule = Rule {
 const CHANCE: f64 = 0.4;
 const LEARNT: f64 = 0.6;
 const EVALUATIONS: usize = 2;
+/// Steps behind the typical training accuracy.
+const LAST: usize = 20;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let train = view.typical(metric::ACCURACIES)?;
+    // As of late: the evaluations are, too, and over the whole run it would be that of the beginning.
+    let train = view.typical_of_last(metric::ACCURACIES, LAST)?;
     let found: Vec<f64> = view
         .recent(metric::VAL_ACCURACIES)
         .iter()
