@@ -1,5 +1,6 @@
 //! The machines of a fleet: a small YAML file.
 
+use crate::base::ssh;
 use crate::spec::yaml;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -115,22 +116,7 @@ impl Host {
             let own = std::iter::once(own.as_os_str().to_os_string());
             return own.chain(inner.into_iter().map(OsString::from)).collect();
         };
-        let mut line: Vec<OsString> = [
-            "ssh",
-            "-o",
-            "ConnectTimeout=10",
-            "-o",
-            "ServerAliveInterval=10",
-            "-o",
-            "ServerAliveCountMax=3",
-        ]
-        .map(OsString::from)
-        .to_vec();
-        match terminal {
-            true => line.push("-t".into()),
-            // Nobody is there to answer for a password.
-            false => line.extend(["-T", "-o", "BatchMode=yes"].map(OsString::from)),
-        }
+        let mut line = ssh::begin(terminal);
         if let Some(control) = control {
             line.extend(
                 ["-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o"].map(OsString::from),
@@ -140,8 +126,8 @@ impl Host {
             line.push(path);
         }
         line.extend(["--".into(), destination.into()]);
-        let quoted: Vec<String> = inner.iter().map(|word| quoted(word)).collect();
-        line.push(format!("{} {}", in_shell(&self.program), quoted.join(" ")).into());
+        let words: Vec<&str> = inner.iter().map(String::as_str).collect();
+        line.push(ssh::in_shell(&self.program, &words).into());
         line
     }
 }
@@ -185,7 +171,10 @@ impl Entry {
             },
         };
         let place = match (named.ssh, named.local) {
-            (Some(ssh), false) => Place::Ssh(destination(ssh)?),
+            (Some(ssh), false) => {
+                ssh::is_destination(&ssh).map_err(|what| format!("ssh: {what}"))?;
+                Place::Ssh(ssh)
+            }
             (None, true) => Place::Here,
             _ => return Err("write either ssh: DESTINATION or local: true".into()),
         };
@@ -206,34 +195,6 @@ impl Entry {
             program,
             runs_dir: named.runs_dir,
         })
-    }
-}
-
-/// `ssh` takes a destination that begins with a dash for an option, and options may run programs.
-fn destination(ssh: String) -> Result<String, String> {
-    let odd = |c: char| c.is_whitespace() || c.is_control();
-    match ssh.is_empty() || ssh.starts_with('-') || ssh.contains(odd) {
-        true => Err(format!(
-            "ssh: {ssh:?} is no destination; write HOST or USER@HOST, options belong into ~/.ssh/config"
-        )),
-        false => Ok(ssh),
-    }
-}
-
-/// A word for the shell of the other machine.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
-/// A path whose `~` the other shell is to replace.
-fn in_shell(path: &str) -> String {
-    match path.strip_prefix("~/") {
-        Some(rest) => format!("~/{}", quoted(rest)),
-        None => quoted(path),
     }
 }
 

@@ -14,5 +14,6 @@ pub mod protobuf;
 pub mod registry;
 pub mod rng;
 pub mod sampling;
+pub mod ssh;
 pub mod stats;
 pub mod text;

@@ -1,4 +1,4 @@
-//! Files for machines that others schedule: an sbatch script and a SkyPilot task of one node. Both hold the same lines of bash: make
+//! Files for machines that others schedule: an sbatch script of one node or several, and a SkyPilot task of one. Both hold the same lines of bash: make
 //! or find the run of this job, train headless, end at a checkpoint when a signal comes, go on where it stopped.
 //!
 //! Nothing is started here, and nothing is asked of a scheduler.
@@ -6,6 +6,7 @@
 mod skypilot;
 mod slurm;
 
+pub use crate::base::ssh::quoted;
 pub use skypilot::{Sky, task};
 pub use slurm::{Slurm, script, seconds as slurm_seconds};
 
@@ -18,28 +19,21 @@ pub enum Goal {
     Run(String),
 }
 
-/// A job of one node.
+/// A job of one node or several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// For lists of jobs and names of logs.
     pub name: String,
     pub goal: Goal,
-    /// GPUs of the node; with 0 the processor computes.
+    /// Nodes: the first one has the engine, and all of them ranks.
+    pub nodes: usize,
+    /// GPUs of each node; with 0 the processor computes.
     pub gpus: usize,
     pub cpus: usize,
 }
 
 /// Requeues without a new checkpoint after which a job gives up.
 const IDLE: usize = 3;
-
-/// A word for bash, in quotes where it needs them.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
-    match !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
 
 /// Letters, digits, dots and dashes: what schedulers take for a name.
 pub fn name(said: &str) -> String {

@@ -1,0 +1,79 @@
+//! Command lines of the system's own `ssh`: its agent, its keys and its configuration count.
+
+use std::ffi::OsString;
+
+/// The options of every connection: a machine that is gone is known to be within half a minute.
+const OPTIONS: [&str; 6] = [
+    "-o",
+    "ConnectTimeout=10",
+    "-o",
+    "ServerAliveInterval=10",
+    "-o",
+    "ServerAliveCountMax=3",
+];
+
+/// `ssh` with its options, up to the destination. `terminal`: somebody will type there; otherwise nobody is asked for a password.
+pub fn begin(terminal: bool) -> Vec<OsString> {
+    let mut line: Vec<OsString> = vec!["ssh".into()];
+    line.extend(OPTIONS.map(OsString::from));
+    match terminal {
+        true => line.push("-t".into()),
+        false => line.extend(["-T", "-o", "BatchMode=yes"].map(OsString::from)),
+    }
+    line
+}
+
+/// Why a word is no destination: `ssh` takes one that begins with a dash for an option, and options may run programs.
+///
+/// # Errors
+/// It is none.
+pub fn is_destination(word: &str) -> Result<(), String> {
+    let odd = |c: char| c.is_whitespace() || c.is_control();
+    match word.is_empty() || word.starts_with('-') || word.contains(odd) {
+        true => Err(format!(
+            "{word:?} is no destination; write HOST or USER@HOST, options belong into ~/.ssh/config"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// A program and its words for the shell of the other machine, which replaces a leading `~` of the program.
+pub fn in_shell(program: &str, words: &[&str]) -> String {
+    let program = match program.strip_prefix("~/") {
+        Some(rest) => format!("~/{}", quoted(rest)),
+        None => quoted(program),
+    };
+    let words = words.iter().map(|word| quoted(word));
+    std::iter::once(program)
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// A word for a POSIX shell, in quotes where it needs them.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
+    match !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_other_shell_as_they_are() {
+        let words = ["attach", "a; rm -rf ~"];
+        assert_eq!(
+            in_shell("~/bin/my llmtui", &words),
+            "~/'bin/my llmtui' attach 'a; rm -rf ~'"
+        );
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert!(is_destination("me@gpu-1").is_ok());
+        for word in ["", "-oProxyCommand=x", "a b", "a\n"] {
+            assert!(is_destination(word).is_err(), "{word:?}");
+        }
+    }
+}
