@@ -21,7 +21,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("run", &["wire"]),
     ("diagnosis", &["run", "wire"]),
     ("watch", &["metrics", "wire"]),
-    ("workers", &["embed"]),
+    ("workers", &["embed", "hardware"]),
     ("hardware", &["wire"]),
     ("hub", &[]),
     ("nn", &["kernels"]),

@@ -35,6 +35,7 @@ fn job(goal: Goal, gpus: usize) -> Job {
     Job {
         name: "my 1st run".into(),
         goal,
+        nodes: 1,
         gpus,
         cpus: 16,
     }
@@ -70,6 +71,11 @@ fn scripts_and_tasks_are_as_they_were() {
     };
     let run = Goal::Run("/scratch/o'neill/runs & more/2026-11-24-x-k3qf".into());
     golden("run.sh", &script(&job(run, 0), &plain));
+    let nodes = Job {
+        nodes: 4,
+        ..job(spec(), 8)
+    };
+    golden("nodes.sh", &script(&nodes, &slurm()));
     let sky = Sky {
         accelerator: Some("H100".into()),
         bucket: Some("s3://mine/runs".into()),
@@ -378,6 +384,25 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
                 "engine.torch.ranks=4",
             ],
             "engine.torch.ranks is 4",
+        ),
+        (
+            &["my spec.yaml", "--slurm", "--nodes", "2"],
+            "computes on one machine",
+        ),
+        (
+            &[
+                "my spec.yaml",
+                "--slurm",
+                "--nodes",
+                "2",
+                "-s",
+                "engine=torch",
+                "-s",
+                "engine.torch.ranks=3",
+                "-s",
+                "micro_batch_size=4",
+            ],
+            "on each of 2 nodes",
         ),
         (&["my spec.yaml", "--slurm", "--time", "soon"], "HH:MM:SS"),
         (

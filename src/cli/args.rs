@@ -24,6 +24,11 @@ pub struct SpecArgs {
     pub set: Vec<String>,
 }
 
+/// A word that `ssh` takes for a machine.
+pub fn destination(word: &str) -> Result<String, String> {
+    crate::base::ssh::is_destination(word).map(|()| word.into())
+}
+
 impl SpecArgs {
     /// The preset or path, from either argument.
     pub fn target(&self) -> Option<&str> {

@@ -69,6 +69,8 @@ enum EngineVerb {
     Check(super::engine_install::CheckArgs),
     Script(super::engine_script::ScriptArgs),
     State(super::engine_script::StateArgs),
+    #[command(hide = true)]
+    Node(super::engine_node::NodeArgs),
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -77,6 +79,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(EngineVerb::Check(args)) => return super::engine_install::check(args, cx),
         Some(EngineVerb::Script(args)) => return super::engine_script::script(args, cx),
         Some(EngineVerb::State(args)) => return super::engine_script::state(args, cx),
+        Some(EngineVerb::Node(args)) => return super::engine_node::node(args, cx),
         None => {}
     }
     if let Some(folder) = &args.pipeline {

@@ -27,6 +27,12 @@ pub struct CheckArgs {
     /// A Python or a virtual environment instead of the installed one
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// Call these machines by ssh and look at the PyTorch of each
+    #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
+    nodes: Vec<String>,
+    /// With --nodes: the program there; default: llmtui in its PATH
+    #[arg(long, value_name = "PATH", requires = "nodes")]
+    program: Option<String>,
     /// Print the finding as JSON
     #[arg(long)]
     json: bool,
@@ -63,8 +69,13 @@ pub fn install(args: &InstallArgs, cx: &Context) -> anyhow::Result<Exit> {
 pub fn check(args: &CheckArgs, cx: &Context) -> anyhow::Result<Exit> {
     let config = torch::Config {
         python: args.python.clone(),
+        nodes: args.nodes.clone(),
+        program: args.program.clone(),
         ..torch::Config::default()
     };
+    if !config.nodes.is_empty() {
+        return super::engine_node::check(&config, args.json, cx);
+    }
     let found = environment::python(&config, &cx.env).and_then(|python| Environment::ask(&python));
     print(&found, args.json)?;
     Ok(match found {

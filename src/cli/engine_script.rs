@@ -9,17 +9,18 @@ use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
 use crate::spec::RunSpec;
 use crate::workers::job::{self, Goal, Job, Sky, Slurm, quoted, slurm_seconds};
-use crate::workers::torch::Device;
+use crate::workers::torch::{Device, Launcher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Write a job for SLURM or SkyPilot that trains a spec, or goes on with a run, on one node
+/// Write a job for SLURM or SkyPilot that trains a spec, or goes on with a run
 ///
 /// The job trains headless. A signal before the time limit makes it save a checkpoint; it is requeued and goes on until the run is
 /// complete. Nothing is submitted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui engine script my.yaml --slurm --gpus 4 --time 08:00:00 -s engine=torch --to job.sh && sbatch job.sh
+  llmtui engine script my.yaml --slurm --nodes 4 --gpus 8 -s engine=torch -s engine.torch.shard=fsdp2 --to job.sh
   llmtui engine script my-run --slurm --time 04:00:00 | sbatch
   llmtui engine script my.yaml --skypilot --gpu H100 -s engine=torch --bucket s3://mine/runs --to job.yaml")]
 pub struct ScriptArgs {
@@ -42,7 +43,10 @@ pub struct ScriptArgs {
     /// Write it into this file, which must not exist; default: standard output
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// GPUs; with engine=torch one process for each. Default with engine=torch: engine.torch.ranks, or 1
+    /// Nodes of a SLURM job, with engine=torch: ranks on each, which srun starts
+    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u64).range(1..=128))]
+    nodes: Option<u64>,
+    /// GPUs of each node; with engine=torch one process for each. Default with engine=torch: engine.torch.ranks, or 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     gpus: Option<u64>,
     /// Processor cores. Default: 4 for each GPU; without GPUs train.threads, or 8
@@ -107,11 +111,16 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
         }
         None => spec_of(args, &folder, cx)?,
     };
-    let gpus = gpus(args, &spec)?;
-    let cpus = args.cpus.map_or_else(|| cpus(&spec, gpus), |n| n as usize);
+    let nodes = args.nodes.map_or(1, |n| n as usize);
+    let gpus = gpus(args, &spec, nodes)?;
+    let cpus = args
+        .cpus
+        .map_or_else(|| cpus(&spec, gpus, nodes), |n| n as usize);
+    let goal = on_nodes(goal, &spec, nodes, gpus)?;
     let job = Job {
         name: spec.name.clone(),
         goal,
+        nodes,
         gpus,
         cpus,
     };
@@ -224,18 +233,59 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
     Ok((loaded.spec, Goal::Spec { spec, set }))
 }
 
-/// Cores to ask for: four a GPU feed it; without one, every process computes on its threads.
-fn cpus(spec: &RunSpec, gpus: usize) -> usize {
+/// Ranks on every node of a job of several, which srun starts there.
+fn on_nodes(goal: Goal, spec: &RunSpec, nodes: usize, gpus: usize) -> anyhow::Result<Goal> {
+    let torch = spec.engine.torch();
+    let by_srun = torch.is_some_and(|torch| torch.launcher == Launcher::Srun);
+    if nodes == 1 && !by_srun {
+        return Ok(goal);
+    }
+    let Some(torch) = torch else {
+        let what =
+            format!("engine: candle computes on one machine: {nodes} nodes would stand idle");
+        return Err(Failure::yours(what, "-s engine=torch").into());
+    };
+    let ranks = match (gpus, torch.ranks) {
+        (0, Some(ranks)) => ranks,
+        (0, None) => nodes,
+        (gpus, _) => gpus * nodes,
+    };
+    if ranks % nodes != 0 {
+        let what = format!("engine.torch.ranks is {ranks}, and {nodes} nodes share them");
+        let hint = format!("-s engine.torch.ranks={}", ranks.div_ceil(nodes) * nodes);
+        return Err(Failure::yours(what, hint).into());
+    }
+    match goal {
+        Goal::Spec { spec, mut set } => {
+            set.push("engine.torch.launcher=srun".into());
+            set.push(format!("engine.torch.ranks={ranks}"));
+            Ok(Goal::Spec { spec, set })
+        }
+        Goal::Run(run) if by_srun && torch.ranks.is_none_or(|own| own == ranks) => {
+            Ok(Goal::Run(run))
+        }
+        Goal::Run(run) => {
+            let what = format!("{run} was made for other machines than {nodes} nodes of SLURM's");
+            let hint = format!(
+                "llmtui train --branch {run} -s engine.torch.launcher=srun -s engine.torch.ranks={ranks} --no-start makes one that goes on there"
+            );
+            Err(Failure::yours(what, hint).into())
+        }
+    }
+}
+
+/// Cores to ask for on each node: four a GPU feed it; without one, every process computes on its threads.
+fn cpus(spec: &RunSpec, gpus: usize, nodes: usize) -> usize {
     let threads = spec.train.threads.unwrap_or(8);
     let ranks = spec.engine.torch().and_then(|t| t.ranks).unwrap_or(1);
     match gpus {
-        0 => threads * ranks,
+        0 => threads * ranks.div_ceil(nodes),
         n => 4 * n,
     }
 }
 
-/// GPUs of the node, for the engine that the spec names.
-fn gpus(args: &ScriptArgs, spec: &RunSpec) -> anyhow::Result<usize> {
+/// GPUs of each node, for the engine that the spec names.
+fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize> {
     if spec.engine.is_open() {
         return Ok(args.gpus.map_or(0, |n| n as usize));
     }
@@ -248,24 +298,31 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec) -> anyhow::Result<usize> {
         let hint = "-s engine=torch trains on GPUs; leave --gpus out otherwise";
         return Err(Failure::yours(what, hint).into());
     };
-    let n = args.gpus.map_or(torch.ranks.unwrap_or(1), |n| n as usize);
-    if let Some(ranks) = torch.ranks.filter(|ranks| *ranks != n) {
-        let what =
-            format!("engine.torch.ranks is {ranks}, and --gpus {n}: each process has one GPU");
-        return Err(Failure::yours(
-            what,
-            format!("--gpus {ranks}, or -s engine.torch.ranks={n}"),
-        )
-        .into());
+    let own = torch.ranks.map(|ranks| ranks.div_ceil(nodes));
+    let n = args.gpus.map_or(own.unwrap_or(1), |n| n as usize);
+    let all = n * nodes;
+    if let Some(ranks) = torch.ranks.filter(|ranks| *ranks != all) {
+        let on_nodes = match nodes {
+            1 => String::new(),
+            _ => format!(" on each of {nodes} nodes"),
+        };
+        let what = format!(
+            "engine.torch.ranks is {ranks}, and --gpus {n}{on_nodes}: each process has one GPU"
+        );
+        let hint = format!(
+            "--gpus {}, or -s engine.torch.ranks={all}",
+            ranks.div_ceil(nodes)
+        );
+        return Err(Failure::yours(what, hint).into());
     }
     let rows = spec.train.micro_batch_size;
-    if rows < n {
+    if rows < all {
         let what = format!(
-            "train.micro_batch_size is {rows}, which {n} GPUs share: some would have no row"
+            "train.micro_batch_size is {rows}, which {all} GPUs share: some would have no row"
         );
         return Err(Failure::yours(
             what,
-            format!("-s train.micro_batch_size={n} or more, or fewer --gpus"),
+            format!("-s train.micro_batch_size={all} or more, or fewer GPUs"),
         )
         .into());
     }

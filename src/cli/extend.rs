@@ -1,19 +1,22 @@
-//! `llmtui train --resume RUN -s max_steps=N`, or `-s epochs=N`: a run that goes on to another last step. Its spec says the new one from
-//! then on, and the schedule is recomputed over all of its steps.
+//! `llmtui train --resume RUN -s max_steps=N`, or `-s epochs=N`: a run that goes on to another last step, over which the schedule is
+//! recomputed; or by another engine, on other machines (`-s engine.…`, `--nodes`). Its spec says so from then on.
 
 use super::Context;
 use super::exit::Failure;
 use super::run_ref::spec_of;
 use crate::base::files::write_atomic;
 use crate::base::human::{grouped, number};
+use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::spec::{self, Loaded, RunSpec};
 
 /// What `-s` may say of a resumed run.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asked {
     pub threads: Option<usize>,
     pub length: Option<Length>,
+    /// Where it computes: settings of the engine.
+    pub engine: Vec<String>,
 }
 
 /// How long a run is.
@@ -79,9 +82,12 @@ impl Asked {
                         return Err(Failure::yours(what, "-s epochs=3"));
                     }
                 },
+                key if key == "engine" || key.starts_with("engine.") => {
+                    asked.engine.push(word.clone());
+                }
                 _ => {
                     let what = format!(
-                        "a resumed run keeps its spec but for train.threads, train.max_steps and train.epochs: `-s {word}` would make another run"
+                        "a resumed run keeps its spec but for engine, train.threads, train.max_steps and train.epochs: `-s {word}` would make another run"
                     );
                     let hint =
                         format!("go on with it in a new run: llmtui train --branch RUN -s {word}");
@@ -93,25 +99,28 @@ impl Asked {
     }
 }
 
-/// Another last step for a run.
+/// Another last step for a run, or another engine.
 #[derive(Debug)]
 pub struct Extension {
     loaded: Loaded,
     was: RunSpec,
+    /// As it was said.
+    words: Vec<String>,
     /// Step of the newest checkpoint.
     newest: u64,
 }
 
 impl Extension {
-    /// What another length changes of a run; nothing where it is the run's own and steps are left.
+    /// What another length or engine changes of a run; nothing where both are the run's own and steps are left.
     ///
     /// # Errors
-    /// A last step that the run has already taken.
-    pub fn plan(run: &RunDir, length: Length, cx: &Context) -> anyhow::Result<Option<Extension>> {
+    /// A last step that the run has already taken; an engine that cannot train it.
+    pub fn plan(run: &RunDir, asked: &Asked, cx: &Context) -> anyhow::Result<Option<Extension>> {
+        let length = asked.length;
         let was = spec_of(run)?;
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
         // What epochs come to is known once the data are read.
-        if let Length::Steps(max_steps) = length
+        if let Some(Length::Steps(max_steps)) = length
             && max_steps <= newest
         {
             let what = format!(
@@ -123,15 +132,20 @@ impl Extension {
             let hint = format!("-s max_steps={}", newest + was.train.max_steps.max(100));
             return Err(Failure::yours(what, hint).into());
         }
-        if length == Length::of(&was) || length == Length::Steps(was.train.max_steps) {
+        let own = [Length::of(&was), Length::Steps(was.train.max_steps)];
+        let length = length.filter(|length| !own.contains(length));
+        let length = length.map(Length::word);
+        let words: Vec<String> = length.into_iter().chain(asked.engine.clone()).collect();
+        if words.is_empty() {
             return Ok(None);
         }
         let target = run.spec_path().display().to_string();
-        let set = [length.word()];
-        let loaded = spec::load(&target, &set, &cx.spec_sources())?;
-        Ok(Some(Extension {
+        let loaded = spec::load(&target, &words, &cx.spec_sources())?;
+        let changed = loaded.spec != was;
+        Ok(changed.then_some(Extension {
             loaded,
             was,
+            words,
             newest,
         }))
     }
@@ -148,6 +162,14 @@ impl Extension {
             let peak = spec.optimizer.lr();
             number(spec.schedule.lr_at(self.newest, steps, peak))
         };
+        if Length::of(spec) == Length::of(was) {
+            let words = self.words.join(" -s ");
+            return vec![format!(
+                "{} continues from step {} with {words}",
+                run.id(),
+                grouped(self.newest)
+            )];
+        }
         let goes_on = format!(
             "{} continues from step {} to {}; its last step was {}",
             run.id(),
@@ -187,9 +209,9 @@ impl Extension {
             .split_once('\n')
             .map_or("", |(_, body)| body);
         let asked = format!(
-            "{heading}\n# Extended at step {}: -s {}\n{body}",
+            "{heading}\n# Changed at step {}: -s {}\n{body}",
             self.newest,
-            Length::of(spec).word()
+            one_line(&self.words.join(" -s "))
         );
         for (path, text) in [(run.asked_path(), asked), (run.spec_path(), spec.to_yaml())] {
             write_atomic(&path, text.as_bytes())
@@ -209,12 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_may_have_other_threads_and_another_last_step() {
+    fn a_resumed_run_may_have_other_threads_another_engine_and_another_last_step() {
         let asked = read(&["threads=2", "train.max_steps=2_000"]).unwrap();
         let steps = Some(Length::Steps(2000));
         assert_eq!((asked.threads, asked.length), (Some(2), steps));
         let asked = read(&["epochs=1.5"]).unwrap();
         assert_eq!(asked.length, Some(Length::Epochs(1.5)));
+        let asked = read(&["engine.torch.nodes=[a]", "threads=2"]).unwrap();
+        assert_eq!(asked.engine, ["engine.torch.nodes=[a]"]);
         assert!(read(&["epochs=-1"]).unwrap_err().contains("of epochs"));
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));

@@ -17,6 +17,7 @@ mod diagnose;
 mod doctor;
 mod engine_cmd;
 mod engine_install;
+mod engine_node;
 mod engine_script;
 mod eval;
 pub mod exit;

@@ -50,6 +50,9 @@ pub struct Args {
     /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP, and -s
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
     pub branch: Option<String>,
+    /// Train on these machines, which ssh reaches, with ranks of PyTorch on each; this one is localhost
+    #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
+    pub nodes: Vec<String>,
     /// Save and stop after this step, without changing the schedule
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
@@ -128,7 +131,11 @@ impl Target {
     }
 }
 
-pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    if !args.nodes.is_empty() {
+        let names = serde_json::to_string(&args.nodes)?;
+        args.spec.set.push(format!("engine.torch.nodes={names}"));
+    }
     if args.stop_after == Some(0) {
         return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
     }
@@ -283,10 +290,7 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 
 /// The run with the last step that was asked for.
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
-    let extension = match asked.length {
-        Some(length) => Extension::plan(&run, length, cx)?,
-        None => None,
-    };
+    let extension = Extension::plan(&run, &asked, cx)?;
     Ok(Target::Resumed(run, extension.map(Box::new)))
 }
 

@@ -2,31 +2,27 @@
 //! newer, the copy or the ranks, is known here, and they are brought together when somebody reads: before a checkpoint, a sample, a
 //! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
 
+mod build;
+mod start;
 mod texts;
 
-use super::EngineJob;
 use super::update::{At, Gradients};
 use crate::base::clock::Clock;
+use crate::base::paths::Env;
 use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step};
-use crate::nn::{ActivationCheckpointing, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
-use crate::optim::{OptimizerConfig, UpdateRule, by_decay};
-use crate::spec::RunSpec;
+use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::optim::UpdateRule;
+use crate::workers::node::Machine;
 use crate::workers::{
-    Answer, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Place,
-    bytes_of, bytes_of_ids, environment, floats, pieces, torch, unpack,
+    Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, pieces, torch,
 };
 use candle_core::{Device, Error, Result, Tensor, bail};
 use serde_json::{Value, json};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reading PyTorch, waking devices, compiling.
-const START: Duration = Duration::from_secs(15 * 60);
-/// A rank beats every second; one that is silent for so long is stopped.
-const SILENCE: Duration = Duration::from_secs(30);
 /// A step that takes so many times the usual one is none.
 const TIMES_USUAL: f64 = 20.0;
 /// Steps whose durations tell what is usual.
@@ -59,10 +55,13 @@ pub enum Who {
 pub struct Remote {
     settings: torch::Config,
     clock: Arc<dyn Clock>,
-    environment: Environment,
+    env: Env,
     place: Place,
     run: String,
-    package: PathBuf,
+    /// The machines that have ranks; none where only this one does.
+    machines: Vec<Machine>,
+    /// PyTorch's version, on the first of them.
+    torch: String,
     build: Value,
     ranks: usize,
     gang: Option<Gang>,
@@ -82,126 +81,9 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Finds a Python for the run and starts the first generation; `None` where the run computes here.
-    ///
-    /// # Errors
-    /// There is no Python with PyTorch, or the ranks do not come.
-    pub fn begin(
-        job: &EngineJob,
-        model: &Model,
-        clock: &Arc<dyn Clock>,
-        broken_off: &mut dyn FnMut() -> bool,
-    ) -> std::result::Result<Option<Remote>, Lost> {
-        let Some(settings) = job.spec.engine.torch() else {
-            return Ok(None);
-        };
-        let fault = |what: String| Lost {
-            kind: LostKind::Start,
-            rank: None,
-            what,
-        };
-        if !model.params().is_present() {
-            let what = "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full";
-            return Err(fault(what.into()));
-        }
-        let found =
-            environment::python(settings, &job.env).and_then(|python| Environment::ask(&python));
-        let environment = found.map_err(|e: EnvironmentError| {
-            fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT))
-        })?;
-        let gpus = environment.about.gpus;
-        let device = settings.device(gpus);
-        if device == "cuda" && gpus == 0 {
-            return Err(fault(
-                "engine.torch.device: this PyTorch sees no GPU; set it to cpu or auto".into(),
-            ));
-        }
-        let ranks = settings
-            .ranks
-            .unwrap_or(if device == "cuda" { gpus } else { 1 });
-        if device == "cuda" && ranks > gpus {
-            return Err(fault(format!(
-                "engine.torch.ranks is {ranks}, but there are {gpus} GPUs"
-            )));
-        }
-        let cache = job
-            .env
-            .cache_dir
-            .clone()
-            .unwrap_or_else(|| job.run_dir.path().join("torch"));
-        let package = unpack(&cache).map_err(|e| fault(format!("{}: {e}", cache.display())))?;
-        let logs = job.run_dir.path().join("torch");
-        let generation = std::fs::read_dir(&logs).map_or(0, |entries| entries.count() as u64);
-        let mut remote = Remote {
-            build: build(&job.spec, model, settings, device, ranks),
-            settings: settings.clone(),
-            clock: clock.clone(),
-            environment,
-            place: Place {
-                runtime: job.env.runtime_dir.clone(),
-                logs,
-            },
-            run: job.run_dir.id().into(),
-            package,
-            ranks,
-            gang: None,
-            copy: Copy::Ahead,
-            moments_ahead: true,
-            generation,
-            lost: None,
-            of: 1,
-            micro: 0,
-            at: At::default(),
-            forward: vec![0.0; ranks],
-            usual: Vec::new(),
-        };
-        remote.restart(broken_off)?;
-        Ok(Some(remote))
-    }
-
-    /// Starts a new generation, with a rendezvous of its own. Its weights are the engine's as soon as somebody asks.
-    ///
-    /// # Errors
-    /// The ranks do not come.
-    pub fn restart(
-        &mut self,
-        broken_off: &mut dyn FnMut() -> bool,
-    ) -> std::result::Result<(), Lost> {
-        self.gang = None;
-        self.lost = None;
-        self.generation += 1;
-        self.copy_changed();
-        let generation = self.generation;
-        let launch = Launch {
-            python: self.environment.python.clone(),
-            package: self.package.clone(),
-            ranks: self.ranks,
-            id: format!("{}-g{generation}", self.run),
-            logs: PathBuf::new(),
-            socket: PathBuf::new(),
-        };
-        let place = Place {
-            logs: self.place.logs.join(format!("gen-{generation}")),
-            ..self.place.clone()
-        };
-        let patience = Duration::from_secs_f64(self.settings.patience);
-        let limits = Limits {
-            start: START,
-            answer: patience,
-            silence: SILENCE.min(patience),
-        };
-        let mut gang = Gang::start(launch, &place, limits, self.clock.clone(), broken_off)?;
-        let ask = self.build.clone();
-        gang.tell(|_| Frame::new(ask.clone()))?;
-        gang.answers(Some(START), broken_off, &mut |_| {})?;
-        self.gang = Some(gang);
-        Ok(())
-    }
-
     /// What computes, in words.
     pub fn words(&self) -> String {
-        let about = &self.environment.about;
-        let torch = crate::base::text::one_line(&about.torch);
+        let torch = crate::base::text::one_line(&self.torch);
         let (device, precision) = (
             self.build["device"].as_str(),
             self.build["precision"].as_str(),
@@ -210,6 +92,11 @@ impl Remote {
         let ranks = match self.ranks {
             1 => "1 process".to_string(),
             n => format!("{n} processes ({})", self.settings.shard_word()),
+        };
+        let names: Vec<&str> = self.machines.iter().map(Machine::name).collect();
+        let ranks = match names.len() {
+            0 => ranks,
+            n => format!("{ranks} on {n} machines ({})", names.join(", ")),
         };
         format!(
             "PyTorch {torch}: {ranks} on {device}, {precision}, generation {}",
@@ -614,73 +501,4 @@ fn count(pieces: &[f32]) -> u64 {
         .iter()
         .rev()
         .fold(0, |sum, piece| (sum << 16) | *piece as u64)
-}
-
-/// All that a rank must know of the model and its update rule.
-fn build(
-    spec: &RunSpec,
-    model: &Model,
-    settings: &torch::Config,
-    device: &str,
-    ranks: usize,
-) -> Value {
-    let (config, shape) = (model.config(), model.shape());
-    let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
-    for group in by_decay(model.params(), spec.optimizer.weight_decay()) {
-        for index in group.params {
-            decay[index] = (group.weight_decay, group.lr_scale);
-        }
-    }
-    let params: Vec<Value> = model
-        .params()
-        .infos()
-        .iter()
-        .zip(decay)
-        .map(|(info, (decay, lr_scale))| {
-            json!({
-                "name": info.name, "shape": info.shape, "offset": info.offset, "grad": info.grad, "decay": decay, "lr_scale": lr_scale,
-            })
-        })
-        .collect();
-    let rotations: Vec<Value> = crate::nn::rotations(config, shape)
-        .iter()
-        .map(|rotation| {
-            rotation.as_ref().map_or(
-                Value::Null,
-                |r| json!({"frequencies": r.frequencies, "factor": r.factor}),
-            )
-        })
-        .collect();
-    let optimizer = match &spec.optimizer {
-        OptimizerConfig::AdamW(config) => {
-            json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps})
-        }
-        _ => Value::Null,
-    };
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    json!({
-        "type": "build",
-        "model": {
-            "params": params,
-            "shape": {
-                "n_layer": shape.n_layer, "n_head": shape.n_head, "n_kv_head": shape.n_kv_head, "head_dim": shape.head_dim,
-                "d_model": shape.d_model, "d_ff": shape.d_ff, "seq_len": shape.seq_len, "vocab_size": shape.vocab_size,
-            },
-            "config": config,
-            "rotations": rotations,
-            "slopes": config.position.slopes(shape.n_head),
-            "waves": config.position.has_waves(),
-            "adapter": {
-                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
-                "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),
-            },
-            "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
-        },
-        "optimizer": optimizer,
-        "device": device,
-        "precision": settings.format(device),
-        "shard": settings.shard_word(),
-        "compile": settings.compile,
-        "threads": spec.train.threads.unwrap_or((available / ranks).max(1)),
-    })
 }

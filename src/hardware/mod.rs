@@ -64,6 +64,17 @@ pub fn memory() -> Memory {
     host::memory_of(&host::Root::live())
 }
 
+/// The network interface that has this address; `None` where none has.
+pub fn interface_of(address: std::net::IpAddr) -> Option<String> {
+    let all = sysinfo::Networks::new_with_refreshed_list().ok()?;
+    let has = |data: &sysinfo::NetworkData| {
+        let mut own = data.ip_networks().iter();
+        own.any(|network| network.addr == address)
+    };
+    let mut found = all.iter().filter(|(_, data)| has(data));
+    found.next()?.0.to_str().map(String::from)
+}
+
 /// The live machine, or a recorded one from a file.
 ///
 /// # Errors

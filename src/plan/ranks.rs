@@ -11,7 +11,8 @@ const MOST_LOGITS: u64 = 1 << 26;
 
 /// The request on the ranks' GPUs; unchanged where the spec has no ranks, or they compute on the processor.
 ///
-/// Ranks beyond the GPUs there are get one like those; without any GPU in sight its memory and speed are unknown.
+/// Ranks beyond the GPUs there are, and those of other machines, get one like those; without any GPU in sight its memory and speed are
+/// unknown.
 pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     let Some(ranks) = request
         .extras
@@ -41,6 +42,12 @@ pub fn on_ranks(request: Request, machine: &[GpuSummary]) -> Request {
     request
 }
 
+/// Whether there is a GPU for every rank of a planned request, with so many in sight on each of its machines.
+pub(super) fn have_gpus(request: &Request, in_sight: usize) -> bool {
+    let ranks = request.extras.ranks;
+    ranks.is_none_or(|ranks| ranks.have_gpus(request.n_devices, in_sight))
+}
+
 /// The GPU that every rank has at least: the smallest of the machine.
 fn device_of(machine: &[GpuSummary]) -> Device {
     let Some(smallest) = machine.iter().min_by_key(|gpu| gpu.memory_bytes) else {
@@ -55,14 +62,24 @@ fn device_of(machine: &[GpuSummary]) -> Device {
 }
 
 impl Ranks {
-    /// Whether they compute on GPUs, with so many in sight.
+    /// Whether they compute on GPUs, with so many in sight; other machines may have some where this one has none.
     pub fn use_gpus(&self, in_sight: usize) -> bool {
-        self.gpus_asked || (self.gpus_allowed && in_sight > 0)
+        self.gpus_asked || (self.gpus_allowed && (in_sight > 0 || self.machines != Some(1)))
     }
 
-    /// How many, with so many GPUs in sight.
+    /// How many, with so many GPUs in sight on each machine.
     pub fn count(&self, in_sight: usize) -> u64 {
-        self.count.unwrap_or(in_sight as u64).max(1)
+        let all = in_sight as u64 * self.machines.unwrap_or(1);
+        self.count.unwrap_or(all).max(1)
+    }
+
+    /// Whether there is a GPU for each of `count`, with so many in sight; yes where the others' are not known.
+    fn have_gpus(&self, count: u64, in_sight: usize) -> bool {
+        match self.machines {
+            Some(1) => count <= in_sight as u64,
+            Some(n) => in_sight == 0 || count <= n * in_sight as u64,
+            None => true,
+        }
     }
 }
 

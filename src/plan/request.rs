@@ -387,6 +387,8 @@ pub struct EngineExtras {
 pub struct Ranks {
     /// `None`: one for each GPU.
     pub count: Option<u64>,
+    /// Machines that share them, all like this one; `None`: those of a SLURM job.
+    pub machines: Option<u64>,
     /// FSDP2: each holds a share of weights, gradients and moments.
     pub sharded: bool,
     /// Whether they compute on GPUs where there are any, and whether they do nowhere else.

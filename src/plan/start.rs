@@ -2,7 +2,7 @@
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
-use super::ranks::on_ranks;
+use super::ranks::{have_gpus, on_ranks};
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
 use crate::base::paths::Env;
@@ -91,11 +91,16 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
 /// # Errors
 /// There are fewer.
 pub fn enough(request: &Request, gpus: usize) -> Result<(), Refusal> {
-    if request.n_devices <= gpus as u64 {
+    if have_gpus(request, gpus) {
         return Ok(());
     }
+    let machines = request.extras.ranks.and_then(|ranks| ranks.machines);
+    let there = match machines {
+        Some(n) if n > 1 => format!("{n} machines like this one have {}", n * gpus as u64),
+        _ => format!("this machine has {gpus}"),
+    };
     let what = format!(
-        "{}: {} ranks of PyTorch want a GPU each, and this machine has {gpus}",
+        "{}: {} ranks of PyTorch want a GPU each, and {there}",
         request.name, request.n_devices
     );
     let hint = "-s engine.torch.ranks=N, or -s engine.torch.device=cpu; llmtui engine check says what PyTorch sees";

@@ -296,6 +296,10 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
     let torch = spec.engine.torch()?;
     Some(Ranks {
         count: torch.ranks.map(|n| n as u64),
+        machines: match (torch.nodes.len(), torch.is_on_several_machines()) {
+            (0, true) => None,
+            (n, _) => Some(n.max(1) as u64),
+        },
         sharded: torch.shard_word() == "fsdp2",
         gpus_allowed: torch.device(1) == "cuda",
         gpus_asked: torch.device(0) == "cuda",

@@ -6,7 +6,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
-use crate::base::human;
+use crate::base::{human, ssh};
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
@@ -14,7 +14,7 @@ use crate::methods::{MethodConfig, ReferenceChoice};
 use crate::models::is_gguf;
 use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
-use crate::workers::EngineConfig;
+use crate::workers::{EngineConfig, torch};
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
@@ -142,9 +142,10 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
 
 /// What ranks of PyTorch cannot do.
 fn engine(config: &RunConfig, judge: &mut Judge) {
-    if config.engine.torch().is_none() {
+    let Some(torch) = config.engine.torch() else {
         return;
-    }
+    };
+    machines(torch, judge);
     let here = "engine: candle does it";
     let word = config.method.entry().id;
     judge.want(
@@ -178,6 +179,33 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",
+    );
+}
+
+/// The machines that have ranks.
+fn machines(torch: &torch::Config, judge: &mut Judge) {
+    let path = "engine.torch.nodes";
+    for (at, name) in torch.nodes.iter().enumerate() {
+        let fault = ssh::is_destination(name).err();
+        judge.want(
+            fault.is_none(),
+            &[path],
+            fault.unwrap_or_default(),
+            "write each as after `ssh`: gpu1, me@gpu2, localhost",
+        );
+        judge.want(
+            !torch.nodes[..at].contains(name),
+            &[path],
+            format!("{name} stands twice"),
+            "each machine once; engine.torch.ranks says how many processes they share",
+        );
+    }
+    let (count, ranks) = (torch.nodes.len().max(1), torch.ranks.unwrap_or(0));
+    judge.want(
+        ranks % count == 0,
+        &["engine.torch.ranks", path],
+        format!("{count} machines share {ranks} ranks: as many on each"),
+        format!("engine.torch.ranks={}", count * ranks.div_ceil(count)),
     );
 }
 

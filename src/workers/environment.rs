@@ -6,7 +6,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::finding::Finding;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ pub struct Environment {
 }
 
 /// What a Python says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
     pub python: String,

@@ -2,6 +2,7 @@
 //! generation. Nothing secret stands in it.
 
 use super::package::NAME;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,21 +12,72 @@ pub struct Launch {
     pub python: PathBuf,
     /// Where the worker's package lies.
     pub package: PathBuf,
+    /// Processes on this machine.
     pub ranks: usize,
     /// The run's name and the generation: nobody else meets there.
     pub id: String,
     /// Where the ranks' output goes.
     pub logs: PathBuf,
-    /// Where the engine listens.
+    /// Where the engine listens, or who relays to it.
     pub socket: PathBuf,
+    pub meeting: Meeting,
+}
+
+/// Where the ranks of a generation meet, and which of them are one machine's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meeting {
+    /// Of the first machine, as all of them reach it.
+    pub address: String,
+    /// The network interface that leads there; `None` leaves the choice to the environment.
+    pub interface: Option<String>,
+    /// Number of this machine's first rank, and of all ranks.
+    pub first: usize,
+    pub world: usize,
+}
+
+impl Meeting {
+    /// All ranks are here.
+    pub fn loopback(world: usize) -> Meeting {
+        Meeting {
+            address: "127.0.0.1".into(),
+            interface: Some("lo".into()),
+            first: 0,
+            world,
+        }
+    }
+}
+
+/// torchrun on one machine, this one or another, with the ranks that it started.
+pub trait Launcher: Send {
+    /// The machine's name; `None` for this one.
+    fn machine(&self) -> Option<&str>;
+
+    /// A rank came.
+    fn admit(&mut self, pid: i32);
+
+    /// How torchrun ended, once it did.
+    fn ended(&mut self) -> Option<String>;
+
+    /// Why ranks may have ended, as the end of a sentence; empty where nothing is known.
+    fn last_words(&self) -> String;
+
+    /// Has every rank print where it stands into its log.
+    fn ask_for_stacks(&mut self);
+
+    /// Ends the ranks that heed it.
+    fn terminate(&mut self);
+
+    /// Ends all of them by force and waits for their end.
+    fn kill(&mut self);
 }
 
 impl Launch {
-    /// The arguments behind the Python.
+    /// The arguments behind the Python: ranks of one machine, which meet in a file. torchrun's own way over the network listens on
+    /// every interface.
     pub fn arguments(&self) -> Vec<String> {
         let path = |path: &Path| path.to_string_lossy().into_owned();
-        let (ranks, logs) = (self.ranks.to_string(), path(&self.logs));
-        let socket = path(&self.socket);
+        let (ranks, logs, socket) = (self.ranks.to_string(), path(&self.logs), path(&self.socket));
+        let rendezvous = path(&self.rendezvous());
         [
             "-m",
             "torch.distributed.run",
@@ -35,11 +87,12 @@ impl Launch {
             &ranks,
             "--max-restarts",
             "0",
-            // The loopback alone, and a port that the system chooses: its store knows no password.
             "--rdzv-backend",
             "c10d",
+            "--rdzv-conf",
+            "store_type=file",
             "--rdzv-endpoint",
-            "127.0.0.1:0",
+            &rendezvous,
             "--rdzv-id",
             &self.id,
             "--monitor-interval",
@@ -55,6 +108,11 @@ impl Launch {
         .map(String::from)
         .to_vec()
     }
+
+    /// The file in which torchrun meets itself.
+    pub fn rendezvous(&self) -> PathBuf {
+        self.logs.join("rendezvous")
+    }
 }
 
 /// The process to start.
@@ -66,9 +124,17 @@ pub fn command(launch: &Launch) -> Command {
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     // torchrun sets 1 and says so at length where nothing is set.
     command.env("OMP_NUM_THREADS", "1");
-    // Ranks of one machine talk over the loopback.
-    command.env("GLOO_SOCKET_IFNAME", "lo");
-    command.env("MASTER_ADDR", "127.0.0.1");
+    // torchrun offers ranks a store of its own, on every interface; they have another.
+    command.env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
+    let meeting = &launch.meeting;
+    command.env("LLMTUI_FIRST_RANK", meeting.first.to_string());
+    command.env("LLMTUI_WORLD_SIZE", meeting.world.to_string());
+    command.env("LLMTUI_ADDRESS", &meeting.address);
+    // Left to themselves, gloo takes the address of the machine's name and NCCL the first interface that is up.
+    if let Some(interface) = &meeting.interface {
+        command.env("GLOO_SOCKET_IFNAME", interface);
+        command.env("NCCL_SOCKET_IFNAME", interface);
+    }
     command
 }
 
@@ -77,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_an_array_and_bind_to_the_loopback() {
+    fn arguments_are_an_array_and_the_environment_says_who_is_who() {
         let launch = Launch {
             python: "/opt/my venv/bin/python".into(),
             package: "/cache/torch_worker-1".into(),
@@ -85,8 +151,12 @@ mod tests {
             id: "demo-k3qf-g1".into(),
             logs: "/runs/a b/torch/gen-1".into(),
             socket: "/run/user/0/llmtui/t.sock".into(),
+            meeting: Meeting {
+                first: 6,
+                ..Meeting::loopback(8)
+            },
         };
-        let expected = "-m torch.distributed.run --nnodes 1 --nproc-per-node 2 --max-restarts 0 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:0 --rdzv-id demo-k3qf-g1 --monitor-interval 0.2 --redirects 3 --log-dir";
+        let expected = "-m torch.distributed.run --nnodes 1 --nproc-per-node 2 --max-restarts 0 --rdzv-backend c10d --rdzv-conf store_type=file --rdzv-endpoint /runs/a b/torch/gen-1/rendezvous --rdzv-id demo-k3qf-g1 --monitor-interval 0.2 --redirects 3 --log-dir";
         let arguments = launch.arguments();
         let (head, tail) = arguments.split_at(arguments.len() - 4);
         assert_eq!(head.join(" "), expected);
@@ -99,6 +169,15 @@ mod tests {
                 "/run/user/0/llmtui/t.sock"
             ]
         );
-        assert_eq!(command(&launch).get_program(), "/opt/my venv/bin/python");
+        let command = command(&launch);
+        assert_eq!(command.get_program(), "/opt/my venv/bin/python");
+        let of = |key: &str| {
+            let mut all = command.get_envs();
+            all.find(|(name, _)| *name == key).unwrap().1.unwrap()
+        };
+        assert_eq!(of("LLMTUI_FIRST_RANK"), "6");
+        assert_eq!(of("LLMTUI_WORLD_SIZE"), "8");
+        assert_eq!(of("LLMTUI_ADDRESS"), "127.0.0.1");
+        assert_eq!(of("GLOO_SOCKET_IFNAME"), "lo");
     }
 }

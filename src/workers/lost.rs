@@ -5,6 +5,8 @@
 pub enum LostKind {
     /// No Python, no package, no permission: nothing started.
     Start,
+    /// Another machine does not answer.
+    Unreachable,
     /// A worker of another version, or a PyTorch that lacks something.
     Version,
     /// Device or host memory ran out.
@@ -26,6 +28,7 @@ impl LostKind {
     pub(super) fn named(word: &str) -> LostKind {
         match word {
             "memory" => LostKind::Memory,
+            "start" => LostKind::Start,
             "version" => LostKind::Version,
             "peers" => LostKind::Peers,
             _ => LostKind::Bug,
@@ -34,13 +37,20 @@ impl LostKind {
 
     /// Whether the same again may succeed.
     pub fn may_pass(self) -> bool {
-        matches!(self, LostKind::Killed | LostKind::Hang | LostKind::Peers)
+        matches!(
+            self,
+            LostKind::Killed | LostKind::Hang | LostKind::Peers | LostKind::Unreachable
+        )
     }
 
     /// What to do about it.
     pub fn hint(self) -> &'static str {
         match self {
             LostKind::Start => "llmtui engine check; llmtui engine install torch",
+            LostKind::Unreachable => {
+                "llmtui engine check --nodes HOST,HOST calls each of them; ssh must work there without a password, and find llmtui in its \
+                 PATH (or engine.torch.program)"
+            }
             LostKind::Version => "llmtui engine check says which versions are needed",
             LostKind::Memory => {
                 "lower train.micro_batch_size (raise train.grad_accum_steps for it), set train.activation_checkpointing: full, or \

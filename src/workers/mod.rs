@@ -2,24 +2,27 @@
 //! batches, losses, schedules, commands, checkpoints, the log); a rank holds a model and its optimizer and does what it is asked.
 //! Every rank is asked the same things in the same order, so there is nothing for them to agree on.
 //!
-//! `frame` (bytes) → `gang` (one generation of ranks) → the engine's `remote` (what is asked). Here is no model and no loss.
+//! `frame` (bytes) → `group` (this machine's processes), `node` (those of others) → `gang` (one generation of ranks) → the engine's
+//! `remote` (what is asked). Here is no model and no loss.
 
 pub mod auto;
 pub mod candle;
 pub mod environment;
 mod frame;
 mod gang;
+mod group;
 pub mod install;
 pub mod job;
 mod launch;
 mod lost;
+pub mod node;
 mod package;
 pub mod torch;
 
 pub use environment::{Environment, EnvironmentError};
 pub use frame::{Frame, Header, bytes_of, bytes_of_ids, floats};
-pub use gang::{Answer, Gang, Limits, Place, pieces};
-pub use launch::{Launch, command};
+pub use gang::{Answer, Crew, Gang, Limits, Place, pieces};
+pub use launch::{Launch, Meeting, command};
 pub use lost::{Lost, LostKind};
 pub use package::unpack;
 

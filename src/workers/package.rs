@@ -45,13 +45,17 @@ pub(super) fn short_number(text: &str) -> u32 {
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
+/// What the package's files add up to.
+pub(super) fn version() -> String {
+    digest(files().flat_map(|(path, bytes)| [path.as_bytes(), bytes]))
+}
+
 /// Writes the package below `cache`, in a folder of its version, and gives that folder: it goes into PYTHONPATH.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn unpack(cache: &Path) -> io::Result<PathBuf> {
-    let version = digest(files().flat_map(|(path, bytes)| [path.as_bytes(), bytes]));
-    let folder = cache.join(format!("torch_worker-{version}"));
+    let folder = cache.join(format!("torch_worker-{}", version()));
     for (path, bytes) in files() {
         let to = folder.join(path);
         if std::fs::read(&to).is_ok_and(|there| there == bytes) {

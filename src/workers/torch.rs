@@ -16,9 +16,20 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {
     /// A Python with PyTorch, or a virtual environment. Default: what `llmtui engine install torch` made.
     pub python: Option<PathBuf>,
-    /// Processes; the rows of each micro-batch are shared among them. Default: one for each GPU, or one.
-    #[schemars(range(min = 1, max = 64))]
+    /// Processes, on all machines together; the rows of each micro-batch are shared among them. Default: one for each GPU, or one on
+    /// each machine.
+    #[schemars(range(min = 1, max = 1024))]
     pub ranks: Option<usize>,
+    /// Machines, as `ssh` takes them, in the order of their ranks; this one is `localhost`. Default: this machine alone.
+    pub nodes: Vec<String>,
+    /// What reaches the other machines.
+    pub launcher: Launcher,
+    /// The program there. Default: `llmtui` in the PATH of a login by ssh; by srun this program's own path.
+    pub program: Option<String>,
+    /// Address or name of the first machine at which the others reach it. Default: where ssh or SLURM reaches it.
+    pub address: Option<String>,
+    /// Meet at an address of the open Internet. PyTorch's connections know neither passwords nor encryption.
+    pub public_address: bool,
     /// What computes.
     pub device: Device,
     /// What the ranks share.
@@ -37,6 +48,11 @@ impl Default for Config {
         Config {
             python: None,
             ranks: None,
+            nodes: Vec::new(),
+            launcher: Launcher::Ssh,
+            program: None,
+            address: None,
+            public_address: false,
             device: Device::Auto,
             shard: Shard::Ddp,
             precision: Format::Auto,
@@ -44,6 +60,19 @@ impl Default for Config {
             patience: 120.0,
         }
     }
+}
+
+/// How the processes of other machines are started.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Launcher {
+    /// By ssh, with its own keys and configuration; `nodes` names the machines.
+    #[default]
+    Ssh,
+    /// By srun, inside a job of SLURM's; `nodes` may be left out: all of the job's.
+    Srun,
 }
 
 /// Where PyTorch computes.
@@ -96,6 +125,11 @@ impl super::Compute for Config {
 }
 
 impl Config {
+    /// Whether other machines may have ranks.
+    pub fn is_on_several_machines(&self) -> bool {
+        !self.nodes.is_empty() || self.launcher == Launcher::Srun
+    }
+
     /// Where it computes, with so many GPUs in sight.
     pub fn device(&self, gpus: usize) -> &'static str {
         match self.device {

@@ -11,6 +11,7 @@
     reason = "a test may fail loudly, and this one is told by the environment what to play"
 )]
 
+mod nodes;
 mod rank;
 mod real;
 
@@ -167,6 +168,8 @@ fn a_rank_of_this_test() {
         .collect();
     let after = |flag: &str| args[args.iter().position(|a| a == flag).unwrap() + 1].clone();
     let ranks: usize = after("--nproc-per-node").parse().unwrap();
+    let said = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
+    let (first, world) = (said("LLMTUI_FIRST_RANK"), said("LLMTUI_WORLD_SIZE"));
     let generation: usize = after("--rdzv-id")
         .rsplit("-g")
         .next()
@@ -190,10 +193,10 @@ fn a_rank_of_this_test() {
         std::process::exit(1);
     }
     let socket = args.last().unwrap().clone();
-    let threads: Vec<_> = (0..ranks)
+    let threads: Vec<_> = (first..first + ranks)
         .map(|rank| {
             let (play, socket) = (play.clone(), socket.clone());
-            std::thread::spawn(move || Fake::new(rank, ranks, &socket, &play).serve())
+            std::thread::spawn(move || Fake::new(rank, world, &socket, &play).serve())
         })
         .collect();
     for thread in threads {

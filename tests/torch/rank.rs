@@ -3,12 +3,25 @@
 use llmtui::workers::{Frame, bytes_of, floats};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// The first weight, which rank 0 hands to all.
-static FIRST: Mutex<f32> = Mutex::new(0.0);
+/// The first weight, which rank 0 hands to all: by a file, for ranks of other "machines" are other processes.
+fn first() -> f32 {
+    let text = std::fs::read_to_string(first_file()).unwrap_or_default();
+    text.parse().map_or(0.0, f32::from_bits)
+}
+
+fn hand_out(first: f32) {
+    let part = first_file().with_extension("part");
+    std::fs::write(&part, first.to_bits().to_string()).unwrap();
+    std::fs::rename(&part, first_file()).unwrap();
+}
+
+fn first_file() -> PathBuf {
+    Path::new(&std::env::var("LLMTUI_PLAY").unwrap()).join("first")
+}
 
 /// A rank whose "model" is its weights as they are: log-probabilities are a function of them, an update moves them.
 pub struct Fake {
@@ -98,13 +111,14 @@ impl Fake {
                         true => ask["draws"].as_u64().unwrap() % 13,
                         false => 0,
                     };
-                    let logp = -4.0
-                        + 6.4 * *FIRST.lock().unwrap()
-                        + (sum % 97) as f32 * 1e-3
-                        + drawn as f32 * 1e-3;
+                    let logp =
+                        -4.0 + 6.4 * first() + (sum % 97) as f32 * 1e-3 + drawn as f32 * 1e-3;
                     let values = [vec![logp; n], vec![1.0; n], vec![0.0; n]].concat();
                     payload = bytes_of(&values);
                     answer["seconds"] = json!(0.001);
+                    if self.play == "slow" {
+                        std::thread::park_timeout(Duration::from_millis(60));
+                    }
                     if self.misbehave(ask["train"] == true) {
                         return;
                     }
@@ -123,7 +137,7 @@ impl Fake {
                         let last = u32::from_le_bytes(**piece.last().unwrap()) as usize;
                         // What follows depends on the last token and on the weights.
                         let mut logits = vec![0.0_f32; self.vocab_size];
-                        logits[(last + 1) % self.vocab_size] = 2.0 + *FIRST.lock().unwrap();
+                        logits[(last + 1) % self.vocab_size] = 2.0 + first();
                         payload.extend(bytes_of(&logits));
                     }
                     assert!(ids.next().is_none());
@@ -164,7 +178,7 @@ impl Fake {
                 _ => {}
             }
             if self.rank == 0 && !self.weights.is_empty() {
-                *FIRST.lock().unwrap() = self.weights[0];
+                hand_out(self.weights[0]);
             }
             self.say(answer, payload);
         }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The virtual environment of `LLMTUI_TORCH_PYTHON`.
-fn real() -> String {
+pub(super) fn real() -> String {
     std::env::var("LLMTUI_TORCH_PYTHON")
         .expect("LLMTUI_TORCH_PYTHON names a virtual environment with PyTorch")
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmtui_worker import wire
+from llmtui_worker.meeting import Meeting
 
 try:
     import torch
@@ -147,6 +148,20 @@ class Reading(unittest.TestCase):
         texts = Texts(1, 3, torch.device("cpu"))
         with self.assertRaisesRegex(ValueError, "a text of 4 tokens"):
             texts.take_up([(0, 4)], torch.zeros(4, dtype=torch.long))
+
+
+class Meetings(unittest.TestCase):
+    def test_only_the_first_rank_listens_and_on_its_address_alone(self) -> None:
+        first = Meeting(0, 2, "127.0.0.1")
+        port = first.listen()
+        self.assertGreater(port, 0)
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
+        # Another address of the loopback: nobody is there.
+        with self.assertRaises(OSError):
+            socket.create_connection(("127.0.0.2", port), timeout=5)
+        self.assertEqual(Meeting(1, 2, "127.0.0.1").listen(), 0)
+        self.assertEqual(Meeting(0, 1, "127.0.0.1").listen(), 0)
 
 
 class Frames(unittest.TestCase):

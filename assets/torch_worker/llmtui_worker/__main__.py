@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from . import PROTOCOL, guard
+from .meeting import Meeting
 from .wire import Gone, Wire
 
 EXIT_BUG = 70
@@ -28,18 +29,18 @@ def classify(error: BaseException) -> str:
 def main() -> int:
     guard.before_torch()
     wire = Wire(sys.argv[1])
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    meeting = Meeting.of_environment()
     beat = guard.Beat(wire)
     try:
-        wire.send("hello", protocol=PROTOCOL, rank=rank, world=world, pid=os.getpid())
+        wire.send("hello", protocol=PROTOCOL, rank=meeting.rank, world=meeting.world, pid=os.getpid())
         beat.start()
         import torch
 
         from .trainer import Rank
 
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        wire.send("ready", torch=torch.__version__, gpus=gpus)
-        worker = Rank(wire)
+        wire.send("ready", torch=torch.__version__, gpus=gpus, port=meeting.listen())
+        worker = Rank(wire, meeting)
         handlers = {
             "build": worker.build,
             "load": worker.load,

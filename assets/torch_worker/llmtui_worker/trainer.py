@@ -15,15 +15,16 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .decoder import Decoder
+from .meeting import Meeting
 from .texts import Texts
 from .wire import PIECE, Wire
 
 
 class Rank:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, meeting: Meeting) -> None:
         self.wire = wire
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.meeting = meeting
+        self.rank, self.world = meeting.rank, meeting.world
         self.device = torch.device("cpu")
         self.shape: dict[str, Any] = {}
         self.texts: Texts | None = None
@@ -47,7 +48,9 @@ class Rank:
             torch.cuda.set_device(self.device)
         if self.world > 1 and not dist.is_initialized():
             backend = "nccl" if self.device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, device_id=self.device if backend == "nccl" else None)
+            device = self.device if backend == "nccl" else None
+            store = self.meeting.store(ask["port"])
+            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, device_id=device)
         self.autocast = ask["precision"] == "bf16"
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and self.world > 1

@@ -14,7 +14,7 @@ pub struct Env {
     pub data_dir: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: data that can be regenerated.
     pub cache_dir: Option<PathBuf>,
-    /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
+    /// Sockets: `$XDG_RUNTIME_DIR/llmtui`, where that folder exists, or `/tmp/llmtui-UID`.
     pub runtime_dir: PathBuf,
     /// Non-empty `NO_COLOR`.
     pub no_color: bool,
@@ -32,6 +32,21 @@ pub struct Env {
     pub path: Vec<PathBuf>,
     /// The Hugging Face hub's variables.
     pub hub: HubEnv,
+    /// What is known of other machines.
+    pub machines: MachinesEnv,
+}
+
+/// Variables of ssh, SLURM and PyTorch that tell machines of each other.
+#[derive(Debug, Clone, Default)]
+pub struct MachinesEnv {
+    /// `SSH_CONNECTION`: address and port of who called, then this machine's.
+    pub ssh_connection: Option<String>,
+    /// `SLURM_JOB_NODELIST`: the machines of this job, as `scontrol show hostnames` takes them.
+    pub slurm_nodes: Option<String>,
+    /// `SLURM_CPUS_PER_TASK`
+    pub slurm_cpus: Option<String>,
+    /// `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`: somebody has chosen the network interface.
+    pub interface_is_chosen: bool,
 }
 
 /// Variables of Hugging Face's own tools.
@@ -114,7 +129,9 @@ impl Env {
                     .ok()
                     .map(|xdg| xdg.cache_dir().join("llmtui"))
             },
+            // Schedulers hand on the variable of a login, whose folder a node of theirs does not have.
             runtime_dir: var("XDG_RUNTIME_DIR")
+                .filter(|dir| Path::new(dir).is_dir())
                 .map(|dir| Path::new(&dir).join("llmtui"))
                 .unwrap_or_else(|| PathBuf::from(format!("/tmp/llmtui-{uid}"))),
             no_color: var("NO_COLOR").is_some(),
@@ -132,6 +149,13 @@ impl Env {
                     .ok()
                     .map(|xdg| xdg.cache_dir())
             }),
+            machines: MachinesEnv {
+                ssh_connection: var("SSH_CONNECTION"),
+                slurm_nodes: var("SLURM_JOB_NODELIST"),
+                slurm_cpus: var("SLURM_CPUS_PER_TASK"),
+                interface_is_chosen: var("GLOO_SOCKET_IFNAME").is_some()
+                    || var("NCCL_SOCKET_IFNAME").is_some(),
+            },
         }
     }
 }

@@ -104,7 +104,8 @@ impl Trainer<'_, '_> {
         if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
             return match again.kind {
                 LostKind::Stopped => Err(EngineError::Stopped),
-                _ => Err(again.into()),
+                // A machine that starts anew, a port that somebody else took.
+                _ => self.begin_again(again),
             };
         }
         let words = remote.words();

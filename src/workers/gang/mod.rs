@@ -1,37 +1,31 @@
-//! One generation of ranks: started together, asked together, ended together. A rank that dies, hangs or complains ends the
-//! generation; who runs it decides about the next.
+//! One generation of ranks, of this machine or of several: started together, asked together, ended together. A rank that dies, hangs
+//! or complains ends the generation; who runs it decides about the next.
+
+mod admit;
+pub(super) mod words;
 
 use super::frame::Frame;
-use super::launch::{Launch, command};
+use super::group::{GRACE, Group, LAUNCHER_LOG, STACKS, TICK};
+use super::launch::{Launch, Launcher};
 use super::lost::{Lost, LostKind};
-use super::{PROTOCOL, frame};
+use super::node::Bridge;
+use super::{frame, package};
 use crate::base::clock::Clock;
 use crate::base::text::one_line;
-use rustix::process::{Pid, Signal, kill_process};
+use admit::{Heard, RankEnd};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
+use words::complaint;
 
-/// How often whoever waits looks around.
-const TICK: Duration = Duration::from_millis(50);
-/// A write that takes longer goes to a rank that does not read.
-const WRITE: Duration = Duration::from_secs(60);
 /// Ranks that lose a peer say so at once; the peer's own words may come a moment later.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Time to print stacks, then to end, before ranks are killed.
-const STACKS: Duration = Duration::from_millis(500);
-const GRACE: Duration = Duration::from_secs(5);
-/// Bytes of a rank's log that are looked at for its last words.
-const TAIL: u64 = 4_096;
 /// Longest path of a socket.
 const MAX_SOCKET: usize = 100;
 
@@ -63,106 +57,66 @@ pub struct Answer {
     pub after: Duration,
 }
 
-/// What a reader of a rank's connection passes on.
-enum Heard {
-    Frame(Frame),
-    Closed,
+/// The ranks of one machine, before they start.
+pub enum Crew {
+    /// This machine's. Socket and folder of logs are filled in.
+    Here(Launch),
+    /// Those of a machine that answers.
+    There(Bridge),
 }
 
-struct RankEnd {
-    stream: UnixStream,
-    process: Process,
-    /// Milliseconds of the clock at the last beat.
-    beat: Arc<AtomicU64>,
-    /// What it said of itself.
-    about: Value,
-}
-
-/// A process that is known by its number and its beginning: numbers are used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Process {
-    pid: i32,
-    began: u64,
+/// The same while they run.
+struct Member {
+    launcher: Box<dyn Launcher>,
+    /// Where the ranks' output stands.
+    logs: PathBuf,
 }
 
 /// Ranks that run.
 pub struct Gang {
-    launcher: Child,
+    members: Vec<Member>,
+    /// Ranks of each machine.
+    each: usize,
     ranks: Vec<RankEnd>,
     heard: Receiver<(usize, Heard)>,
     limits: Limits,
     clock: Arc<dyn Clock>,
-    socket: PathBuf,
     logs: PathBuf,
     over: bool,
 }
 
 impl Gang {
-    /// Starts the processes and waits until every rank is ready. `broken_off` is asked meanwhile.
+    /// Starts `each` processes on every machine, which the generation `id` names, and waits until every rank is ready. `broken_off` is
+    /// asked meanwhile.
     ///
     /// # Errors
     /// They cannot be started, do not come, or are of another version.
     pub fn start(
-        mut launch: Launch,
+        crews: Vec<Crew>,
+        each: usize,
+        id: &str,
         place: &Place,
         limits: Limits,
         clock: Arc<dyn Clock>,
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Gang, Lost> {
-        let fault = |what: String| Lost::new(LostKind::Start, None, what);
-        let private = |path: &Path| {
-            std::fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(path)
-        };
-        let of = |path: &Path| {
-            let path = path.display().to_string();
-            move |e: io::Error| fault(format!("{path}: {e}"))
-        };
-        private(&place.runtime).map_err(of(&place.runtime))?;
-        std::fs::create_dir_all(&place.logs).map_err(of(&place.logs))?;
-        let name = format!(
-            "torch-{}-{:08x}.sock",
-            std::process::id(),
-            crate::workers::package::short_number(&launch.id)
-        );
-        let socket = place.runtime.join(name);
-        if socket.as_os_str().len() > MAX_SOCKET {
-            return Err(fault(format!(
-                "{} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder",
-                socket.display()
-            )));
-        }
-        let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket).map_err(of(&socket))?;
-        listener.set_nonblocking(true).map_err(of(&socket))?;
-        launch.socket.clone_from(&socket);
-        launch.logs.clone_from(&place.logs);
-        let words = place.logs.join("launcher.log");
-        let log = File::create(&words).map_err(of(&words))?;
-        let errors = log.try_clone().map_err(of(&words))?;
-        let python = launch.python.clone();
-        let launcher = command(&launch)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .process_group(0)
-            .spawn()
-            .map_err(|e| fault(format!("{} cannot be started: {e}", python.display())))?;
+        let (listener, socket) = listen(&place.runtime, id)?;
         let (_, nobody) = sync_channel(1);
+        let ranks = each * crews.len();
         let mut gang = Gang {
-            launcher,
+            members: Vec::new(),
+            each,
             ranks: Vec::new(),
             heard: nobody,
             limits,
             clock,
-            socket,
             logs: place.logs.clone(),
             over: false,
         };
-        let gathered = gang.gather(&listener, launch.ranks, broken_off);
-        let _ = std::fs::remove_file(&gang.socket);
+        let gathered = gang
+            .begin(crews, &socket)
+            .and_then(|()| gang.gather(&listener, ranks, broken_off));
+        let _ = std::fs::remove_file(&socket);
         match gathered {
             Ok(()) => Ok(gang),
             Err(lost) => {
@@ -170,6 +124,33 @@ impl Gang {
                 Err(lost)
             }
         }
+    }
+
+    /// Starts the processes of every machine.
+    fn begin(&mut self, crews: Vec<Crew>, socket: &Path) -> Result<(), Lost> {
+        let alone = crews.len() == 1;
+        for (node, crew) in crews.into_iter().enumerate() {
+            let logs = match alone {
+                true => self.logs.clone(),
+                false => node_logs(&self.logs, node),
+            };
+            let launcher: Box<dyn Launcher> = match crew {
+                Crew::Here(launch) => {
+                    let launch = Launch {
+                        socket: socket.into(),
+                        logs: logs.clone(),
+                        ..launch
+                    };
+                    Box::new(Group::start(&launch, self.clock.clone())?)
+                }
+                Crew::There(mut bridge) => {
+                    bridge.launch(socket, &logs)?;
+                    Box::new(bridge)
+                }
+            };
+            self.members.push(Member { launcher, logs });
+        }
+        Ok(())
     }
 
     /// Takes every rank's connection and waits for its `ready`.
@@ -187,7 +168,11 @@ impl Gang {
         while ends.iter().any(Option::is_none) {
             match listener.accept() {
                 Ok((stream, _)) => {
-                    let (rank, end) = self.admit(stream, ranks, &say)?;
+                    let (rank, end) =
+                        RankEnd::admit(stream, ranks, self.limits.start, &self.clock, &say)?;
+                    if let Some(member) = self.members.get_mut(rank / self.each) {
+                        member.launcher.admit(end.pid);
+                    }
                     ends[rank] = Some(end);
                     continue;
                 }
@@ -215,80 +200,6 @@ impl Gang {
             end.about = answer.frame.header;
         }
         Ok(())
-    }
-
-    /// A rank's first words: which one it is.
-    fn admit(
-        &self,
-        stream: UnixStream,
-        ranks: usize,
-        say: &SyncSender<(usize, Heard)>,
-    ) -> Result<(usize, RankEnd), Lost> {
-        let fault =
-            |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
-        stream.set_nonblocking(false).map_err(fault)?;
-        stream.set_write_timeout(Some(WRITE)).map_err(fault)?;
-        stream
-            .set_read_timeout(Some(self.limits.start))
-            .map_err(fault)?;
-        let mut input = BufReader::with_capacity(1 << 20, stream.try_clone().map_err(fault)?);
-        let hello = Frame::read(&mut input).map_err(fault)?;
-        let hello = hello.map_or(Value::Null, |frame| frame.header);
-        stream.set_read_timeout(None).map_err(fault)?;
-        let number = |key: &str| hello[key].as_u64();
-        if number("protocol") != Some(PROTOCOL) {
-            let what = format!(
-                "a worker speaks version {} of what is said here, this program {PROTOCOL}",
-                hello["protocol"]
-            );
-            return Err(Lost::new(LostKind::Version, None, what));
-        }
-        let rank = number("rank")
-            .and_then(|rank| usize::try_from(rank).ok())
-            .filter(|rank| *rank < ranks);
-        let pid = number("pid").and_then(|pid| i32::try_from(pid).ok());
-        let (Some(rank), Some(pid), true) = (rank, pid, number("world") == Some(ranks as u64))
-        else {
-            let what = format!(
-                "a worker says {}, which is none of {ranks} ranks",
-                one_line(&hello.to_string())
-            );
-            return Err(Lost::new(LostKind::Version, None, what));
-        };
-        let beat = Arc::new(AtomicU64::new(self.millis()));
-        let end = RankEnd {
-            stream,
-            process: Process {
-                pid,
-                began: began(pid),
-            },
-            beat: beat.clone(),
-            about: Value::Null,
-        };
-        let (say, clock) = (say.clone(), self.clock.clone());
-        let listen = move || {
-            loop {
-                let heard = match Frame::read(&mut input) {
-                    Ok(Some(frame)) => {
-                        beat.store(clock.elapsed().as_millis() as u64, Ordering::Relaxed);
-                        if frame.kind() == "beat" {
-                            continue;
-                        }
-                        Heard::Frame(frame)
-                    }
-                    Ok(None) | Err(_) => Heard::Closed,
-                };
-                let closed = matches!(heard, Heard::Closed);
-                if say.send((rank, heard)).is_err() || closed {
-                    return;
-                }
-            }
-        };
-        std::thread::Builder::new()
-            .name(format!("rank-{rank}"))
-            .spawn(listen)
-            .map_err(fault)?;
-        Ok((rank, end))
     }
 
     /// How many ranks there are.
@@ -414,10 +325,7 @@ impl Gang {
             None => Ok(()),
             Some(rank) => {
                 let seconds = self.limits.silence.as_secs_f64();
-                let what = format!(
-                    "rank {rank} (process {}) has stood still for {seconds:.0} s",
-                    self.ranks[*rank].process.pid
-                );
+                let what = format!("{} has stood still for {seconds:.0} s", self.name(*rank));
                 Err(Lost::new(LostKind::Hang, Some(*rank), what))
             }
         }
@@ -442,15 +350,12 @@ impl Gang {
             let what = format!("{late} within {:.0} s", limit.as_secs_f64());
             return Err(Lost::new(LostKind::Hang, None, what));
         }
-        if self.ranks.is_empty()
-            && let Ok(Some(status)) = self.launcher.try_wait()
-        {
-            let words = last_words(&self.logs, None);
-            return Err(Lost::new(
-                LostKind::Start,
-                None,
-                format!("torchrun ended before its ranks came ({status}): {words}"),
-            ));
+        if self.ranks.is_empty() {
+            for member in &mut self.members {
+                if let Some(status) = member.launcher.ended() {
+                    return Err(never_came(member, &status));
+                }
+            }
         }
         Ok(())
     }
@@ -489,13 +394,26 @@ impl Gang {
     }
 
     fn gone(&self, rank: usize) -> Lost {
-        let words = last_words(&self.logs, Some(rank));
-        let process = self.ranks.get(rank).map_or(0, |end| end.process.pid);
-        Lost::new(
-            LostKind::Killed,
-            Some(rank),
-            format!("rank {rank} (process {process}) ended without a word{words}"),
-        )
+        let words = self
+            .members
+            .get(rank / self.each)
+            .map_or_else(String::new, |member| {
+                match words::of_rank(&member.logs, rank % self.each) {
+                    none if none.is_empty() => member.launcher.last_words(),
+                    words => words,
+                }
+            });
+        let what = format!("{} ended without a word{words}", self.name(rank));
+        Lost::new(LostKind::Killed, Some(rank), what)
+    }
+
+    /// `rank 3 (process 4711 on gpu2)`.
+    fn name(&self, rank: usize) -> String {
+        let pid = self.ranks.get(rank).map_or(0, |end| end.pid);
+        let machine = self.members.get(rank / self.each);
+        let machine = machine.and_then(|member| member.launcher.machine());
+        let machine = machine.map_or_else(String::new, |name| format!(" on {name}"));
+        format!("rank {rank} (process {pid}{machine})")
     }
 
     /// Ends the ranks in order, or by force where they do not.
@@ -504,7 +422,8 @@ impl Gang {
         if told.is_ok() {
             let begun = self.clock.elapsed();
             while self.clock.elapsed() - begun < GRACE {
-                if matches!(self.launcher.try_wait(), Ok(Some(_))) {
+                let mut members = self.members.iter_mut();
+                if members.all(|member| member.launcher.ended().is_some()) {
                     self.over = true;
                     return;
                 }
@@ -519,30 +438,15 @@ impl Gang {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        let processes: Vec<Process> = self.ranks.iter().map(|end| end.process).collect();
-        processes
-            .iter()
-            .for_each(|process| process.signal(Signal::USR2));
-        if !processes.is_empty() {
+        let members = &mut self.members;
+        members.iter_mut().for_each(|m| m.launcher.ask_for_stacks());
+        if !self.ranks.is_empty() {
             std::thread::park_timeout(STACKS);
         }
-        processes
-            .iter()
-            .for_each(|process| process.signal(Signal::TERM));
+        members.iter_mut().for_each(|m| m.launcher.terminate());
         // Connections that close end ranks that only wait.
         self.ranks.clear();
-        let begun = self.clock.elapsed();
-        while self.clock.elapsed() - begun < GRACE
-            && processes.iter().any(|process| process.lives())
-        {
-            // A process that is stopped heeds nothing else.
-            processes
-                .iter()
-                .for_each(|process| process.signal(Signal::KILL));
-            std::thread::park_timeout(TICK);
-        }
-        let _ = self.launcher.kill();
-        let _ = self.launcher.wait();
+        members.iter_mut().for_each(|m| m.launcher.kill());
     }
 
     fn millis(&self) -> u64 {
@@ -562,92 +466,47 @@ impl std::fmt::Debug for Gang {
     }
 }
 
-impl Process {
-    fn lives(self) -> bool {
-        self.began > 0 && began(self.pid) == self.began
+/// The socket at which ranks come, in a folder that is this user's alone.
+pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf), Lost> {
+    let fault = |what: String| Lost::new(LostKind::Start, None, what);
+    let of = |path: &Path, e: io::Error| fault(format!("{}: {e}", path.display()));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(runtime)
+        .map_err(|e| of(runtime, e))?;
+    let socket = runtime.join(format!(
+        "torch-{}-{:08x}.sock",
+        std::process::id(),
+        package::short_number(id)
+    ));
+    if socket.as_os_str().len() > MAX_SOCKET {
+        return Err(fault(format!(
+            "{} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder",
+            socket.display()
+        )));
     }
-
-    fn signal(self, signal: Signal) {
-        if let (true, Some(pid)) = (self.lives(), Pid::from_raw(self.pid)) {
-            let _ = kill_process(pid, signal);
-        }
-    }
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(|e| of(&socket, e))?;
+    listener.set_nonblocking(true).map_err(|e| of(&socket, e))?;
+    Ok((listener, socket))
 }
 
-/// When a process began, in ticks since the machine did; 0 where there is none, or where it is over and only not yet collected.
-fn began(pid: i32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything, stand the state and 18 numbers.
-    let mut fields = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace();
-    let state = fields.next().unwrap_or("Z");
-    let began = fields.nth(18).and_then(|word| word.parse().ok());
-    began.filter(|_| state != "Z" && state != "X").unwrap_or(0)
-}
-
-/// What a worker complains of.
-fn complaint(rank: usize, frame: &Frame) -> Lost {
-    let header = &frame.header;
-    let kind = LostKind::named(header["class"].as_str().unwrap_or_default());
-    let message = one_line(
-        header["message"]
-            .as_str()
-            .unwrap_or("an error without words"),
-    );
-    let message: String = message.chars().take(400).collect();
-    Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
-}
-
-/// The last line of a rank's error output, or of the launcher's.
-fn last_words(logs: &Path, rank: Option<usize>) -> String {
-    let file = match rank {
-        None => Some(logs.join("launcher.log")),
-        Some(rank) => find_log(logs, rank, 0),
+/// torchrun ended, and no rank had come.
+fn never_came(member: &Member, status: &str) -> Lost {
+    let words = match words::last_line(&member.logs.join(LAUNCHER_LOG)) {
+        none if none.is_empty() => "it said nothing".into(),
+        words => words,
     };
-    let read = |path: PathBuf| -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let end = file.metadata()?.len();
-        file.seek(SeekFrom::Start(end.saturating_sub(TAIL)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let text = file.and_then(|path| read(path).ok()).unwrap_or_default();
-    let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    let last: String = one_line(last.unwrap_or_default().trim())
-        .chars()
-        .take(300)
-        .collect();
-    match (rank, last.is_empty()) {
-        (Some(_), true) => String::new(),
-        (Some(_), false) => format!("; its last words: {last}"),
-        (None, true) => "it said nothing".into(),
-        (None, false) => last,
-    }
+    let machine = member.launcher.machine();
+    let machine = machine.map_or_else(String::new, |name| format!("{name}: "));
+    let what = format!("{machine}torchrun ended before its ranks came ({status}): {words}");
+    Lost::new(LostKind::Start, None, what)
 }
 
-/// torchrun writes `LOGS/<run>/attempt_0/<rank>/stderr.log`.
-fn find_log(folder: &Path, rank: usize, depth: usize) -> Option<PathBuf> {
-    let own = folder.join(rank.to_string()).join("stderr.log");
-    if own.is_file() {
-        return Some(own);
-    }
-    if depth > 3 {
-        return None;
-    }
-    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
-    let mut folders: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
-    folders
-        .into_iter()
-        .rev()
-        .find_map(|inner| find_log(&inner, rank, depth + 1))
+/// The folder of one machine's logs, where there are several.
+fn node_logs(logs: &Path, node: usize) -> PathBuf {
+    logs.join(format!("node-{node}"))
 }
 
 /// Pieces of a flat buffer as frames carry them.

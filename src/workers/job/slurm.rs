@@ -1,6 +1,6 @@
-//! An sbatch script of one node. SLURM's warning before the time limit goes to the script's bash alone (`B:`), which hands it to
-//! llmtui: PyTorch's ranks would die of it, and llmtui ends them once they have sent what a checkpoint needs. No `srun`: the batch step of one node
-//! has all that was allocated there, and `srun` would send signals to every process.
+//! An sbatch script. SLURM's warning before the time limit goes to the script's bash alone (`B:`), which hands it to
+//! llmtui: PyTorch's ranks would die of it, and llmtui ends them once they have sent what a checkpoint needs. No `srun` of its own: the batch
+//! step of one node has all that was allocated there, and on other nodes llmtui starts its ranks by `srun` itself.
 
 use super::{IDLE, Job, name, quoted, training};
 
@@ -27,7 +27,7 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     let mut out = String::from("#!/bin/bash\n");
     let mut ask = |words: String| out.push_str(&format!("#SBATCH {words}\n"));
     ask(format!("--job-name={job_name}"));
-    ask("--nodes=1".into());
+    ask(format!("--nodes={}", job.nodes));
     ask("--ntasks-per-node=1".into());
     ask(format!("--cpus-per-task={}", job.cpus));
     if job.gpus > 0 {

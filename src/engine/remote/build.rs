@@ -1,0 +1,76 @@
+//! What ranks build: the model's shape, its parameters' places in the flat buffers, and the update rule.
+
+use crate::nn::{ActivationCheckpointing, Model};
+use crate::optim::{OptimizerConfig, by_decay};
+use crate::spec::RunSpec;
+use crate::workers::torch;
+use serde_json::{Value, json};
+
+/// All that a rank must know of the model and its update rule; each machine has `each` ranks.
+pub(super) fn build(
+    spec: &RunSpec,
+    model: &Model,
+    settings: &torch::Config,
+    device: &str,
+    each: usize,
+) -> Value {
+    let (config, shape) = (model.config(), model.shape());
+    let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
+    for group in by_decay(model.params(), spec.optimizer.weight_decay()) {
+        for index in group.params {
+            decay[index] = (group.weight_decay, group.lr_scale);
+        }
+    }
+    let params: Vec<Value> = model
+        .params()
+        .infos()
+        .iter()
+        .zip(decay)
+        .map(|(info, (decay, lr_scale))| {
+            json!({
+                "name": info.name, "shape": info.shape, "offset": info.offset, "grad": info.grad, "decay": decay, "lr_scale": lr_scale,
+            })
+        })
+        .collect();
+    let rotations: Vec<Value> = crate::nn::rotations(config, shape)
+        .iter()
+        .map(|rotation| {
+            rotation.as_ref().map_or(
+                Value::Null,
+                |r| json!({"frequencies": r.frequencies, "factor": r.factor}),
+            )
+        })
+        .collect();
+    let optimizer = match &spec.optimizer {
+        OptimizerConfig::AdamW(config) => {
+            json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps})
+        }
+        _ => Value::Null,
+    };
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    json!({
+        "type": "build",
+        "model": {
+            "params": params,
+            "shape": {
+                "n_layer": shape.n_layer, "n_head": shape.n_head, "n_kv_head": shape.n_kv_head, "head_dim": shape.head_dim,
+                "d_model": shape.d_model, "d_ff": shape.d_ff, "seq_len": shape.seq_len, "vocab_size": shape.vocab_size,
+            },
+            "config": config,
+            "rotations": rotations,
+            "slopes": config.position.slopes(shape.n_head),
+            "waves": config.position.has_waves(),
+            "adapter": {
+                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
+                "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),
+            },
+            "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
+        },
+        "optimizer": optimizer,
+        "device": device,
+        "precision": settings.format(device),
+        "shard": settings.shard_word(),
+        "compile": settings.compile,
+        "threads": spec.train.threads.unwrap_or((available / each).max(1)),
+    })
+}

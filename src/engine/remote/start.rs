@@ -1,0 +1,310 @@
+//! Generations of ranks: the machines that have them, and how they are started.
+
+use super::build::build;
+use super::{Copy, Remote};
+use crate::base::clock::Clock;
+use crate::base::paths::Env;
+use crate::engine::EngineJob;
+use crate::engine::update::At;
+use crate::nn::Model;
+use crate::workers::node::{self, Ask, Bridge, Machine, Orders};
+use crate::workers::{
+    Crew, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Meeting,
+    Place, environment, torch, unpack,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reading PyTorch, waking devices, compiling.
+const START: Duration = Duration::from_secs(15 * 60);
+/// A rank beats every second; one that is silent for so long is stopped.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A machine that has answered.
+enum Reached {
+    Here(Environment),
+    There(Box<node::About>, Bridge),
+}
+
+impl Reached {
+    fn environment(&self) -> &environment::About {
+        match self {
+            Reached::Here(own) => &own.about,
+            Reached::There(about, _) => &about.environment,
+        }
+    }
+
+    fn about(&self) -> Option<node::About> {
+        match self {
+            Reached::Here(_) => None,
+            Reached::There(about, _) => Some((**about).clone()),
+        }
+    }
+}
+
+fn fault(what: impl Into<String>) -> Lost {
+    Lost {
+        kind: LostKind::Start,
+        rank: None,
+        what: what.into(),
+    }
+}
+
+impl Remote {
+    /// Finds a Python for the run on every machine and starts the first generation; `None` where the run computes here.
+    ///
+    /// # Errors
+    /// There is no Python with PyTorch, or the ranks do not come.
+    pub fn begin(
+        job: &EngineJob,
+        model: &Model,
+        clock: &Arc<dyn Clock>,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Remote>, Lost> {
+        let Some(settings) = job.spec.engine.torch() else {
+            return Ok(None);
+        };
+        if !model.params().is_present() {
+            return Err(fault(
+                "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full",
+            ));
+        }
+        let machines = node::machines(settings, &job.env).map_err(fault)?;
+        let logs = job.run_dir.path().join("torch");
+        let generation = std::fs::read_dir(&logs).map_or(0, |entries| entries.count() as u64);
+        let mut env = job.env.clone();
+        // Without a cache the worker's files lie beside the run.
+        env.cache_dir.get_or_insert_with(|| logs.clone());
+        let place = Place {
+            runtime: env.runtime_dir.clone(),
+            logs: logs.join(format!("gen-{}", generation + 1)),
+        };
+        let reached = reach(settings, &machines, &env, &place.logs, clock, broken_off)?;
+        let each = ranks_of_each(settings, &machines, &reached)?;
+        let first = reached[0].environment();
+        let device = settings.device(first.gpus);
+        let ranks = each * reached.len();
+        let mut remote = Remote {
+            build: build(&job.spec, model, settings, device, each),
+            torch: first.torch.clone(),
+            settings: settings.clone(),
+            clock: clock.clone(),
+            env,
+            place: Place { logs, ..place },
+            run: job.run_dir.id().into(),
+            machines,
+            ranks,
+            gang: None,
+            copy: Copy::Ahead,
+            moments_ahead: true,
+            generation,
+            lost: None,
+            of: 1,
+            micro: 0,
+            at: At::default(),
+            forward: vec![0.0; ranks],
+            usual: Vec::new(),
+        };
+        remote.generation += 1;
+        remote.start(reached, broken_off)?;
+        Ok(Some(remote))
+    }
+
+    /// Starts a new generation, with a rendezvous of its own. Its weights are the engine's as soon as somebody asks.
+    ///
+    /// # Errors
+    /// The ranks do not come.
+    pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> Result<(), Lost> {
+        self.gang = None;
+        self.lost = None;
+        self.generation += 1;
+        self.copy_changed();
+        let (settings, machines) = (&self.settings, &self.machines);
+        let reached = reach(
+            settings,
+            machines,
+            &self.env,
+            &self.logs(),
+            &self.clock,
+            broken_off,
+        )?;
+        let each = ranks_of_each(settings, machines, &reached)?;
+        if each * reached.len() != self.ranks {
+            return Err(fault(format!(
+                "the machines have GPUs for {} ranks now, and the run began with {}: resume it with -s engine.torch.ranks={}",
+                each * reached.len(),
+                self.ranks,
+                each * reached.len()
+            )));
+        }
+        self.start(reached, broken_off)
+    }
+
+    /// Where this generation's logs go.
+    fn logs(&self) -> PathBuf {
+        self.place.logs.join(format!("gen-{}", self.generation))
+    }
+
+    fn start(
+        &mut self,
+        reached: Vec<Reached>,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Lost> {
+        let id = format!("{}-g{}", self.run, self.generation);
+        let each = self.ranks / reached.len();
+        let crews = self.crews(reached, each, &id)?;
+        let place = Place {
+            logs: self.logs(),
+            ..self.place.clone()
+        };
+        let patience = Duration::from_secs_f64(self.settings.patience);
+        let limits = Limits {
+            start: START,
+            answer: patience,
+            silence: SILENCE.min(patience),
+        };
+        let clock = self.clock.clone();
+        let mut gang = Gang::start(crews, each, &id, &place, limits, clock, broken_off)?;
+        let mut ask = self.build.clone();
+        ask["port"] = gang.about(0)["port"].clone();
+        gang.tell(|_| Frame::new(ask.clone()))?;
+        gang.answers(Some(START), broken_off, &mut |_| {})?;
+        self.gang = Some(gang);
+        Ok(())
+    }
+
+    /// What every machine starts.
+    fn crews(&self, reached: Vec<Reached>, each: usize, id: &str) -> Result<Vec<Crew>, Lost> {
+        let abouts: Vec<_> = reached.iter().map(Reached::about).collect();
+        let address = match self.machines.is_empty() {
+            true => None,
+            false => Some(node::address(&self.settings, &self.machines, &abouts).map_err(fault)?),
+        };
+        let cache = self.env.cache_dir.as_deref().unwrap_or(Path::new("."));
+        let crew = |(node, reached): (usize, Reached)| {
+            let alone = Meeting::loopback(self.ranks);
+            let meeting = match &address {
+                None => alone,
+                Some(address) => Meeting {
+                    interface: node::interface(address, &self.env),
+                    address: address.clone(),
+                    first: node * each,
+                    ..alone
+                },
+            };
+            Ok(match reached {
+                Reached::Here(own) => Crew::Here(Launch {
+                    python: own.python,
+                    package: unpack(cache)
+                        .map_err(|e| fault(format!("{}: {e}", cache.display())))?,
+                    ranks: each,
+                    id: id.into(),
+                    logs: PathBuf::new(),
+                    socket: PathBuf::new(),
+                    meeting,
+                }),
+                Reached::There(_, bridge) => Crew::There(bridge.with_orders(Orders::Launch {
+                    ranks: each,
+                    id: id.into(),
+                    meeting,
+                })),
+            })
+        };
+        reached.into_iter().enumerate().map(crew).collect()
+    }
+}
+
+/// Calls every machine, all at once, and asks this one, where it has ranks.
+fn reach(
+    settings: &torch::Config,
+    machines: &[Machine],
+    env: &Env,
+    logs: &Path,
+    clock: &Arc<dyn Clock>,
+    broken_off: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Reached>, Lost> {
+    let here = || {
+        let found = environment::python(settings, env).and_then(|python| Environment::ask(&python));
+        found.map_err(|e| fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT)))
+    };
+    if machines.is_empty() {
+        return Ok(vec![Reached::Here(here()?)]);
+    }
+    let own = std::env::current_exe().map_err(|e| fault(format!("this program's path: {e}")))?;
+    std::fs::create_dir_all(logs).map_err(|e| fault(format!("{}: {e}", logs.display())))?;
+    let ask = Ask::of(Some(settings));
+    let mut called = Vec::new();
+    for (node, machine) in machines.iter().enumerate() {
+        let errors = logs.join(format!("node-{node}.log"));
+        called.push(match machine.line(settings, &own, env) {
+            None => None,
+            Some(line) => Some(Bridge::dial(
+                machine.name(),
+                &line,
+                &ask,
+                &errors,
+                clock.clone(),
+            )?),
+        });
+    }
+    let answer = |bridge: Option<Bridge>| match bridge {
+        None => Ok(Reached::Here(here()?)),
+        Some(mut bridge) => {
+            let about = bridge.about(START, broken_off)?;
+            Ok(Reached::There(Box::new(about), bridge))
+        }
+    };
+    called.into_iter().map(answer).collect()
+}
+
+/// How many ranks every machine has: its GPUs, or as the spec shares them out.
+fn ranks_of_each(
+    settings: &torch::Config,
+    machines: &[Machine],
+    reached: &[Reached],
+) -> Result<usize, Lost> {
+    let count = reached.len();
+    let name = |node: usize| machines.get(node).map_or("this machine", Machine::name);
+    let gpus: Vec<usize> = reached.iter().map(|it| it.environment().gpus).collect();
+    let device = settings.device(gpus[0]);
+    if let Some(node) = (0..count).find(|node| device == "cuda" && gpus[*node] == 0) {
+        return Err(fault(format!(
+            "engine.torch.device: the PyTorch of {} sees no GPU; set it to cpu or auto",
+            name(node)
+        )));
+    }
+    let each = match settings.ranks {
+        None if device == "cuda" => {
+            if let Some(node) = (0..count).find(|node| gpus[*node] != gpus[0]) {
+                return Err(fault(format!(
+                    "{} has {} GPUs and {} has {}: engine.torch.ranks says how many are used, as many on each machine",
+                    name(0),
+                    gpus[0],
+                    name(node),
+                    gpus[node]
+                )));
+            }
+            gpus[0]
+        }
+        None => 1,
+        Some(ranks) if ranks % count != 0 => {
+            return Err(fault(format!(
+                "engine.torch.ranks is {ranks}, and {count} machines share them: as many on each"
+            )));
+        }
+        Some(ranks) => ranks / count,
+    };
+    match (0..count).find(|node| device == "cuda" && gpus[*node] < each) {
+        None => Ok(each),
+        Some(node) if machines.is_empty() => Err(fault(format!(
+            "engine.torch.ranks is {each}, but there are {} GPUs",
+            gpus[node]
+        ))),
+        Some(node) => Err(fault(format!(
+            "engine.torch.ranks asks for {each} GPUs of {}, which has {}",
+            name(node),
+            gpus[node]
+        ))),
+    }
+}

@@ -1,0 +1,109 @@
+//! A rank that comes: who it is, and who listens to it from then on.
+
+use super::super::PROTOCOL;
+use super::super::frame::Frame;
+use super::super::lost::{Lost, LostKind};
+use crate::base::clock::Clock;
+use crate::base::text::one_line;
+use serde_json::Value;
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// A write that takes longer goes to a rank that does not read.
+const WRITE: Duration = Duration::from_secs(60);
+
+/// What a reader of a rank's connection passes on.
+pub(super) enum Heard {
+    Frame(Frame),
+    Closed,
+}
+
+/// The engine's end of a rank.
+pub(super) struct RankEnd {
+    pub stream: UnixStream,
+    /// On its own machine.
+    pub pid: i32,
+    /// Milliseconds of the clock at the last beat.
+    pub beat: Arc<AtomicU64>,
+    /// What it said of itself.
+    pub about: Value,
+}
+
+impl RankEnd {
+    /// Reads a rank's first words within `start`: which of `ranks` it is. What it says after that goes to `say`.
+    ///
+    /// # Errors
+    /// It speaks another version, or is none of them.
+    pub fn admit(
+        stream: UnixStream,
+        ranks: usize,
+        start: Duration,
+        clock: &Arc<dyn Clock>,
+        say: &SyncSender<(usize, Heard)>,
+    ) -> Result<(usize, RankEnd), Lost> {
+        let fault =
+            |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
+        stream.set_nonblocking(false).map_err(fault)?;
+        stream.set_write_timeout(Some(WRITE)).map_err(fault)?;
+        stream.set_read_timeout(Some(start)).map_err(fault)?;
+        let mut input = BufReader::with_capacity(1 << 20, stream.try_clone().map_err(fault)?);
+        let hello = Frame::read(&mut input).map_err(fault)?;
+        let hello = hello.map_or(Value::Null, |frame| frame.header);
+        stream.set_read_timeout(None).map_err(fault)?;
+        let number = |key: &str| hello[key].as_u64();
+        if number("protocol") != Some(PROTOCOL) {
+            let what = format!(
+                "a worker speaks version {} of what is said here, this program {PROTOCOL}",
+                hello["protocol"]
+            );
+            return Err(Lost::new(LostKind::Version, None, what));
+        }
+        let rank = number("rank")
+            .and_then(|rank| usize::try_from(rank).ok())
+            .filter(|rank| *rank < ranks);
+        let pid = number("pid").and_then(|pid| i32::try_from(pid).ok());
+        let (Some(rank), Some(pid), true) = (rank, pid, number("world") == Some(ranks as u64))
+        else {
+            let what = format!(
+                "a worker says {}, which is none of {ranks} ranks",
+                one_line(&hello.to_string())
+            );
+            return Err(Lost::new(LostKind::Version, None, what));
+        };
+        let beat = Arc::new(AtomicU64::new(clock.elapsed().as_millis() as u64));
+        let end = RankEnd {
+            stream,
+            pid,
+            beat: beat.clone(),
+            about: Value::Null,
+        };
+        let (say, clock) = (say.clone(), clock.clone());
+        let listen = move || {
+            loop {
+                let heard = match Frame::read(&mut input) {
+                    Ok(Some(frame)) => {
+                        beat.store(clock.elapsed().as_millis() as u64, Ordering::Relaxed);
+                        if frame.kind() == "beat" {
+                            continue;
+                        }
+                        Heard::Frame(frame)
+                    }
+                    Ok(None) | Err(_) => Heard::Closed,
+                };
+                let closed = matches!(heard, Heard::Closed);
+                if say.send((rank, heard)).is_err() || closed {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name(format!("rank-{rank}"))
+            .spawn(listen)
+            .map_err(fault)?;
+        Ok((rank, end))
+    }
+}

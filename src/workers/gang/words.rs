@@ -1,0 +1,75 @@
+//! What is left of a rank that ended: its last words.
+
+use super::super::frame::Frame;
+use super::super::lost::{Lost, LostKind};
+use crate::base::text::one_line;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a log that are looked at.
+const TAIL: u64 = 4_096;
+/// Characters of it that are told.
+const TOLD: usize = 300;
+
+/// What a worker complains of.
+pub(super) fn complaint(rank: usize, frame: &Frame) -> Lost {
+    let header = &frame.header;
+    let kind = LostKind::named(header["class"].as_str().unwrap_or_default());
+    let message = one_line(
+        header["message"]
+            .as_str()
+            .unwrap_or("an error without words"),
+    );
+    let message: String = message.chars().take(400).collect();
+    Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
+}
+
+/// The last line of a rank's error output, as the end of a sentence; empty where there is none. `logs` is its machine's folder,
+/// `rank` its number there.
+pub(super) fn of_rank(logs: &Path, rank: usize) -> String {
+    let last = find_log(logs, rank, 0).map_or_else(String::new, |path| last_line(&path));
+    match last.is_empty() {
+        true => String::new(),
+        false => format!("; its last words: {last}"),
+    }
+}
+
+/// The last line of a file that is not blank; empty where there is none.
+pub(in crate::workers) fn last_line(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(end.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let text = read().unwrap_or_default();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    one_line(last.unwrap_or_default().trim())
+        .chars()
+        .take(TOLD)
+        .collect()
+}
+
+/// torchrun writes `LOGS/<run>/attempt_0/<rank>/stderr.log`.
+pub(in crate::workers) fn find_log(folder: &Path, rank: usize, depth: usize) -> Option<PathBuf> {
+    let own = folder.join(rank.to_string()).join("stderr.log");
+    if own.is_file() {
+        return Some(own);
+    }
+    if depth > 3 {
+        return None;
+    }
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders
+        .into_iter()
+        .rev()
+        .find_map(|inner| find_log(&inner, rank, depth + 1))
+}

@@ -1,0 +1,131 @@
+//! torchrun and the ranks that it started on this machine: whether they live, and their end.
+
+use super::launch::{Launch, Launcher, command};
+use super::lost::{Lost, LostKind};
+use crate::base::clock::Clock;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time to print stacks, then to end, before ranks are killed.
+pub(super) const STACKS: Duration = Duration::from_millis(500);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// How often whoever waits looks around.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+/// torchrun's own output, in the folder of the ranks' logs.
+pub(super) const LAUNCHER_LOG: &str = "launcher.log";
+
+/// Processes of one generation on this machine.
+pub(super) struct Group {
+    launcher: Child,
+    ranks: Vec<Process>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A process that is known by its number and its beginning: numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    began: u64,
+}
+
+impl Group {
+    /// Starts torchrun, with its output in `logs`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(launch: &Launch, clock: Arc<dyn Clock>) -> Result<Group, Lost> {
+        let fault = |path: &Path| {
+            let path = path.display().to_string();
+            move |e: std::io::Error| Lost::new(LostKind::Start, None, format!("{path}: {e}"))
+        };
+        std::fs::create_dir_all(&launch.logs).map_err(fault(&launch.logs))?;
+        let _ = std::fs::remove_file(launch.rendezvous());
+        let words = launch.logs.join(LAUNCHER_LOG);
+        let log = File::create(&words).map_err(fault(&words))?;
+        let errors = log.try_clone().map_err(fault(&words))?;
+        let launcher = command(launch)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .map_err(fault(&launch.python))?;
+        Ok(Group {
+            launcher,
+            ranks: Vec::new(),
+            clock,
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        for rank in self.ranks.iter().filter(|rank| rank.lives()) {
+            if let Some(pid) = Pid::from_raw(rank.pid) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+}
+
+impl Launcher for Group {
+    fn machine(&self) -> Option<&str> {
+        None
+    }
+
+    fn admit(&mut self, pid: i32) {
+        let began = began(pid);
+        self.ranks.push(Process { pid, began });
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        let status = self.launcher.try_wait().ok().flatten();
+        status.map(|status| status.to_string())
+    }
+
+    fn last_words(&self) -> String {
+        String::new()
+    }
+
+    fn ask_for_stacks(&mut self) {
+        self.signal(Signal::USR2);
+    }
+
+    fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn kill(&mut self) {
+        let begun = self.clock.elapsed();
+        while self.clock.elapsed() - begun < GRACE && self.ranks.iter().any(|rank| rank.lives()) {
+            // A process that is stopped heeds nothing else.
+            self.signal(Signal::KILL);
+            std::thread::park_timeout(TICK);
+        }
+        let _ = self.launcher.kill();
+        let _ = self.launcher.wait();
+    }
+}
+
+impl Process {
+    fn lives(self) -> bool {
+        self.began > 0 && began(self.pid) == self.began
+    }
+}
+
+/// When a process began, in ticks since the machine did; 0 where there is none, or where it is over and only not yet collected.
+fn began(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which may hold anything, stand the state and 18 numbers.
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
+    let state = fields.next().unwrap_or("Z");
+    let began = fields.nth(18).and_then(|word| word.parse().ok());
+    began.filter(|_| state != "Z" && state != "X").unwrap_or(0)
+}

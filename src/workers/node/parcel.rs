@@ -1,0 +1,152 @@
+//! What crosses between the engine and a machine of its run, over the standard input and output of one process: the bytes of every
+//! rank's connection, the ranks' logs, and words about them. A parcel: its kind (u8), a rank (u32), a length (u32, little-endian), so
+//! many bytes, a line feed. The line feed makes carriers that wait for whole lines, as SLURM's `srun`, pass it on at once.
+
+use serde_json::Value;
+use std::io::{self, BufRead, Read, Write};
+
+/// The line before the first parcel; whatever a login shell says before it is skipped.
+pub const GREETING: &str = "llmtui-node 1\n";
+/// Bytes of one parcel, and of what is said before the greeting, at most.
+pub const MOST: usize = 1 << 20;
+const NOISE: u64 = 64 << 10;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parcel {
+    /// JSON; `type` names it.
+    Words(Value),
+    /// Of this rank's connection, by its number in the run.
+    Bytes(u32, Vec<u8>),
+    /// That connection was closed.
+    Closed(u32),
+    /// Lines of a rank's log, by its number on its machine; of torchrun's own with [`LAUNCHER`].
+    Log(u32, Vec<u8>),
+}
+
+/// Stands for torchrun among the logs.
+pub const LAUNCHER: u32 = u32::MAX;
+
+impl Parcel {
+    /// # Errors
+    /// Those of the connection.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let words;
+        let (kind, rank, bytes) = match self {
+            Parcel::Words(value) => {
+                words = value.to_string();
+                (b'w', 0, words.as_bytes())
+            }
+            Parcel::Bytes(rank, bytes) => (b'b', *rank, bytes.as_slice()),
+            Parcel::Closed(rank) => (b'c', *rank, &[][..]),
+            Parcel::Log(rank, bytes) => (b'l', *rank, bytes.as_slice()),
+        };
+        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+        let mut head = [0; 9];
+        head[0] = kind;
+        head[1..5].copy_from_slice(&rank.to_le_bytes());
+        head[5..].copy_from_slice(&length.to_le_bytes());
+        out.write_all(&head)?;
+        out.write_all(bytes)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+
+    /// Reads one, `None` at an orderly end.
+    ///
+    /// # Errors
+    /// Those of the connection; what is no parcel.
+    pub fn read(input: &mut dyn Read) -> io::Result<Option<Parcel>> {
+        let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let mut head = [0; 9];
+        match input.read_exact(&mut head[..1]) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        input.read_exact(&mut head[1..])?;
+        let number =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (rank, length) = (number(1), number(5) as usize);
+        if length > MOST {
+            return Err(wrong(format!("a parcel of {length} bytes")));
+        }
+        let mut bytes = vec![0; length + 1];
+        input.read_exact(&mut bytes)?;
+        if bytes.pop() != Some(b'\n') {
+            return Err(wrong("a parcel without an end".into()));
+        }
+        Ok(Some(match head[0] {
+            b'w' => Parcel::Words(
+                serde_json::from_slice(&bytes).map_err(|e| wrong(format!("words: {e}")))?,
+            ),
+            b'b' => Parcel::Bytes(rank, bytes),
+            b'c' => Parcel::Closed(rank),
+            b'l' => Parcel::Log(rank, bytes),
+            kind => return Err(wrong(format!("a parcel of kind {kind}"))),
+        }))
+    }
+}
+
+/// Skips what stands before the greeting.
+///
+/// # Errors
+/// There is none: the words are the last line that was said instead.
+pub fn greeted(input: &mut dyn BufRead) -> Result<(), String> {
+    let mut input = input.take(NOISE);
+    let mut last = String::new();
+    loop {
+        let mut line = Vec::new();
+        match input.read_until(b'\n', &mut line) {
+            Ok(n) if n > 0 => {}
+            _ => return Err(last),
+        }
+        if line == GREETING.as_bytes() {
+            return Ok(());
+        }
+        let words = crate::base::text::one_line(String::from_utf8_lossy(&line).trim());
+        if !words.is_empty() {
+            last = words.chars().take(200).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn parcels_come_back_behind_whatever_a_shell_says_first() {
+        let parcels = [
+            Parcel::Words(json!({"type": "open", "rank": 3})),
+            Parcel::Bytes(3, b"a\nb\0".to_vec()),
+            Parcel::Log(LAUNCHER, vec![b'x'; 1000]),
+            Parcel::Closed(3),
+        ];
+        let mut bytes = b"Welcome to gpu2\n\n".to_vec();
+        bytes.extend(GREETING.as_bytes());
+        for parcel in &parcels {
+            parcel.write(&mut bytes).unwrap();
+        }
+        let mut input = bytes.as_slice();
+        greeted(&mut input).unwrap();
+        for parcel in parcels {
+            assert_eq!(Parcel::read(&mut input).unwrap(), Some(parcel));
+        }
+        assert_eq!(Parcel::read(&mut input).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_parcel_is_refused() {
+        let said = greeted(&mut &b"Hello\n\nbash: llmtui: command not found\n"[..]).unwrap_err();
+        assert_eq!(said, "bash: llmtui: command not found");
+        let mut whole = Vec::new();
+        Parcel::Bytes(1, vec![7; 5]).write(&mut whole).unwrap();
+        for (at, byte) in [(0, b'?'), (8, 255), (whole.len() - 1, b'x')] {
+            let mut broken = whole.clone();
+            broken[at] = byte;
+            assert!(Parcel::read(&mut broken.as_slice()).is_err(), "{at}");
+        }
+        assert!(Parcel::read(&mut &whole[..whole.len() - 2]).is_err());
+    }
+}

@@ -1,0 +1,348 @@
+//! The other end, on a machine that has ranks: starts torchrun when it is told to, carries what its ranks say, and leaves nothing
+//! behind when the connection ends.
+
+use super::parcel::{GREETING, LAUNCHER, MOST, Parcel};
+use super::{About, Answer, Ask, Orders, meet};
+use crate::base::clock::Clock;
+use crate::base::paths::Env;
+use crate::workers::environment::{self, Environment, EnvironmentError};
+use crate::workers::frame::Frame;
+use crate::workers::gang::{listen, words::find_log};
+use crate::workers::group::{Group, LAUNCHER_LOG, STACKS, TICK};
+use crate::workers::launch::{Launch, Launcher, Meeting};
+use crate::workers::{package, torch};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often logs are looked at; bytes of one look, and of a log in all.
+const LOOK: Duration = Duration::from_secs(1);
+const PIECE: u64 = 256 << 10;
+const LONGEST: u64 = 16 << 20;
+/// A rank that connects says who it is within this time.
+const FIRST_WORDS: Duration = Duration::from_secs(10);
+
+type Output = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// Serves one connection to its end.
+///
+/// # Errors
+/// The engine is gone before it has said what it wants.
+pub fn serve(
+    env: &Env,
+    clock: &Arc<dyn Clock>,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> io::Result<()> {
+    let output: Output = Arc::new(Mutex::new(Box::new(output)));
+    {
+        let mut out = output.lock().unwrap_or_else(PoisonError::into_inner);
+        out.write_all(GREETING.as_bytes())?;
+        out.flush()?;
+    }
+    let heard = listen_to(input);
+    let Some(ask) = first::<Ask>(&heard) else {
+        return Err(io::Error::other(
+            "standard input is no engine's: llmtui train --nodes calls this program by ssh",
+        ));
+    };
+    let (python, package) = match ready(env, &ask) {
+        Ok(found) => found,
+        Err((kind, what)) => {
+            let kind = kind.to_string();
+            return say(&output, &Answer::Refused { kind, what });
+        }
+    };
+    let mut calls = env
+        .machines
+        .ssh_connection
+        .iter()
+        .flat_map(|four| four.split(' '));
+    let about = About {
+        environment: python.about.clone(),
+        python: python.python.clone(),
+        host: rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+        caller: calls.next().map(String::from),
+        own: calls.nth(1).map(String::from),
+    };
+    say(&output, &Answer::Ready(Box::new(about)))?;
+    let Some(Orders::Launch { ranks, id, meeting }) = first::<Orders>(&heard) else {
+        return Ok(());
+    };
+    let folder = env
+        .cache_dir
+        .clone()
+        .unwrap_or_else(|| env.runtime_dir.clone());
+    let logs = folder.join(format!("torch-logs-{}", std::process::id()));
+    let launch = Launch {
+        python: python.python,
+        package,
+        ranks,
+        id,
+        logs: logs.clone(),
+        socket: PathBuf::new(),
+        meeting: Meeting {
+            interface: meet::interface(&meeting.address, env),
+            ..meeting
+        },
+    };
+    let status = match Ranks::start(launch, env, clock, output.clone()) {
+        Ok(mut own) => own.carry(&heard),
+        Err(what) => what,
+    };
+    // The engine has a copy.
+    let _ = std::fs::remove_dir_all(&logs);
+    say(&output, &Answer::Ended { status })
+}
+
+/// This machine's Python and worker, of the engine's version.
+fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, String)> {
+    let own = Ask::of(None);
+    if ask.worker != own.worker {
+        let what = format!(
+            "llmtui {} is there, {} here, and their workers differ: install the same version on both",
+            own.program, ask.program
+        );
+        return Err(("version", what));
+    }
+    let config = torch::Config {
+        python: ask.python.clone(),
+        ..torch::Config::default()
+    };
+    let start = |what: String| ("start", what);
+    let python = environment::python(&config, env)
+        .and_then(|python| Environment::ask(&python))
+        .map_err(|e| start(format!("{e}; {}", EnvironmentError::HINT)))?;
+    let cache = env
+        .cache_dir
+        .clone()
+        .unwrap_or_else(|| env.runtime_dir.clone());
+    let package =
+        package::unpack(&cache).map_err(|e| start(format!("{}: {e}", cache.display())))?;
+    Ok((python, package))
+}
+
+fn say(output: &Output, words: &Answer) -> io::Result<()> {
+    put(output, &Parcel::Words(super::value(words)))
+}
+
+fn put(output: &Output, parcel: &Parcel) -> io::Result<()> {
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    parcel.write(&mut **output)
+}
+
+/// Reads parcels on a thread; the channel closes at their end.
+fn listen_to(mut input: impl Read + Send + 'static) -> Receiver<Parcel> {
+    let (say, heard) = sync_channel(4);
+    std::thread::spawn(move || {
+        while let Ok(Some(parcel)) = Parcel::read(&mut input) {
+            if say.send(parcel).is_err() {
+                return;
+            }
+        }
+    });
+    heard
+}
+
+/// The next words; `None` where the engine is gone or says something else.
+fn first<T: serde::de::DeserializeOwned>(heard: &Receiver<Parcel>) -> Option<T> {
+    match heard.recv().ok()? {
+        Parcel::Words(words) => super::read(&words),
+        _ => None,
+    }
+}
+
+/// The ranks of this machine.
+struct Ranks {
+    group: Group,
+    listener: UnixListener,
+    socket: PathBuf,
+    /// By their numbers in the run.
+    streams: HashMap<u32, UnixStream>,
+    ranks: usize,
+    logs: Logs,
+    output: Output,
+    clock: Arc<dyn Clock>,
+}
+
+impl Ranks {
+    fn start(
+        launch: Launch,
+        env: &Env,
+        clock: &Arc<dyn Clock>,
+        output: Output,
+    ) -> Result<Ranks, String> {
+        let (listener, socket) = listen(&env.runtime_dir, &launch.id).map_err(|lost| lost.what)?;
+        let launch = Launch {
+            socket: socket.clone(),
+            ..launch
+        };
+        let group = Group::start(&launch, clock.clone()).map_err(|lost| lost.what)?;
+        Ok(Ranks {
+            group,
+            listener,
+            socket,
+            streams: HashMap::new(),
+            ranks: launch.ranks,
+            logs: Logs::of(launch.logs),
+            output,
+            clock: clock.clone(),
+        })
+    }
+
+    /// Carries everything until torchrun or the connection ends; how torchrun ended.
+    fn carry(&mut self, heard: &Receiver<Parcel>) -> String {
+        let mut looked = self.clock.elapsed();
+        let status = loop {
+            match heard.recv_timeout(TICK) {
+                Ok(Parcel::Bytes(rank, bytes)) => {
+                    let gone = |stream: &mut UnixStream| stream.write_all(&bytes).is_err();
+                    if self.streams.get_mut(&rank).is_some_and(gone) {
+                        self.streams.remove(&rank);
+                    }
+                }
+                Ok(Parcel::Closed(rank)) => {
+                    if let Some(stream) = self.streams.remove(&rank) {
+                        let _ = stream.shutdown(Shutdown::Both);
+                    }
+                }
+                Ok(Parcel::Words(words)) => {
+                    if let Some(Orders::End) = super::read(&words) {
+                        break self.end();
+                    }
+                }
+                Ok(Parcel::Log(..)) | Err(RecvTimeoutError::Timeout) => {}
+                // The engine is gone, or the way to it.
+                Err(RecvTimeoutError::Disconnected) => break self.end(),
+            }
+            while let Ok((stream, _)) = self.listener.accept() {
+                if let Err(e) = self.admit(stream) {
+                    tracing::warn!("a rank's connection: {e}");
+                }
+            }
+            if self.clock.elapsed() - looked > LOOK {
+                looked = self.clock.elapsed();
+                self.logs.send(self.ranks, &self.output);
+            }
+            if let Some(status) = self.group.ended() {
+                break status;
+            }
+        };
+        let _ = std::fs::remove_file(&self.socket);
+        self.group.kill();
+        self.logs.send(self.ranks, &self.output);
+        status
+    }
+
+    /// Stacks, an end, an end by force.
+    fn end(&mut self) -> String {
+        self.group.ask_for_stacks();
+        std::thread::park_timeout(STACKS);
+        self.group.terminate();
+        for stream in self.streams.values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.group.kill();
+        "ended on request".into()
+    }
+
+    /// A rank that connects: its first frame says which one it is, and all of it goes to the engine.
+    fn admit(&mut self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(FIRST_WORDS))?;
+        let mut from = stream.try_clone()?;
+        let none = || io::Error::other("it says not which rank it is");
+        let hello = Frame::read(&mut from)?.ok_or_else(none)?;
+        stream.set_read_timeout(None)?;
+        let number = |key: &str| hello.header[key].as_u64();
+        let rank = number("rank").and_then(|n| u32::try_from(n).ok());
+        let pid = number("pid").and_then(|n| i32::try_from(n).ok());
+        let (Some(rank), Some(pid)) = (rank, pid) else {
+            return Err(none());
+        };
+        self.group.admit(pid);
+        say(&self.output, &Answer::Open { rank })?;
+        let mut first = Vec::new();
+        hello.write(&mut first)?;
+        put(&self.output, &Parcel::Bytes(rank, first))?;
+        let output = self.output.clone();
+        std::thread::Builder::new()
+            .name(format!("rank-{rank}"))
+            .spawn(move || {
+                let mut bytes = vec![0; MOST];
+                loop {
+                    let parcel = match from.read(&mut bytes) {
+                        Ok(0) | Err(_) => Parcel::Closed(rank),
+                        Ok(n) => Parcel::Bytes(rank, bytes[..n].to_vec()),
+                    };
+                    let over = matches!(parcel, Parcel::Closed(_));
+                    if put(&output, &parcel).is_err() || over {
+                        return;
+                    }
+                }
+            })?;
+        self.streams.insert(rank, stream);
+        Ok(())
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+        self.group.kill();
+    }
+}
+
+/// Logs of this machine that the engine gets copies of.
+struct Logs {
+    folder: PathBuf,
+    /// Bytes of each that were sent.
+    sent: HashMap<u32, u64>,
+}
+
+impl Logs {
+    fn of(folder: PathBuf) -> Logs {
+        Logs {
+            folder,
+            sent: HashMap::new(),
+        }
+    }
+
+    /// Sends what is new in each.
+    fn send(&mut self, ranks: usize, output: &Output) {
+        let own =
+            (0..ranks).filter_map(|rank| Some((rank as u32, find_log(&self.folder, rank, 0)?)));
+        let launcher = (LAUNCHER, self.folder.join(LAUNCHER_LOG));
+        let all: Vec<(u32, PathBuf)> = own.chain([launcher]).collect();
+        for (rank, path) in all {
+            let sent = self.sent.entry(rank).or_default();
+            while let Ok(bytes) = piece(&path, *sent)
+                && !bytes.is_empty()
+            {
+                *sent += bytes.len() as u64;
+                if put(output, &Parcel::Log(rank, bytes)).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of a log behind those that were sent; none beyond its longest.
+fn piece(path: &Path, sent: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(sent))?;
+    let mut bytes = Vec::new();
+    file.take(PIECE.min(LONGEST.saturating_sub(sent)))
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
