@@ -13,7 +13,7 @@ use crate::base::rng::{Rng, Stream};
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step};
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
-use crate::optim::UpdateRule;
+use crate::optim::{StatePart, UpdateRule};
 use crate::workers::node::Machine;
 use crate::workers::{
     Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, pieces, torch,
@@ -27,9 +27,8 @@ use std::time::Duration;
 const TIMES_USUAL: f64 = 20.0;
 /// Steps whose durations tell what is usual.
 const USUAL: usize = 32;
-/// Names of the parts of the update rule's state, here and there.
-const PARTS: [(&str, &str); 2] = [("adamw.mean", "exp_avg"), ("adamw.square", "exp_avg_sq")];
-const STEPS: &str = "adamw.steps";
+/// Behind the rule's name: the part of its state that counts updates.
+const STEPS: &str = ".steps";
 
 /// Whose weights are newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,9 +138,9 @@ impl Remote {
             return Ok(());
         }
         self.pull_weights(model)?;
-        for (own, theirs) in PARTS {
-            let values = self.fetch(theirs, model.params().n_trainable())?;
-            optimizer.write_state(own, &mut |own| own.copy_from_slice(&values))?;
+        for part in optimizer.state().iter().filter(|part| is_moment(part)) {
+            let values = self.fetch(theirs(part), part.len)?;
+            optimizer.write_state(part.name, &mut |own| own.copy_from_slice(&values))?;
         }
         self.copy = Copy::Same;
         Ok(())
@@ -196,11 +195,11 @@ impl Remote {
             return Ok(());
         }
         let mut steps = 0;
-        optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
-        for (own, theirs) in PARTS {
+        optimizer.read_state(steps_of(optimizer)?, &mut |pieces| steps = count(pieces))?;
+        for part in optimizer.state().iter().filter(|part| is_moment(part)) {
             let mut values = Vec::new();
-            optimizer.read_state(own, &mut |own| values = own.to_vec())?;
-            self.send(theirs, &values, steps)?;
+            optimizer.read_state(part.name, &mut |own| values = own.to_vec())?;
+            self.send(theirs(part), &values, steps)?;
         }
         Ok(())
     }
@@ -300,9 +299,9 @@ impl Remote {
             &mut |_| {},
         )?;
         self.copy = Copy::Behind;
-        let mut steps = 0;
-        optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
-        optimizer.write_state(STEPS, &mut |pieces| {
+        let (mut steps, name) = (0, steps_of(optimizer)?);
+        optimizer.read_state(name, &mut |pieces| steps = count(pieces))?;
+        optimizer.write_state(name, &mut |pieces| {
             for (i, piece) in pieces.iter_mut().enumerate() {
                 *piece = (((steps + 1) >> (16 * i)) & 0xffff) as f32;
             }
@@ -492,6 +491,27 @@ impl Values {
             top1: &self.top1,
             value: None,
         }
+    }
+}
+
+/// Whether a part of an update rule's state lies on the ranks.
+fn is_moment(part: &StatePart) -> bool {
+    !part.name.ends_with(STEPS)
+}
+
+/// How ranks call it: without the rule's name in front.
+fn theirs(part: &StatePart) -> &'static str {
+    part.name
+        .split_once('.')
+        .map_or(part.name, |(_, name)| name)
+}
+
+/// The part that counts updates.
+fn steps_of(optimizer: &dyn UpdateRule) -> Result<&'static str> {
+    let parts = optimizer.state();
+    match parts.iter().find(|part| !is_moment(part)) {
+        Some(part) => Ok(part.name),
+        None => bail!("the update rule counts no updates, which ranks need to know"),
     }
 }
 

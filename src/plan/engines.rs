@@ -94,8 +94,8 @@ fn lacks(request: &Request) -> Option<String> {
         "a quantized base"
     } else if request.arch.config().moe.is_some() {
         "experts"
-    } else if !is_adamw(request.update) {
-        "optimizers other than adamw"
+    } else if !is_adamw(request.update) && !has_8_bit_moments(request.update) {
+        "optimizers other than adamw and adamw8bit"
     } else {
         return None;
     };
@@ -107,6 +107,11 @@ fn is_adamw(update: UpdateState) -> bool {
         update,
         UpdateState::AdamW | UpdateState::Own { word: "adamw", .. }
     )
+}
+
+/// Blocks of values with a scale each, which do not end where fsdp2 cuts tensors.
+fn has_8_bit_moments(update: UpdateState) -> bool {
+    update.word() == "adamw8bit"
 }
 
 /// One way to put it on GPUs.
@@ -132,10 +137,12 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     };
     // First the GPUs that are there, then the fewest that would do.
     let mut all: Vec<Way> = ways(have, false).collect();
-    if have > 1 {
+    let can_share = !has_8_bit_moments(request.update);
+    if have > 1 && can_share {
         all.extend(ways(have, true));
     }
-    let more = [2, 4, 8, 16, 32, MOST].into_iter().filter(|n| *n > have);
+    let more = [2, 4, 8, 16, 32, MOST].into_iter();
+    let more = more.filter(|n| *n > have && can_share);
     all.extend(more.flat_map(|n| ways(n, true)));
     let judged = |way: &Way| {
         let planned = plan(&there(request, gpus, *way));
@@ -152,7 +159,15 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
         (true, _) => format!("{} here ({name} of {room})", many(have)),
         (false, _) => format!("{} ({name} of {room})", many(have)),
     };
-    let Some((way, needs)) = all.iter().find_map(judged) else {
+    let found = all.iter().find_map(judged);
+    if found.is_none() && !can_share {
+        let why = format!(
+            "{place}: {} are too much for one, and 8-bit moments are not shared: optimizer adamw is (fsdp2)",
+            binary(whole)
+        );
+        return on_processor(request, &why);
+    }
+    let Some((way, needs)) = found else {
         return EngineChoice {
             engine: "torch",
             gpus: MOST,
@@ -359,7 +374,7 @@ mod tests {
     fn what_ranks_cannot_do_stays_on_the_processor_with_the_reason() {
         let here = gpus(80, Some(1), true);
         for (words, phrase) in [
-            (&["optimizer=lion"][..], "adamw alone"),
+            (&["optimizer=lion"][..], "adamw or adamw8bit alone"),
             (&["train.ema_decay=0.9"], "ema_decay"),
         ] {
             let choice = choose(&spec(words), Some(&here)).unwrap();

@@ -147,8 +147,14 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             1.0
         }
     };
+    let offloaded = request.extras.ranks.is_some_and(|ranks| ranks.offloaded);
     let mut add = |part, per_param: f64, from: u8| {
         let over = shard(from);
+        if offloaded {
+            let host = super::quantity::binary((n * per_param / over) as u64);
+            let how = format!("in main memory, {host} of each rank (offload)");
+            return ledger.add(part, 0.0, how);
+        }
         let share = if over > 1.0 {
             format!(" / {over} GPUs (ZeRO-{})", request.zero)
         } else {

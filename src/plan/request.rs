@@ -391,6 +391,8 @@ pub struct Ranks {
     pub machines: Option<u64>,
     /// FSDP2: each holds a share of weights, gradients and moments.
     pub sharded: bool,
+    /// It holds them in main memory.
+    pub offloaded: bool,
     /// Whether they compute on GPUs where there are any, and whether they do nowhere else.
     pub gpus_allowed: bool,
     pub gpus_asked: bool,

@@ -188,6 +188,21 @@ mod tests {
         };
         assert!(told(&[], &[], true).contains("no GPU here"));
         assert!(told(&[], &gpus(1, 80 << 30), false).contains("engine install torch"));
+        let why = decide(
+            &mut loaded(&["optimizer=adamw8bit"]),
+            &gpus(2, 80 << 30),
+            true,
+        );
+        assert!(why.starts_with("engine auto is torch"), "{why}");
+        // A model that two GPUs would have to share.
+        let large = [
+            "optimizer=adamw8bit",
+            "model.n_layer=64",
+            "model.d_model=2048",
+            "model.n_head=16",
+        ];
+        let why = told(&large, &gpus(8, 20 << 30), true);
+        assert!(why.contains("8-bit moments"), "{why}");
         let lion = told(&["optimizer=lion"], &gpus(1, 80 << 30), true);
         assert!(lion.contains("adamw"), "{lion}");
     }

@@ -301,6 +301,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
             (n, _) => Some(n.max(1) as u64),
         },
         sharded: torch.shard_word() == "fsdp2",
+        offloaded: torch.offload,
         gpus_allowed: torch.device(1) == "cuda",
         gpus_asked: torch.device(0) == "cuda",
         bf16: torch.format("cuda") == "bf16",

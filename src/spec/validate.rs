@@ -171,19 +171,32 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         "engine: torch has no train.ema_decay, no train.z_loss and no neftune_alpha",
         "leave them out, or engine: candle",
     );
+    let eight_bits = matches!(config.optimizer, OptimizerConfig::AdamW8bit(_));
     judge.want(
-        matches!(config.optimizer, OptimizerConfig::AdamW(_)),
+        eight_bits || matches!(config.optimizer, OptimizerConfig::AdamW(_)),
         &["engine", "optimizer"],
         format!(
-            "engine: torch updates by adamw alone, not by {}",
+            "engine: torch updates by adamw or adamw8bit alone, not by {}",
             config.optimizer.entry().id
         ),
         "optimizer: adamw, or engine: candle",
     );
+    judge.want(
+        !eight_bits || torch.shard == torch::Shard::Ddp,
+        &["engine.torch.shard", "optimizer"],
+        "fsdp2 cuts tensors where the blocks of 8-bit moments do not end",
+        "engine.torch.shard=ddp, or optimizer: adamw, whose moments are shared",
+    );
 }
 
-/// The machines that have ranks.
+/// The machines that have ranks, and what these share.
 fn machines(torch: &torch::Config, judge: &mut Judge) {
+    judge.want(
+        !torch.offload || torch.shard == torch::Shard::Fsdp2,
+        &["engine.torch.offload", "engine.torch.shard"],
+        "with ddp every rank has the whole model on its GPU: there is nothing to offload",
+        "engine.torch.shard=fsdp2",
+    );
     let path = "engine.torch.nodes";
     for (at, name) in torch.nodes.iter().enumerate() {
         let fault = ssh::is_destination(name).err();

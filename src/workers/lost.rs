@@ -54,7 +54,7 @@ impl LostKind {
             LostKind::Version => "llmtui engine check says which versions are needed",
             LostKind::Memory => {
                 "lower train.micro_batch_size (raise train.grad_accum_steps for it), set train.activation_checkpointing: full, or \
-                 engine.torch.shard: fsdp2 with more ranks"
+                 engine.torch.shard: fsdp2 with more ranks, or with engine.torch.offload: true"
             }
             LostKind::Killed => {
                 "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"

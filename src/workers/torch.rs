@@ -34,6 +34,9 @@ pub struct Config {
     pub device: Device,
     /// What the ranks share.
     pub shard: Shard,
+    /// With `fsdp2`: weights, gradients and moments lie in main memory and pass through the GPU a block at a time. Larger models fit,
+    /// steps take longer.
+    pub offload: bool,
     /// Number format of matmuls; weights, gradients and moments are f32. `auto` is bf16 on a GPU.
     pub precision: Format,
     /// Compile the model (torch.compile): slow to start, faster on GPUs.
@@ -55,6 +58,7 @@ impl Default for Config {
             public_address: false,
             device: Device::Auto,
             shard: Shard::Ddp,
+            offload: false,
             precision: Format::Auto,
             compile: false,
             patience: 120.0,

@@ -262,11 +262,11 @@ fn what_is_dropped_is_dropped_again_after_a_resume() {
     }
 }
 
-/// Killed ranks come back, and the losses are those of a run that nothing happened to, to the bit. `KILLS=20` kills as often: each
-/// engine gives up after its fourth loss, and a resume goes on.
+/// A rank that is stopped (SIGSTOP) is named, and ranks that are killed come back: the losses are those of a run that nothing happened
+/// to, to the bit. `KILLS=20` kills as often: each engine gives up after its fourth loss, and a resume goes on.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
-fn a_killed_rank_changes_no_bit() {
+fn a_stopped_or_killed_rank_changes_no_bit() {
     /// Logged steps between two kills: more than between two checkpoints, so that each generation gets on.
     const APART: usize = 12;
     const GIVES_UP: usize = 4;
@@ -278,8 +278,9 @@ fn a_killed_rank_changes_no_bit() {
         "engine.torch.ranks=2",
         &steps,
         "checkpoint.every=10",
+        "engine.torch.patience=8",
     ];
-    let run = |kills: usize| {
+    let run = |kills: usize, signal: &str| {
         let bench = Bench::new(&[]);
         let begin = |args: &[&str]| {
             Command::new(env!("CARGO_BIN_EXE_llmtui"))
@@ -306,8 +307,13 @@ fn a_killed_rank_changes_no_bit() {
                 assert!(begun.elapsed() < Duration::from_secs(120), "kill {kill}");
                 std::thread::park_timeout(Duration::from_millis(20));
             };
+            let which = if signal == "-STOP" {
+                "--newest"
+            } else {
+                "--full"
+            };
             let killed = Command::new("pkill")
-                .args(["-KILL", "-P", &launcher])
+                .args([signal, "-P", &launcher, which, "python"])
                 .status();
             assert!(killed.unwrap().success());
             if kill % GIVES_UP == 0 {
@@ -317,12 +323,20 @@ fn a_killed_rank_changes_no_bit() {
         }
         assert!(child.wait().unwrap().success());
         let warned = warnings(&bench.events());
-        let lost = warned.iter().filter(|w| w.starts_with("ranks_lost"));
-        assert_eq!(lost.count(), kills - kills / GIVES_UP, "{warned:?}");
+        let lost: Vec<_> = warned
+            .iter()
+            .filter(|w| w.starts_with("ranks_lost"))
+            .collect();
+        assert_eq!(lost.len(), kills - kills / GIVES_UP, "{warned:?}");
+        assert!(
+            signal != "-STOP" || lost.iter().all(|w| w.contains("has stood still for 8 s")),
+            "{lost:?}"
+        );
         bench.losses()
     };
-    let whole = run(0);
-    assert_eq!(whole, run(kills));
+    let whole = run(0, "");
+    assert_eq!(whole, run(1, "-STOP"), "stopped");
+    assert_eq!(whole, run(kills, "-KILL"), "killed");
     println!("{} steps, {kills} kills, the same losses", whole.len());
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmtui_worker import wire
+from llmtui_worker.adamw8bit import AdamW8bit, Moment, dynamic_map, pack, unpack
 from llmtui_worker.meeting import Meeting
 
 try:
@@ -160,8 +161,37 @@ class Meetings(unittest.TestCase):
         # Another address of the loopback: nobody is there.
         with self.assertRaises(OSError):
             socket.create_connection(("127.0.0.2", port), timeout=5)
+        first.close()
         self.assertEqual(Meeting(1, 2, "127.0.0.1").listen(), 0)
         self.assertEqual(Meeting(0, 1, "127.0.0.1").listen(), 0)
+
+
+class EightBits(unittest.TestCase):
+    def test_parts_of_the_state_come_back(self) -> None:
+        p, q = (torch.nn.Parameter(torch.randn(n)) for n in (300, 7))
+        def rule() -> AdamW8bit:
+            return AdamW8bit([{"params": [x], "weight_decay": 0.1, "lr_scale": 1.0, "lr": 1e-2} for x in (p, q)], (0.9, 0.99), 1e-8)
+        one = rule()
+        for _ in range(3):
+            p.grad, q.grad = torch.randn(300), torch.randn(7)
+            one.step()
+        two = rule()
+        for name in ("mean", "mean_scales", "square", "square_scales"):
+            flat = one.part(name, [p, q])
+            self.assertEqual(len(flat), one.part_len(name, [p, q]))
+            two.set_part(name, flat, [p, q])
+            self.assertTrue(torch.equal(flat, two.part(name, [p, q])))
+        for a, b in ((one.moments[x][m].read(), two.moments[x][m].read()) for x in (p, q) for m in ("mean", "square")):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_codes_are_the_nearest(self) -> None:
+        for signed in (True, False):
+            values = dynamic_map(signed)
+            self.assertEqual(len(values), 256)
+            moment = Moment(256, values)
+            moment.write(values[None])
+            self.assertEqual(moment.codes.view(-1).tolist(), list(range(256)))
+            self.assertEqual(unpack(pack(moment.codes.view(-1)), 256).tolist(), list(range(256)))
 
 
 class Frames(unittest.TestCase):

@@ -37,6 +37,11 @@ class Meeting:
         self._listener.listen(4096)
         return int(self._listener.getsockname()[1])
 
+    def close(self) -> None:
+        """Takes nobody in any more."""
+        if self._listener is not None:
+            self._listener.close()
+
     def store(self, port: int) -> TCPStore:
         """The store through which ranks tell each other where they are."""
         # PyTorch is read after a rank's first words.

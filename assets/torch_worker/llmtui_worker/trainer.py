@@ -10,14 +10,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from .adamw8bit import AdamW8bit
 from .decoder import Decoder
 from .meeting import Meeting
 from .texts import Texts
 from .wire import PIECE, Wire
+
+# Parts of AdamW's state, as the engine and as PyTorch call them.
+ADAMW = {"mean": "exp_avg", "square": "exp_avg_sq"}
 
 
 class Rank:
@@ -32,11 +36,12 @@ class Rank:
         # The decoder as its ranks share it.
         self.model: Any
         self.reference: Decoder | None = None
-        self.optimizer: torch.optim.AdamW
+        self.optimizer: torch.optim.AdamW | AdamW8bit
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         self.values: tuple[Tensor, Tensor] | None = None
         self.autocast = False
         self.sharded = False
+        self.offloaded = False
         self.stack = contextlib.ExitStack()
 
     def build(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
@@ -46,14 +51,16 @@ class Rank:
         if ask["device"] == "cuda":
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
             torch.cuda.set_device(self.device)
-        if self.world > 1 and not dist.is_initialized():
-            backend = "nccl" if self.device.type == "cuda" else "gloo"
+        self.offloaded = ask["offload"]
+        if (self.world > 1 or self.offloaded) and not dist.is_initialized():
+            # What lies in main memory is summed and gathered there.
+            backend = ("cpu:gloo,cuda:nccl" if self.offloaded else "nccl") if self.device.type == "cuda" else "gloo"
             device = self.device if backend == "nccl" else None
-            store = self.meeting.store(ask["port"])
+            store = self.meeting.store(ask["port"]) if self.world > 1 else dist.HashStore()
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, device_id=device)
         self.autocast = ask["precision"] == "bf16"
         self.shape = ask["model"]
-        self.sharded = ask["shard"] == "fsdp2" and self.world > 1
+        self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
         self.decoder = self._decoder()
         if self.sharded:
             self.model = self.decoder
@@ -68,8 +75,12 @@ class Rank:
         self.trained = [(info, made[info["name"]]) for info in ask["model"]["params"] if info["grad"] is not None]
         groups = [{"params": [parameter], "weight_decay": info["decay"], "lr_scale": info["lr_scale"]} for info, parameter in self.trained]
         settings = ask["optimizer"]
-        fused = self.device.type == "cuda"
-        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(settings["beta1"], settings["beta2"]), eps=settings["eps"], fused=fused)
+        betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
+        if settings["kind"] == "adamw8bit":
+            self.optimizer = AdamW8bit(groups, betas, eps)
+            return {}
+        fused = self.device.type == "cuda" and not self.offloaded
+        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
         for parameter in (p for _, p in self.trained):
             step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
             state = {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
@@ -83,9 +94,11 @@ class Rank:
             # Sharding puts new parameters into the places of the old ones.
             names = {id(p): name for name, p in decoder.named_parameters()}
             places = {name: names[id(p)] for name, p in decoder.table.made.items()}
+            gpu = self.device.type == "cuda"
+            policy = CPUOffloadPolicy(pin_memory=gpu) if self.offloaded else OffloadPolicy()
             for block in decoder.blocks:
-                fully_shard(block)
-            fully_shard(decoder)
+                fully_shard(block, offload_policy=policy)
+            fully_shard(decoder, offload_policy=policy)
             register_fsdp_forward_method(decoder, "read")
             new = dict(decoder.named_parameters())
             decoder.table.made = {name: new[place] for name, place in places.items()}
@@ -97,28 +110,25 @@ class Rank:
             made = self.decoder.table.made
             parts = [(info["offset"], made[name].detach()) for name, info in self.decoder.table.infos.items()]
         else:
-            parts = [(info["grad"], self.optimizer.state[p][part]) for info, p in self.trained]
+            assert isinstance(self.optimizer, torch.optim.AdamW)
+            parts = [(info["grad"], self.optimizer.state[p][ADAMW[part]]) for info, p in self.trained]
         return sorted(parts, key=lambda place: place[0])
 
     def load(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Takes a flat buffer from the engine: rank 0 reads it, the others get it from there."""
-        for state in self.optimizer.state.values():
-            state["step"].fill_(ask["steps"])
-        rest = bytearray()
-        for _, tensor in self._parts(ask["part"]):
-            whole = torch.empty(tensor.shape, dtype=torch.float32)
-            if self.rank == 0:
-                size = whole.numel() * 4
-                while len(rest) < size:
-                    head, piece = self.wire.receive()
-                    if head["type"] != "piece":
-                        raise ValueError(f"expected a piece of {ask['part']}, got {head['type']}")
-                    rest += piece
-                whole = torch.frombuffer(rest[:size], dtype=torch.float32).reshape(tensor.shape).clone()
-                del rest[:size]
-            whole = whole.to(self.device)
-            if self.world > 1:
-                dist.broadcast(whole, 0)
+        rest, part = bytearray(), ask["part"]
+        if isinstance(self.optimizer, AdamW8bit):
+            self.optimizer.steps = ask["steps"]
+            if part != "weights":
+                parameters = self._in_order()
+                count = self.optimizer.part_len(part, parameters)
+                self.optimizer.set_part(part, self._receive(rest, part, torch.Size([count])).cpu(), parameters)
+                return {}
+        else:
+            for state in self.optimizer.state.values():
+                state["step"].fill_(ask["steps"])
+        for _, tensor in self._parts(part):
+            whole = self._receive(rest, part, tensor.shape)
             if isinstance(tensor, DTensor):
                 mesh, places = tensor.device_mesh, tensor.placements
                 local = torch.distributed.tensor.distribute_tensor(whole, mesh, places, src_data_rank=None)
@@ -127,10 +137,35 @@ class Rank:
                 tensor.copy_(whole)
         return {}
 
+    def _in_order(self) -> list[nn.Parameter]:
+        """What is trained, in the order of the flat buffers."""
+        return [p for _, p in sorted(self.trained, key=lambda place: place[0]["grad"])]
+
+    def _receive(self, rest: bytearray, part: str, shape: torch.Size) -> Tensor:
+        """The next numbers of a buffer, on every rank; `rest` holds what rank 0 has read beyond them."""
+        whole = torch.empty(shape, dtype=torch.float32)
+        if self.rank == 0:
+            size = whole.numel() * 4
+            while len(rest) < size:
+                head, piece = self.wire.receive()
+                if head["type"] != "piece":
+                    raise ValueError(f"expected a piece of {part}, got {head['type']}")
+                rest += piece
+            whole = torch.frombuffer(rest[:size], dtype=torch.float32).reshape(shape).clone()
+            del rest[:size]
+        whole = whole.to(self.device)
+        if self.world > 1:
+            dist.broadcast(whole, 0)
+        return whole
+
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Gives a flat buffer to the engine, in pieces from rank 0."""
-        waiting = bytearray()
-        for _, tensor in self._parts(ask["part"]):
+        waiting, part = bytearray(), ask["part"]
+        if isinstance(self.optimizer, AdamW8bit) and part != "weights":
+            tensors = [self.optimizer.part(part, self._in_order())] if self.rank == 0 else []
+        else:
+            tensors = [tensor for _, tensor in self._parts(part)]
+        for tensor in tensors:
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.rank == 0:
                 waiting += whole.float().cpu().contiguous().numpy().tobytes()

@@ -42,8 +42,11 @@ pub(super) fn build(
         })
         .collect();
     let optimizer = match &spec.optimizer {
-        OptimizerConfig::AdamW(config) => {
-            json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps})
+        OptimizerConfig::AdamW(it) => {
+            json!({"kind": "adamw", "beta1": it.beta1, "beta2": it.beta2, "eps": it.eps})
+        }
+        OptimizerConfig::AdamW8bit(it) => {
+            json!({"kind": "adamw8bit", "beta1": it.beta1, "beta2": it.beta2, "eps": it.eps})
         }
         _ => Value::Null,
     };
@@ -70,6 +73,7 @@ pub(super) fn build(
         "device": device,
         "precision": settings.format(device),
         "shard": settings.shard_word(),
+        "offload": settings.offload,
         "compile": settings.compile,
         "threads": spec.train.threads.unwrap_or((available / each).max(1)),
     })
