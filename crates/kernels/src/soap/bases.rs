@@ -47,6 +47,8 @@ pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
     const BLOCK: usize = 32;
     /// Below this share of a row nothing but rounding is left of it.
     const REST: f64 = 1e-6;
+    /// Rows of Gram matrices of gradients below 1e-15: their lengths may have no reciprocal in f32.
+    const NOTHING: f64 = 1e-30;
     let mut along = Vec::new();
     for first in (0..n).step_by(BLOCK) {
         let (done, rest) = basis.split_at_mut(first * n);
@@ -71,7 +73,7 @@ pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
             project_out(row, ready);
             let mut length = dot(row, row).sqrt();
             let mut unit = first + i;
-            let mut least = REST * before;
+            let mut least = (REST * before).max(NOTHING);
             while length <= least || length == 0.0 {
                 row.fill(0.0);
                 row[unit % n] = 1.0;
@@ -161,6 +163,11 @@ pub(super) mod tests {
         let mut basis = made_up(n * n, 0.1);
         orthonormalize(&mut basis, n);
         assert!(off_identity(&basis, n) < 1e-5);
+        // Rows whose lengths have no reciprocal in f32.
+        let mut tiny: Vec<f32> = made_up(n * n, 0.1).iter().map(|x| x * 1e-41).collect();
+        tiny[..n].copy_from_slice(&made_up(n, 0.4));
+        orthonormalize(&mut tiny, n);
+        assert!(off_identity(&tiny, n) < 1e-5);
         // Of rank three, with a row of zeros.
         let mut poor: Vec<f32> = (0..n * n)
             .map(|k| (k % n) as f32 * (k / n % 3) as f32)
