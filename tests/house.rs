@@ -162,7 +162,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_yaml", &["spec/yaml.rs"]),
     ("clap", &["cli/", "main.rs"]),
     ("anyhow", &["cli/", "ui/runtime", "main.rs"]),
-    ("sysinfo", &["engine/telemetry", "hardware/"]),
+    ("sysinfo", &["hardware/"]),
     ("nvml_wrapper", &["hardware/nvml.rs"]),
     ("gemm", &["kernels/"]),
     (

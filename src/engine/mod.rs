@@ -186,7 +186,7 @@ fn hello(job: &EngineJob) -> Event {
         run: job.run_dir.id().into(),
         engine: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
-        host: telemetry::host_name(),
+        host: crate::hardware::host_name(),
     }
 }
 

@@ -43,11 +43,6 @@ impl Telemetry {
     }
 }
 
-/// This machine's name; empty when it has none.
-pub fn host_name() -> String {
-    sysinfo::System::host_name().unwrap_or_default()
-}
-
 fn sample(env: &Env, send: &SyncSender<Event>, stopped: &Receiver<()>) {
     // All GPUs are watched; which of them CUDA shows to this process is written down with them.
     let mut live = Live::new(env);

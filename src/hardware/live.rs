@@ -133,7 +133,7 @@ fn elsewhere(machine: &mut Machine) {
     };
     system.refresh_memory();
     system.refresh_cpu_usage();
-    machine.host = sysinfo::System::host_name().unwrap_or_default();
+    machine.host = super::host_name();
     machine.cpu.logical = system.cpus().len();
     machine.cpu.allowed = machine.cpu.logical;
     machine.cpu.model = system

@@ -64,6 +64,11 @@ pub fn memory() -> Memory {
     host::memory_of(&host::Root::live())
 }
 
+/// This machine's name; empty where it has none.
+pub fn host_name() -> String {
+    sysinfo::System::host_name().unwrap_or_default()
+}
+
 /// The network interface that has this address; `None` where none has.
 pub fn interface_of(address: std::net::IpAddr) -> Option<String> {
     let all = sysinfo::Networks::new_with_refreshed_list().ok()?;

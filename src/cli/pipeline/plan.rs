@@ -175,7 +175,6 @@ fn said_vocabulary(spec: &RunSpec, stage: &str) -> Result<usize, Failure> {
     })
 }
 
-/// A stage's spec; with the architecture of what it starts from, which is not there yet.
 /// The GPUs of the machine that the plan is for, looked for once.
 fn gpus<'a>(
     found: &'a mut Option<Vec<GpuSummary>>,
@@ -187,6 +186,7 @@ fn gpus<'a>(
     })
 }
 
+/// A stage's spec; with the architecture of what it starts from, which is not there yet.
 fn load(
     train: &Train,
     name: &str,

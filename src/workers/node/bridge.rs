@@ -1,7 +1,7 @@
 //! The engine's end of another machine: a child process (ssh, srun) whose input and output carry the connections of all ranks there.
 //! Each of them is led to the engine's own socket, where it comes as a rank of this machine would.
 
-use super::parcel::{self, LAUNCHER, MOST, Parcel};
+use super::parcel::{self, LAUNCHER, Parcel};
 use super::{About, Answer, Ask, Orders};
 use crate::base::clock::Clock;
 use crate::base::text::one_line;
@@ -12,7 +12,7 @@ use crate::workers::lost::{Lost, LostKind};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -290,18 +290,10 @@ impl Reader {
         };
         let input = self.input.clone();
         let back = move || {
-            let mut bytes = vec![0; MOST];
-            loop {
-                let parcel = match from.read(&mut bytes) {
-                    Ok(0) | Err(_) => Parcel::Closed(rank),
-                    Ok(n) => Parcel::Bytes(rank, bytes[..n].to_vec()),
-                };
-                let over = matches!(parcel, Parcel::Closed(_));
+            parcel::hand_on(&mut from, rank, |parcel| {
                 let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-                if parcel.write(&mut *input).is_err() || over {
-                    return;
-                }
-            }
+                parcel.write(&mut *input)
+            });
         };
         let name = format!("to-rank-{rank}");
         if std::thread::Builder::new().name(name).spawn(back).is_ok() {

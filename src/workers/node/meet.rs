@@ -29,10 +29,7 @@ pub fn address(
     let name = match (found, there) {
         (Some(found), _) => found,
         (None, Some(about)) => about.host.clone(),
-        (None, None) if first == "localhost" => rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
+        (None, None) if first == "localhost" => crate::hardware::host_name(),
         (None, None) => first.into(),
     };
     const SET: &str = "set engine.torch.address to the address of the first machine in the network that the machines share";
@@ -41,7 +38,7 @@ pub fn address(
     let shared = abouts
         .iter()
         .flatten()
-        .any(|about| about.host != this_host());
+        .any(|about| about.host != crate::hardware::host_name());
     if found.is_loopback() && shared && config.address.is_none() {
         return Err(format!(
             "{name} is {found} here, which no other machine reaches: {SET}"
@@ -54,13 +51,6 @@ pub fn address(
         ));
     }
     Ok(found.to_string())
-}
-
-fn this_host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// The first address of a name; those of IPv4 before others.

@@ -87,6 +87,20 @@ impl Parcel {
     }
 }
 
+/// Hands on what a rank's connection brings, until it closes or nobody takes it any more.
+pub fn hand_on(from: &mut dyn Read, rank: u32, mut put: impl FnMut(&Parcel) -> io::Result<()>) {
+    let mut bytes = vec![0; MOST];
+    loop {
+        let parcel = match from.read(&mut bytes) {
+            Ok(0) | Err(_) => Parcel::Closed(rank),
+            Ok(n) => Parcel::Bytes(rank, bytes[..n].to_vec()),
+        };
+        if put(&parcel).is_err() || matches!(parcel, Parcel::Closed(_)) {
+            return;
+        }
+    }
+}
+
 /// Skips what stands before the greeting.
 ///
 /// # Errors

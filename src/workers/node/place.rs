@@ -74,8 +74,7 @@ pub fn machines(config: &Config, env: &Env) -> Result<Vec<Machine>, String> {
         ([], Launcher::Srun) => of_slurm(env)?,
         (names, _) => names.to_vec(),
     };
-    let own = rustix::system::uname();
-    let own = own.nodename().to_string_lossy().into_owned();
+    let own = crate::hardware::host_name();
     Ok(names
         .into_iter()
         .map(|name| match (is_here(&name, &own), config.launcher) {

@@ -1,7 +1,7 @@
 //! The other end, on a machine that has ranks: starts torchrun when it is told to, carries what its ranks say, and leaves nothing
 //! behind when the connection ends.
 
-use super::parcel::{GREETING, LAUNCHER, MOST, Parcel};
+use super::parcel::{GREETING, LAUNCHER, Parcel, hand_on};
 use super::{About, Answer, Ask, Orders, meet};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
@@ -67,10 +67,7 @@ pub fn serve(
     let about = About {
         environment: python.about.clone(),
         python: python.python.clone(),
-        host: rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
+        host: crate::hardware::host_name(),
         caller: calls.next().map(String::from),
         own: calls.nth(1).map(String::from),
     };
@@ -277,19 +274,7 @@ impl Ranks {
         let output = self.output.clone();
         std::thread::Builder::new()
             .name(format!("rank-{rank}"))
-            .spawn(move || {
-                let mut bytes = vec![0; MOST];
-                loop {
-                    let parcel = match from.read(&mut bytes) {
-                        Ok(0) | Err(_) => Parcel::Closed(rank),
-                        Ok(n) => Parcel::Bytes(rank, bytes[..n].to_vec()),
-                    };
-                    let over = matches!(parcel, Parcel::Closed(_));
-                    if put(&output, &parcel).is_err() || over {
-                        return;
-                    }
-                }
-            })?;
+            .spawn(move || hand_on(&mut from, rank, |parcel| put(&output, parcel)))?;
         self.streams.insert(rank, stream);
         Ok(())
     }
