@@ -113,10 +113,7 @@ impl Team {
         let state = number << (2 * FIELD) | (shares as u64) << FIELD;
         self.state.store(state, Ordering::Release);
         while self.take_share() {}
-        let mut looks = 0;
-        while self.done.load(Ordering::Acquire) < shares {
-            look(&mut looks);
-        }
+        wait_until(|| self.done.load(Ordering::Acquire) >= shares);
         if let Some(panic) = self.taken_panic() {
             resume_unwind(panic);
         }
@@ -163,6 +160,14 @@ impl Team {
                 look(&mut looks);
             }
         }
+    }
+}
+
+/// Spins until `is_over`, for what other threads are about to finish.
+pub fn wait_until(is_over: impl Fn() -> bool) {
+    let mut looks = 0;
+    while !is_over() {
+        look(&mut looks);
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::team;
-pub use super::team::team;
+pub use super::team::{team, wait_until};
 
 /// FLOPs below which a task is not worth handing to another thread (about 10 µs).
 const GRAIN: usize = 1 << 15;
@@ -10,7 +10,7 @@ const GRAIN: usize = 1 << 15;
 /// Rows per task for `rows` rows with `cost` FLOPs each.
 pub fn rows_per_task(rows: usize, cost: usize) -> usize {
     let worthwhile = (GRAIN / cost.max(1)).max(1);
-    worthwhile.max(rows.div_ceil(2 * rayon::current_num_threads()))
+    worthwhile.max(rows.div_ceil(4 * rayon::current_num_threads()))
 }
 
 /// A pointer shared by tasks that write disjoint elements.

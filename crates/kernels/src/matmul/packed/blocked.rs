@@ -1,18 +1,17 @@
-//! The loops around the tiles: cache blocking, and the split over threads.
+//! The loops around the tiles: cache blocking, and the work of each thread.
 
 use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::pack::{Source, distance};
+use super::shared::{Claim, Claims, Panels, Room};
 use super::tile::{WORDS_PER_TURN, Write};
 use crate::lanes::Buffer;
 use crate::threads;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-/// Rows of the left input packed at once: together with a panel of the right input they should stay in the L2
-/// cache.
-const BLOCK_ROWS: usize = 156;
-/// Columns of the right input packed at once: they should stay in the L3 cache.
+/// Columns of the right input packed at once, and words of all its blocks along k that are: they should stay in the L3 cache.
 const BLOCK_COLS: usize = 2016;
+const RIGHT_WORDS: usize = 1 << 20;
 /// Multiplications below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 19;
 
@@ -85,16 +84,14 @@ impl Job {
 }
 
 thread_local! {
-    /// Packed blocks of both inputs; buffers grow as needed and are kept.
-    static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
+    /// A thread's packed block of the left input; grows as needed and is kept.
+    static LEFT: RefCell<Buffer> = RefCell::default();
+    /// The right input's panels, of the thread that asked for the product.
+    static RIGHT: Cell<Room> = Cell::default();
 }
 
-/// Ensures space for `words` words.
-fn room(buffer: &mut Buffer, words: usize) -> *mut u32 {
-    buffer.get(words).as_mut_ptr().cast()
-}
-
-/// Computes the job on up to `n_threads` pool threads.
+/// Computes the job on up to `n_threads` pool threads. The split along k into even blocks depends only on k, so that the bits
+/// do not depend on anything else. A matmul with k = 0 is one block without words.
 ///
 /// # Safety
 /// The machine must have the instructions; the inputs must be readable and the destination exclusively writable.
@@ -104,31 +101,32 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
     } else {
         n_threads
     };
-    let (down, right) = grid::<I>(job, n_threads);
-    threads::fan_out(down * right, &|task| {
-        let rows = share(job.m, I::ROWS, task / right, down);
-        let cols = share(job.n, I::COLS, task % right, right);
-        if rows.1 > 0 && cols.1 > 0 {
-            // SAFETY: parts do not overlap; the rest is the caller's guarantee.
-            unsafe { single::<I>(&job.part(rows, cols)) };
+    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH);
+    let depth = (words * I::PER_WORD).max(1);
+    let panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
+    let distance = distance::<I>(words, I::COLS);
+    let blocks = (RIGHT_WORDS / (panels * distance).max(1)).clamp(1, job.k.div_ceil(depth).max(1));
+    let mut room = RIGHT.take();
+    for col in (0..job.n).step_by(BLOCK_COLS) {
+        for term in (0..job.k.max(1)).step_by(blocks * depth) {
+            let cols = (col, BLOCK_COLS.min(job.n - col));
+            let panels = cols.1.div_ceil(I::COLS);
+            let most = I::BLOCK_ROWS / I::ROWS;
+            let area = Area {
+                job,
+                cols,
+                terms: (term, (blocks * depth).min(job.k - term)),
+                depth,
+                right: room.panels(blocks * panels, distance),
+                claims: Claims::new(job.m.div_ceil(I::ROWS), most, panels, n_threads),
+            };
+            threads::fan_out(n_threads, &|task| {
+                // SAFETY: claims do not overlap; the rest is the caller's guarantee.
+                unsafe { area.work::<I>(task, n_threads) };
+            });
         }
-    });
-}
-
-/// The grid of parts (rows, columns): the split that packs least, since each part packs its own inputs.
-fn grid<I: Instructions>(job: &Job, threads: usize) -> (usize, usize) {
-    let packed = |down: usize| {
-        let right = threads / down;
-        let rows = share(job.m, I::ROWS, 0, down).1;
-        let cols = share(job.n, I::COLS, 0, right).1;
-        // An uneven split of work costs most.
-        (rows * cols * threads).saturating_sub(job.m * job.n) + 4 * (rows + cols)
-    };
-    let down = (1..=threads)
-        .filter(|down| threads.is_multiple_of(*down))
-        .min_by_key(|&down| packed(down));
-    let down = down.unwrap_or(1);
-    (down, threads / down)
+    }
+    RIGHT.set(room);
 }
 
 /// Part `index` of `parts` of `total`, cut between panels: (first, count).
@@ -139,126 +137,112 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
     (from, to - from)
 }
 
-/// Computes the job on this thread. The split along k into even blocks depends only on k, so that the bits do not
-/// depend on anything else. A matmul with k = 0 is one block without words.
-unsafe fn single<I: Instructions>(job: &Job) {
-    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH, 1);
-    let cuts = Cuts {
-        rows: even(job.m, BLOCK_ROWS, I::ROWS),
-        cols: BLOCK_COLS,
-        terms: (words * I::PER_WORD).max(1),
-    };
-    PACKED.with_borrow_mut(|[left, right]| {
-        let panels = cuts.rows.div_ceil(I::ROWS);
-        let left = room(left, panels * distance::<I>(words, I::ROWS));
-        let panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
-        let right = room(right, panels * distance::<I>(words, I::COLS));
-        let mut next = cuts.block(job, 0);
-        for index in 1.. {
-            let Some(block) = next else { break };
-            next = cuts.block(job, index);
-            // SAFETY: blocks lie within the inputs and the buffers are large enough.
-            unsafe { self::block::<I>(job, block, next, left, right) };
-        }
-    });
+/// The largest part of `total` when split into the fewest even parts of at most `most`.
+fn even(total: usize, most: usize) -> usize {
+    total.div_ceil(total.div_ceil(most).max(1))
 }
 
-/// The largest part of `total` when split into the fewest even parts of at most `most`; a multiple of
-/// `unit`, as `most` is.
-fn even(total: usize, most: usize, unit: usize) -> usize {
-    let parts = total.div_ceil(most).max(1);
-    total.div_ceil(parts).next_multiple_of(unit)
-}
-
-/// Rows, columns and terms of a block whose inputs are packed at once.
-struct Cuts {
-    rows: usize,
-    cols: usize,
-    terms: usize,
-}
-
-/// A part of a matmul: (first, count) of its rows, columns and terms.
-#[derive(Clone, Copy)]
-struct Block {
-    rows: (usize, usize),
+/// All rows of a matmul by some of its columns, with some of its terms.
+struct Area<'a> {
+    job: &'a Job,
+    /// (first, count)
     cols: (usize, usize),
     terms: (usize, usize),
+    /// Terms of a block.
+    depth: usize,
+    right: Panels<'a>,
+    claims: Claims,
 }
 
-impl Cuts {
-    /// Block `index` of a job, if it exists: rows vary fastest, then terms, then columns.
-    fn block(&self, job: &Job, index: usize) -> Option<Block> {
-        let downwards = job.m.div_ceil(self.rows);
-        let inwards = job.k.div_ceil(self.terms).max(1);
-        let row = index % downwards * self.rows;
-        let term = index / downwards % inwards * self.terms;
-        let col = index / downwards / inwards * self.cols;
-        (col < job.n).then(|| Block {
-            rows: (row, self.rows.min(job.m - row)),
-            cols: (col, self.cols.min(job.n - col)),
-            terms: (term, self.terms.min(job.k - term)),
-        })
-    }
-}
+// SAFETY: threads read the inputs, and each writes the rows and columns it has claimed.
+unsafe impl Sync for Area<'_> {}
 
-impl Block {
-    fn left(&self, job: &Job) -> Source {
-        job.a
-            .block((self.rows.0, self.terms.0), self.rows.1, self.terms.1)
-    }
-
-    /// The right input's panel that starts at column `col` of the block.
-    fn right<I: Instructions>(&self, job: &Job, col: usize) -> Source {
-        let width = I::COLS.min(self.cols.1 - col);
-        job.b
-            .block((self.cols.0 + col, self.terms.0), width, self.terms.1)
-    }
-}
-
-/// All tiles of one block. Panels of the right input are packed right before their first use, by the
-/// top block, and reused by those below.
-unsafe fn block<I: Instructions>(
-    job: &Job,
-    block: Block,
-    next: Option<Block>,
-    left: *mut u32,
-    right: *mut u32,
-) {
-    let words = block.terms.1.div_ceil(I::PER_WORD);
-    let [left_distance, right_distance] =
-        [I::ROWS, I::COLS].map(|panel| distance::<I>(words, panel));
-    let (m, n) = (block.rows.1, block.cols.1);
-    let is_first = block.rows.0 == 0;
-    let turns = m.div_ceil(I::ROWS) * words / WORDS_PER_TURN;
-    // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
-    unsafe {
-        I::pack_left(left, block.left(job));
-        let next_left = next.map(|next| next.left(job));
-        let mut ahead = Ahead::of_left(next_left, left);
-        let mut write = job.write.at(block.rows.0, block.cols.0);
-        if block.terms.0 > 0 {
-            write.base = Some((write.to, write.stride));
-            write.bias = None;
-        }
-        for col in (0..n).step_by(I::COLS) {
-            let right = right.add(col / I::COLS * right_distance);
-            if is_first {
-                I::pack_right(right, block.right::<I>(job, col));
+impl Area<'_> {
+    /// Takes claims until none is left. Threads begin at columns far from each other: each packs panels that it needs first.
+    unsafe fn work<I: Instructions>(&self, task: usize, n_threads: usize) {
+        let words = self.depth.div_ceil(I::PER_WORD);
+        let most = I::BLOCK_ROWS / I::ROWS;
+        LEFT.with_borrow_mut(|left| {
+            let words = most * distance::<I>(words, I::ROWS);
+            let left = left.get(words).as_mut_ptr().cast();
+            while let Some(claim) = self.claims.take() {
+                let blocks = self.terms.1.div_ceil(self.depth).max(1);
+                for block in 0..blocks {
+                    let next = if block + 1 < blocks {
+                        Some(self.left::<I>(claim, block + 1))
+                    } else {
+                        self.claims.peek().map(|next| self.left::<I>(next, 0))
+                    };
+                    // SAFETY: claims lie within the job, and `left` has room for the largest.
+                    unsafe { self.block::<I>(claim, block, next, left, (task, n_threads)) };
+                }
             }
-            let next_right = if col + I::COLS < n {
-                is_first.then(|| block.right::<I>(job, col + I::COLS))
-            } else {
-                next.filter(|next| next.rows.0 == 0)
-                    .map(|next| next.right::<I>(job, 0))
-            };
-            ahead.panel(next_right, turns, turns * (n - col).div_ceil(I::COLS));
-            let cols = I::COLS.min(n - col);
-            for row in (0..m).step_by(I::ROWS) {
-                let mut write = write.at(row, col);
-                write.cols = cols;
-                let size = (I::ROWS.min(m - row), cols.div_ceil(I::LANES));
-                let left = left.add(row / I::ROWS * left_distance);
-                I::tile(size, words, left, right, write, &mut ahead);
+        });
+    }
+
+    /// (first, count) of the terms of a block.
+    fn terms(&self, block: usize) -> (usize, usize) {
+        let from = block * self.depth;
+        let count = self.depth.min(self.terms.1 - from);
+        (self.terms.0 + from, count)
+    }
+
+    fn left<I: Instructions>(&self, claim: Claim, block: usize) -> Source {
+        let (row, (term, depth)) = (claim.rows.0 * I::ROWS, self.terms(block));
+        let rows = (claim.rows.1 * I::ROWS).min(self.job.m - row);
+        self.job.a.block((row, term), rows, depth)
+    }
+
+    fn right<I: Instructions>(&self, panel: usize, block: usize) -> Source {
+        let (col, (term, depth)) = (panel * I::COLS, self.terms(block));
+        let width = I::COLS.min(self.cols.1 - col);
+        self.job.b.block((self.cols.0 + col, term), width, depth)
+    }
+
+    /// All tiles of a claim with the terms of one block. What is packed next is fetched meanwhile.
+    unsafe fn block<I: Instructions>(
+        &self,
+        claim: Claim,
+        block: usize,
+        next: Option<Source>,
+        left: *mut u32,
+        (task, n_threads): (usize, usize),
+    ) {
+        let source = self.left::<I>(claim, block);
+        let (m, words) = (source.width, source.k.div_ceil(I::PER_WORD));
+        let left_distance = distance::<I>(words, I::ROWS);
+        let all = self.cols.1.div_ceil(I::COLS);
+        let (first, panels) = share(all, 1, claim.share, self.claims.shares);
+        let start = task * panels / n_threads;
+        let turns = m.div_ceil(I::ROWS) * words / WORDS_PER_TURN;
+        // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
+        unsafe {
+            I::pack_left(left, source);
+            let mut ahead = Ahead::of_left(next, left);
+            let mut write = self.job.write.at(claim.rows.0 * I::ROWS, self.cols.0);
+            if self.terms(block).0 > 0 {
+                write.base = Some((write.to, write.stride));
+                write.bias = None;
+            }
+            let panel_at = |step: usize| first + (start + step) % panels;
+            for step in 0..panels {
+                let panel = panel_at(step);
+                let right = self.right.get(block * all + panel, |to| {
+                    I::pack_right(to, self.right::<I>(panel, block));
+                });
+                let next = Some(panel_at(step + 1))
+                    .filter(|next| step + 1 < panels && !self.right.is_ready(block * all + next))
+                    .map(|next| self.right::<I>(next, block));
+                ahead.panel(next, turns, turns * (panels - step));
+                let col = panel * I::COLS;
+                let cols = I::COLS.min(self.cols.1 - col);
+                for row in (0..m).step_by(I::ROWS) {
+                    let mut write = write.at(row, col);
+                    write.cols = cols;
+                    let size = (I::ROWS.min(m - row), cols.div_ceil(I::LANES));
+                    let left = left.add(row / I::ROWS * left_distance);
+                    I::tile(size, words, left, right, write, &mut ahead);
+                }
             }
         }
     }

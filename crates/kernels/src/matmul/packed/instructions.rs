@@ -25,8 +25,12 @@ pub(super) trait Instructions {
     const VECTORS: usize;
     /// Columns of a tile: words of a panel of the right input.
     const COLS: usize = Self::LANES * Self::VECTORS;
-    /// Words along k packed at once: a panel of the right input should stay in the L1 cache.
+    /// Words along k packed at once: a panel of the right input should stay in the L1 cache, or come from the L2 cache as
+    /// fast as it is used. The deeper, the less often sums are written and read again.
     const DEPTH: usize;
+    /// Rows of the left input packed at once, a multiple of ROWS: with a panel of the right input they should stay in the
+    /// L2 cache, of which two threads of one core have half each.
+    const BLOCK_ROWS: usize;
     /// Rows and columns computed together where the right input is not packed (`rows`): their sums, the columns and one row
     /// fill the registers.
     const FEW: (usize, usize);

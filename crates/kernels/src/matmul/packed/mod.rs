@@ -12,6 +12,7 @@ mod instructions;
 mod pack;
 mod peak;
 mod rows;
+mod shared;
 mod tile;
 
 use super::{ComputeDtype, bf16_available};
