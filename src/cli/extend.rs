@@ -170,13 +170,16 @@ impl Extension {
                 grouped(self.newest)
             )];
         }
-        let goes_on = format!(
+        let mut goes_on = format!(
             "{} continues from step {} to {}; its last step was {}",
             run.id(),
             grouped(self.newest),
             now.words(),
             grouped(before)
         );
+        for word in self.words.iter().filter(|word| word.starts_with("engine")) {
+            goes_on.push_str(&format!("; {word}"));
+        }
         let Length::Steps(now) = now else {
             return vec![goes_on];
         };

@@ -26,6 +26,9 @@ const RSS: &str = "host/rss_bytes";
 const LOSSES: [(&str, &str); 2] = [("train", "train/loss"), ("validation", "val/loss")];
 /// Drawn first, in this order.
 const FIRST: [&str; 4] = ["grad_norm", "entropy", "lr", "tok_per_sec"];
+/// Of each source of a mix: straight lines, whose ends stand among the facts of the data.
+const SOURCE_TOKENS: &str = "tokens/";
+const SOURCE_EPOCHS: &str = "epochs/";
 /// At most so many charts.
 const MAX_CHARTS: usize = 24;
 
@@ -301,6 +304,16 @@ pub(super) fn data(state: &RunState) -> Vec<Fact> {
     if let Some(epochs) = state.epochs() {
         facts.push(fact("epochs", format!("{epochs:.2}")));
     }
+    for info in &state.metrics {
+        let Some(name) = info.id.strip_prefix(SOURCE_EPOCHS) else {
+            continue;
+        };
+        let Some(passes) = state.series.get(&info.id).and_then(|s| s.last()) else {
+            continue;
+        };
+        let name = format!("epochs of {}", one_line(name));
+        facts.push((name, format!("{:.2}", passes.value)));
+    }
     facts
 }
 
@@ -355,7 +368,9 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
     ids.push(RSS);
     let mut seen: Vec<&str> = LOSSES.iter().map(|(_, id)| *id).collect();
     for id in ids {
-        if seen.contains(&id) || !has(id) || (id.starts_with("host/") && id != RSS) {
+        let is_straight = id.starts_with(SOURCE_TOKENS) || id.starts_with(SOURCE_EPOCHS);
+        let is_of_host = id.starts_with("host/") && id != RSS;
+        if seen.contains(&id) || !has(id) || is_of_host || is_straight {
             continue;
         }
         seen.push(id);

@@ -19,11 +19,12 @@ fn state() -> RunState {
             "n_params": 1000, "vocab_size": 64, "max_steps": 60, "batch_tokens": 32, "epoch_tokens": 640}),
         json!({"type": "MetricsDeclared", "metrics": [{"id": "grad_norm", "title": HOSTILE, "unit": HOSTILE,
             "direction": "lower", "source": ""},
-            {"id": "dead/layer", "title": HOSTILE, "unit": HOSTILE, "direction": "lower", "source": "", "per_layer": true}]}),
+            {"id": "dead/layer", "title": HOSTILE, "unit": HOSTILE, "direction": "lower", "source": "", "per_layer": true},
+            {"id": "epochs/chats", "title": "Epochs of chats", "unit": "", "direction": "neutral", "source": ""}]}),
     ];
     for step in 1..=60 {
         events.push(json!({"type": "Stepped", "step": step, "tokens": 32 * step,
-            "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001}}));
+            "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001, "epochs/chats": 0.05 * f64::from(step)}}));
     }
     // Block 1 dies, block 2 was never finite.
     for step in [10, 20, 30] {
@@ -314,5 +315,25 @@ fn markdown_shows_texts_as_they_are() {
     assert!(
         !outside.contains("<script") && !outside.contains("[x](http"),
         "{outside}"
+    );
+}
+
+#[test]
+fn what_was_read_of_a_source_is_a_number_and_not_a_curve() {
+    let state = state();
+    let data = sections::data(&state);
+    assert!(
+        data.contains(&("epochs of chats".into(), "3.00".into())),
+        "{data:?}"
+    );
+    let drawn = sections::curves(&state);
+    let drawn: Vec<&str> = drawn
+        .iter()
+        .flat_map(|c| &c.series)
+        .map(|(_, id)| id.as_str())
+        .collect();
+    assert!(
+        drawn.contains(&"grad_norm") && !drawn.contains(&"epochs/chats"),
+        "{drawn:?}"
     );
 }

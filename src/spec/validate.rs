@@ -452,6 +452,12 @@ fn model_folder(judge: &mut Judge, key: &str, said: &Path, full: &Path) {
             format!("{word} is neither a local path nor in the hub cache"),
             format!("llmtui model pull {word}"),
         ),
+        _ if !full.exists() => {
+            let hint = near_miss(said, full).unwrap_or_else(|| {
+                "a model is a folder, a .gguf file, a hub id (org/name) or, with -s on the command line, a run (llmtui runs)".into()
+            });
+            judge.want(false, &[key], format!("{word} does not exist"), hint);
+        }
         _ => exists(judge, key, said, full, full.is_dir()),
     }
 }
@@ -481,22 +487,30 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
         format!("{} does not exist", said.display())
     };
     let hint = || {
-        if said.starts_with("~") {
-            return "`~` is not expanded here: write the whole path".to_string();
-        }
-        let name = full.file_name().unwrap_or_default().to_string_lossy();
-        let Some(files) = neighbours(full) else {
-            return "its folder does not exist either; relative paths start from the working directory".into();
-        };
-        match nearest(&name, files.iter().map(String::as_str)) {
-            Some(near) if near != name => {
-                format!("did you mean {}?", said.with_file_name(near).display())
-            }
-            _ => "relative paths start from the working directory".into(),
-        }
+        let near = near_miss(said, full);
+        near.unwrap_or_else(|| "relative paths start from the working directory".into())
     };
     let hint = if good { String::new() } else { hint() };
     judge.want(good, &[key], what, hint);
+}
+
+/// What was probably meant by a path that leads nowhere.
+fn near_miss(said: &Path, full: &Path) -> Option<String> {
+    if said.starts_with("~") {
+        return Some("`~` is not expanded here: write the whole path".into());
+    }
+    let name = full.file_name().unwrap_or_default().to_string_lossy();
+    let Some(files) = neighbours(full) else {
+        return Some(
+            "its folder does not exist either; relative paths start from the working directory"
+                .into(),
+        );
+    };
+    let near = nearest(&name, files.iter().map(String::as_str)).filter(|near| *near != name)?;
+    Some(format!(
+        "did you mean {}?",
+        said.with_file_name(near).display()
+    ))
 }
 
 /// Makes paths absolute, so that a run can be resumed from any working directory.

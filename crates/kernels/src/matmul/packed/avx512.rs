@@ -162,6 +162,7 @@ macro_rules! kernel {
             const ROWS: usize = $rows;
             const VECTORS: usize = $vectors;
             const DEPTH: usize = $depth;
+            const CHUNK: usize = $depth;
             const BLOCK_ROWS: usize = 156;
             const FEW: (usize, usize) = (5, 4);
 

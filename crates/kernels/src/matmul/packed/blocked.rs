@@ -241,9 +241,33 @@ impl Area<'_> {
                     write.cols = cols;
                     let size = (I::ROWS.min(m - row), cols.div_ceil(I::LANES));
                     let left = left.add(row / I::ROWS * left_distance);
-                    I::tile(size, words, left, right, write, &mut ahead);
+                    tile::<I>(size, words, left, right, write, &mut ahead);
                 }
             }
         }
+    }
+}
+
+/// One tile, its terms summed in even chunks of at most CHUNK words: the first is written, the others are added to it while it is
+/// in the L1 cache.
+#[inline(always)]
+unsafe fn tile<I: Instructions>(
+    size: (usize, usize),
+    words: usize,
+    left: *const u32,
+    right: *const u32,
+    mut write: Write,
+    ahead: &mut Ahead,
+) {
+    let chunk = even(words, I::CHUNK).max(1);
+    for from in (0..words.max(1)).step_by(chunk) {
+        let count = chunk.min(words - from);
+        // SAFETY: chunks lie within the panels; the rest is the caller's.
+        unsafe {
+            let (left, right) = (left.add(from * I::ROWS), right.add(from * I::COLS));
+            I::tile(size, count, left, right, write, ahead);
+        }
+        write.base = Some((write.to, write.stride));
+        write.bias = None;
     }
 }

@@ -28,6 +28,9 @@ pub(super) trait Instructions {
     /// Words along k packed at once: a panel of the right input should stay in the L1 cache, or come from the L2 cache as
     /// fast as it is used. The deeper, the less often sums are written and read again.
     const DEPTH: usize;
+    /// Words along k summed in registers before they are added to the destination: rounding errors grow with the number of
+    /// terms summed in a row.
+    const CHUNK: usize;
     /// Rows of the left input packed at once, a multiple of ROWS: with a panel of the right input they should stay in the
     /// L2 cache, of which two threads of one core have half each.
     const BLOCK_ROWS: usize;
