@@ -39,11 +39,7 @@ fn frame() -> Buffer {
     let now = events.last().map_or(base::clock::UnixMillis(0), |e| e.t);
     let (mut app, _) = App::new(options, First::Run(RUN.into()), now);
     let slot = app.run_slot().expect("a run is open");
-    let opened = Opened {
-        path: RUN.into(),
-        holder: Holder::Detached,
-    };
-    let result = Ok(opened);
+    let result = Ok(Opened::new(RUN, Holder::Detached));
     app.update(Msg::Opened { slot, result }, now);
     let events = events.into_iter().map(|e| Incoming::Event(Box::new(e)));
     let batch = events.chain([Incoming::CaughtUp]).collect();

@@ -78,7 +78,7 @@ impl Workplace {
     }
 
     fn start_loaded(&self, mut loaded: crate::spec::Loaded) -> Linked {
-        start::decide_here(&mut loaded, &self.env);
+        let decided = start::decide_here(&mut loaded, &self.env);
         let (spec, asked) = (&loaded.spec, &loaded.asked);
         start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
         let (name, yaml) = (&spec.name, spec.to_yaml());
@@ -88,7 +88,9 @@ impl Workplace {
         if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
             run.descends_from(parent).map_err(|e| e.to_string())?;
         }
-        self.launch(&run, &EngineOptions::default())
+        let (mut opened, link) = self.launch(&run, &EngineOptions::default())?;
+        opened.decided = decided;
+        Ok((opened, link))
     }
 
     /// What the wizard knows before its first question, and the answers of the last time.
@@ -186,26 +188,14 @@ impl Workplace {
         } else {
             Holder::Log
         };
-        Ok((
-            Opened {
-                path: run.path().to_path_buf(),
-                holder,
-            },
-            link,
-        ))
+        Ok((Opened::new(run.path(), holder), link))
     }
 
     /// Starts a process that holds a model.
     pub fn chat(&self, model: &Path) -> Linked {
         let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
         let link = launcher.infer(model).map_err(|e| e.to_string())?;
-        Ok((
-            Opened {
-                path: model.to_path_buf(),
-                holder: Holder::Detached,
-            },
-            link,
-        ))
+        Ok((Opened::new(model, Holder::Detached), link))
     }
 
     /// Models that were talked to, and those in the working directory and below it.

@@ -180,6 +180,18 @@ pub struct Opened {
     /// The run's directory, or the checkpoint's.
     pub path: PathBuf,
     pub holder: Holder,
+    /// What was decided for the user when it was started.
+    pub decided: Option<String>,
+}
+
+impl Opened {
+    pub fn new(path: impl Into<PathBuf>, holder: Holder) -> Opened {
+        Opened {
+            path: path.into(),
+            holder,
+            decided: None,
+        }
+    }
 }
 
 /// Who holds the engine.

@@ -192,6 +192,9 @@ impl App {
                 held.path = Some(opened.path.clone());
                 held.holder = opened.holder;
                 held.link = LinkState::CatchingUp;
+                if let Some(decided) = &opened.decided {
+                    self.toast(Level::Info, decided);
+                }
                 self.refresh()
             }
             Err(why) => {

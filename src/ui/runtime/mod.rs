@@ -202,15 +202,12 @@ impl Shell {
                 self.link_job(slot, move |place| place.launch(&run, &engine))
             }
             What::Here(run, link) => {
-                let opened = Opened {
-                    path: run.path().to_path_buf(),
-                    holder: Holder::Here,
-                };
+                let opened = Opened::new(run.path(), Holder::Here);
                 self.linked(slot, Ok((opened, link)));
             }
             What::Foreign(path, link) => {
                 let holder = Holder::Foreign;
-                self.linked(slot, Ok((Opened { path, holder }, link)));
+                self.linked(slot, Ok((Opened::new(path, holder), link)));
             }
         }
     }

@@ -26,6 +26,21 @@ fn enter_starts_the_quickstart_on_an_empty_home() {
 }
 
 #[test]
+fn what_was_decided_at_a_start_is_told() {
+    let mut bench = Bench::new();
+    bench
+        .msg(Msg::Runs(Ok((Vec::new(), Vec::new()))))
+        .press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let mut opened = Opened::new("x", Holder::Detached);
+    opened.decided = Some("engine auto is candle: no GPU is here".into());
+    let result = Ok(opened);
+    bench.msg(Msg::Opened { slot, result });
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("engine auto is candle"), "{picture}");
+}
+
+#[test]
 fn the_selection_starts_at_a_live_run_and_stays_on_its_run() {
     let mut bench = Bench::new();
     bench.runs().press("enter");
@@ -333,10 +348,7 @@ fn a_late_link_of_a_run_that_was_let_go_is_let_go_too() {
     let first = bench.app.run_slot().unwrap();
     bench.press("1 down enter");
     assert!(bench.effects.contains(&Effect::Detach { slot: first }));
-    let late = Opened {
-        path: "x".into(),
-        holder: Holder::Detached,
-    };
+    let late = Opened::new("x", Holder::Detached);
     bench.msg(Msg::Opened {
         slot: first,
         result: Ok(late),
@@ -437,10 +449,7 @@ fn random_keys_events_and_sizes_never_panic() {
                     run_dir: path,
                 } = effect
                 {
-                    let opened = Opened {
-                        path,
-                        holder: Holder::Detached,
-                    };
+                    let opened = Opened::new(path, Holder::Detached);
                     bench.msg(Msg::Opened {
                         slot,
                         result: Ok(opened),

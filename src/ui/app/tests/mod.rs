@@ -156,10 +156,10 @@ impl Bench {
         self.app
             .open_run("runs/2026-11-21-1040-shakespeare-k3qf".into());
         let slot = self.app.run_slot().unwrap();
-        let path = "runs/2026-11-21-1040-shakespeare-k3qf".into();
+        let path = "runs/2026-11-21-1040-shakespeare-k3qf";
         self.msg(Msg::Opened {
             slot,
-            result: Ok(Opened { path, holder }),
+            result: Ok(Opened::new(path, holder)),
         });
         let mut batch: Vec<Incoming> = events
             .into_iter()
@@ -356,10 +356,7 @@ fn end(id: CommandId, n_tokens: u64, reason: StopReason) -> Incoming {
 /// The engine of the newest column is there.
 fn model_is_there(bench: &mut Bench, template: Option<&str>) -> Slot {
     let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
-    let opened = Opened {
-        path: "x".into(),
-        holder: Holder::Detached,
-    };
+    let opened = Opened::new("x", Holder::Detached);
     bench.msg(Msg::Opened {
         slot,
         result: Ok(opened),
