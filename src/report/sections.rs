@@ -289,6 +289,15 @@ pub(super) fn machine(state: &RunState) -> Vec<Fact> {
     facts
 }
 
+/// The sources of a mix: both of their metrics are declared. A run of another program may have one such name for something else.
+fn sources(state: &RunState) -> impl Iterator<Item = &str> {
+    let names = state
+        .metrics
+        .iter()
+        .filter_map(|info| info.id.strip_prefix(SOURCE_EPOCHS));
+    names.filter(|name| state.metric(&format!("{SOURCE_TOKENS}{name}")).is_some())
+}
+
 /// Data, by the keys of the spec.
 pub(super) fn data(state: &RunState) -> Vec<Fact> {
     let mut facts = Vec::new();
@@ -304,15 +313,12 @@ pub(super) fn data(state: &RunState) -> Vec<Fact> {
     if let Some(epochs) = state.epochs() {
         facts.push(fact("epochs", format!("{epochs:.2}")));
     }
-    for info in &state.metrics {
-        let Some(name) = info.id.strip_prefix(SOURCE_EPOCHS) else {
-            continue;
-        };
-        let Some(passes) = state.series.get(&info.id).and_then(|s| s.last()) else {
-            continue;
-        };
-        let name = format!("epochs of {}", one_line(name));
-        facts.push((name, format!("{:.2}", passes.value)));
+    for name in sources(state) {
+        let id = format!("{SOURCE_EPOCHS}{name}");
+        if let Some(passes) = state.series.get(&id).and_then(|s| s.last()) {
+            let name = format!("epochs of {}", one_line(name));
+            facts.push((name, format!("{:.2}", passes.value)));
+        }
     }
     facts
 }
@@ -368,7 +374,10 @@ pub(super) fn curves(state: &RunState) -> Vec<Curves> {
     ids.push(RSS);
     let mut seen: Vec<&str> = LOSSES.iter().map(|(_, id)| *id).collect();
     for id in ids {
-        let is_straight = id.starts_with(SOURCE_TOKENS) || id.starts_with(SOURCE_EPOCHS);
+        let source = id
+            .strip_prefix(SOURCE_TOKENS)
+            .or_else(|| id.strip_prefix(SOURCE_EPOCHS));
+        let is_straight = source.is_some_and(|name| sources(state).any(|other| other == name));
         let is_of_host = id.starts_with("host/") && id != RSS;
         if seen.contains(&id) || !has(id) || is_of_host || is_straight {
             continue;

@@ -20,11 +20,14 @@ fn state() -> RunState {
         json!({"type": "MetricsDeclared", "metrics": [{"id": "grad_norm", "title": HOSTILE, "unit": HOSTILE,
             "direction": "lower", "source": ""},
             {"id": "dead/layer", "title": HOSTILE, "unit": HOSTILE, "direction": "lower", "source": "", "per_layer": true},
-            {"id": "epochs/chats", "title": "Epochs of chats", "unit": "", "direction": "neutral", "source": ""}]}),
+            {"id": "epochs/chats", "title": "Epochs of chats", "unit": "", "direction": "neutral", "source": ""},
+            {"id": "tokens/chats", "title": "Tokens of chats", "unit": "", "direction": "neutral", "source": ""},
+            {"id": "tokens/second", "title": "Speed", "unit": "", "direction": "neutral", "source": ""}]}),
     ];
     for step in 1..=60 {
         events.push(json!({"type": "Stepped", "step": step, "tokens": 32 * step,
-            "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001, "epochs/chats": 0.05 * f64::from(step)}}));
+            "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001, "epochs/chats": 0.05 * f64::from(step),
+            "tokens/chats": 32 * step, "tokens/second": 100.0}}));
     }
     // Block 1 dies, block 2 was never finite.
     for step in [10, 20, 30] {
@@ -332,8 +335,9 @@ fn what_was_read_of_a_source_is_a_number_and_not_a_curve() {
         .flat_map(|c| &c.series)
         .map(|(_, id)| id.as_str())
         .collect();
+    assert!(drawn.contains(&"tokens/second"), "{drawn:?}");
     assert!(
-        drawn.contains(&"grad_norm") && !drawn.contains(&"epochs/chats"),
+        !drawn.contains(&"epochs/chats") && !drawn.contains(&"tokens/chats"),
         "{drawn:?}"
     );
 }
