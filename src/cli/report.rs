@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
   llmtui report runs/… --to curves.svg
   llmtui report speedrun
 
-The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's
+The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's \
 system is. An SVG or PNG file holds the curves and maps on one white sheet, for print and papers.")]
 pub struct Args {
     /// A run or a pipeline: its directory, its id or a part of it
