@@ -3,7 +3,7 @@
 use super::{Answer, Reward};
 use crate::base::registry::Entry;
 use crate::base::text::one_line;
-use jsonschema::{PatternOptions, Validator};
+use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,19 +21,49 @@ pub struct Config {
     pub schema: Map<String, Value>,
 }
 
-impl Config {
-    fn validator(&self) -> Result<Validator, String> {
-        // Patterns in time linear in the answer, whatever they are.
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        let schema = Value::Object(self.schema.clone());
-        options.build(&schema).map_err(|error| {
-            let place = error.instance_path().to_string();
-            one_line(&match place.is_empty() {
-                true => error.to_string(),
-                false => format!("{place}: {error}"),
-            })
-        })
+/// Where the schema lies for the library, which names every schema by an address.
+const ADDRESS: &str = "llmtui:///schema";
+
+/// Loads nothing: no file, no network.
+struct Nowhere;
+
+impl UrlLoader for Nowhere {
+    fn load(&self, _: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        Err("references lead to places inside the schema".into())
     }
+}
+
+impl Config {
+    fn compile(&self) -> Result<(Schemas, SchemaIndex), String> {
+        let mut compiler = Compiler::new();
+        compiler.set_default_draft(Draft::V2020_12);
+        compiler.use_loader(Box::new(Nowhere));
+        let mut schemas = Schemas::new();
+        let whole = Value::Object(self.schema.clone());
+        compiler
+            .add_resource(ADDRESS, whole)
+            .map_err(|error| fault(&error))?;
+        let index = compiler
+            .compile(ADDRESS, &mut schemas)
+            .map_err(|error| fault(&error))?;
+        Ok((schemas, index))
+    }
+}
+
+/// What is wrong with a schema, behind its place.
+fn fault(error: &CompileError) -> String {
+    one_line(&match error {
+        CompileError::ValidationError { src, .. } => {
+            let deepest = deepest(src);
+            format!("{}: {}", deepest.instance_location, deepest.kind)
+        }
+        other => format!("{other:#}").replace(ADDRESS, ""),
+    })
+}
+
+/// The error that the others follow from.
+fn deepest<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationError<'s, 'v> {
+    error.causes.first().map_or(error, deepest)
 }
 
 impl Reward for Config {
@@ -45,7 +75,8 @@ impl Reward for Config {
         let Ok(value) = serde_json::from_str::<Value>(&answer.text) else {
             return Ok(0.0);
         };
-        let allowed = self.validator()?.is_valid(&value);
+        let (schemas, index) = self.compile()?;
+        let allowed = schemas.validate(&value, index).is_ok();
         Ok(f64::from(u8::from(allowed)))
     }
 
@@ -54,7 +85,7 @@ impl Reward for Config {
             let fix = "write {schema: {schema: {type: object, required: [answer]}}}, or use the reward json";
             return Some(("an empty schema allows everything".into(), fix.into()));
         }
-        let what = self.validator().err()?;
+        let what = self.compile().err()?;
         Some((what, "correct the schema: json-schema.org".into()))
     }
 }

@@ -170,6 +170,7 @@ impl Task<'_> {
     }
 
     /// Writes rows of gradients (n, padded), times `scale`, to column `column` of rows t..t + n.
+    #[inline(always)]
     unsafe fn write<V: Vector>(
         &self,
         column: usize,

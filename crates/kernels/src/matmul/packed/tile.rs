@@ -89,6 +89,8 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
             left = left.add(I::ROWS);
             right = right.add(I::COLS);
         }
+        // Of a copy: `finish` indexes its sums, and compilers keep in memory what is indexed, here in the loop above.
+        let sums = sums;
         finish::<I, M, N>(&sums, write);
     }
 }
