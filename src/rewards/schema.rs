@@ -42,23 +42,28 @@ impl Config {
         let whole = Value::Object(self.schema.clone());
         compiler
             .add_resource(ADDRESS, whole)
-            .map_err(|error| fault(&error))?;
+            .map_err(|error| self.wrong(&error))?;
         let index = compiler
             .compile(ADDRESS, &mut schemas)
-            .map_err(|error| fault(&error))?;
+            .map_err(|error| self.wrong(&error))?;
         Ok((schemas, index))
     }
-}
 
-/// What is wrong with a schema, behind its place.
-fn fault(error: &CompileError) -> String {
-    one_line(&match error {
-        CompileError::ValidationError { src, .. } => {
-            let deepest = deepest(src);
-            format!("{}: {}", deepest.instance_location, deepest.kind)
-        }
-        other => format!("{other:#}").replace(ADDRESS, ""),
-    })
+    /// What is wrong with the schema: the place, what stands there, and what should.
+    fn wrong(&self, error: &CompileError) -> String {
+        one_line(&match error {
+            CompileError::ValidationError { src, .. } => {
+                let deepest = deepest(src);
+                let place = deepest.instance_location.to_string();
+                let whole = Value::Object(self.schema.clone());
+                match whole.pointer(&place).filter(|_| !place.is_empty()) {
+                    Some(value) => format!("{place} is {value}: {}", deepest.kind),
+                    None => deepest.kind.to_string(),
+                }
+            }
+            other => format!("{other:#}").replace(ADDRESS, ""),
+        })
+    }
 }
 
 /// The error that the others follow from.
