@@ -54,7 +54,7 @@ impl Asked {
     /// Reads the words of `-s`.
     ///
     /// # Errors
-    /// A value that is no number, a key that would make another run.
+    /// A value that is non-finite, a key that would make another run.
     pub fn read(words: &[String]) -> Result<Asked, Failure> {
         let mut asked = Asked::default();
         for word in words {

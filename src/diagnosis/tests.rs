@@ -157,7 +157,7 @@ fn nothing_is_said_of_what_is_not_known_yet() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_has_diverged() {
+fn a_loss_that_is_non_finite_has_diverged() {
     let tape = fresh().steps(1, 99, learning).steps(100, 100, |_| f64::NAN);
     let found = tape.found("diverged").unwrap();
     assert_eq!(

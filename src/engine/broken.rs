@@ -5,7 +5,7 @@ use super::checkpoint::store;
 use std::any::Any;
 use std::path::Path;
 
-/// A value that is no number, and where.
+/// A value that is non-finite, and where.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NonFinite {
     pub what: &'static str,

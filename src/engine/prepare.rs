@@ -124,7 +124,7 @@ fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), 
     let checkpoint = || format!("the checkpoint of step {}", state.progress.step);
     let poisoned = |place: String, what: &str, fix: &str| {
         Err(EngineError::Setup(format!(
-            "{place} holds {what} that are no numbers: it was saved from a run that diverged, or is damaged; {fix}"
+            "{place} holds {what} that are non-finite: it was saved from a run that diverged, or is damaged; {fix}"
         )))
     };
     let older = "take an older one";

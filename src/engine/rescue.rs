@@ -18,7 +18,7 @@ pub(super) enum Taken {
     Skipped,
     /// Not done: losses are outliers for too long. In words.
     Spike(String),
-    /// Not done: a value is no number.
+    /// Not done: a value is non-finite.
     Broken(NonFinite),
 }
 

@@ -79,7 +79,7 @@ impl Stepper {
         all
     }
 
-    /// Does one update, unless the guard says otherwise. After a spike or a value that is no number the step is not done.
+    /// Does one update, unless the guard says otherwise. After a spike or a value that is non-finite the step is not done.
     pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Taken, EngineError> {
         let begun = cx.port.clock.elapsed();
         let step = cx.step() + 1;

@@ -556,7 +556,7 @@ fn tensors_that_lie_are_errors_with_their_names() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_named() {
+fn weights_that_are_non_finite_are_named() {
     let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
     let head = Gguf::open(&path).unwrap();
     for name in ["blk.1.attn_q.weight", "blk.0.attn_norm.weight"] {

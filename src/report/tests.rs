@@ -157,7 +157,7 @@ fn a_page_fetches_nothing_and_shows_every_text_as_text() {
     assert!(page.matches("<svg").count() >= 3, "curves are missing");
     assert!(
         !page.contains("NaN"),
-        "a picture has places that are no numbers"
+        "a picture has places that are non-finite"
     );
 }
 

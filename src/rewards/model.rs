@@ -107,7 +107,7 @@ impl Worker for Scorer {
         let score = self.scores.get(number).copied().map(f64::from);
         match score.filter(|score| score.is_finite()) {
             Some(score) => Ok((score - self.config.offset) * self.config.scale),
-            None => Err("the model's score is no number".into()),
+            None => Err("the model's score is non-finite".into()),
         }
     }
 }

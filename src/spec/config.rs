@@ -59,7 +59,7 @@ pub struct RunConfig {
     pub preflight: PreflightConfig,
     /// Looking inside the model while it trains.
     pub health: HealthConfig,
-    /// What happens when the loss spikes or is no number.
+    /// What happens when the loss spikes or is non-finite.
     pub rescue: RescueConfig,
 }
 
@@ -204,11 +204,11 @@ pub struct HealthConfig {
     pub every: u64,
 }
 
-/// What happens when the loss spikes or is no number.
+/// What happens when the loss spikes or is non-finite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RescueConfig {
-    /// `off` does nothing. `warn` says it in the log, and a loss that is no number ends the run. `act` goes back to the last
+    /// `off` does nothing. `warn` says it in the log, and a loss that is non-finite ends the run. `act` goes back to the last
     /// stable checkpoint, leaves out the batches from the first outlier on, lowers the learning rate and goes on.
     pub policy: RescuePolicy,
     /// Most rescues of a run; after them `act` is `warn`.

@@ -268,7 +268,7 @@ pub enum Event {
         #[serde(flatten)]
         outlier: Outlier,
     },
-    /// A spike or a value that is no number was answered: the state of checkpoint `step` goes on otherwise than before.
+    /// A spike or a value that is non-finite was answered: the state of checkpoint `step` goes on otherwise than before.
     /// Comes behind the `RolledBack` to that step.
     Rescued {
         step: u64,
@@ -373,7 +373,7 @@ pub struct Outlier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoPoint {
     pub step: u64,
-    /// It is the state of just before the rescue. Otherwise that one's weights or moments were no numbers, and it is the
+    /// It is the state of just before the rescue. Otherwise that one's weights or moments were non-finite, and it is the
     /// newest checkpoint before it.
     pub whole: bool,
 }

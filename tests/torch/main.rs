@@ -362,7 +362,7 @@ fn generations_that_come_no_further_are_given_up() {
 }
 
 #[test]
-fn a_norm_that_is_no_number_ends_the_run_as_on_any_engine() {
+fn a_norm_that_is_non_finite_ends_the_run_as_on_any_engine() {
     let bench = Bench::new(&["nan"]);
     let out = bench.train(&[]);
     assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));

@@ -341,7 +341,7 @@ fn a_failed_check_is_exit_four_and_force_trains_all_the_same() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_is_exit_four_and_says_what_to_try() {
+fn a_loss_that_is_non_finite_is_exit_four_and_says_what_to_try() {
     let place = Place::new();
     let words = [
         "lr=10",

@@ -146,7 +146,7 @@ fn starting_point<'s>(subject: &'s Subject<'_>) -> Option<&'s CheckpointEntry> {
 }
 
 /// Takes the run's next steps at a rate of our own; from the start of a run with a linear warm-up over the first half of them.
-/// How many were taken: fewer where the time is up, or a loss is no number.
+/// How many were taken: fewer where the time is up, or a loss is non-finite.
 fn train(
     subject: &Subject<'_>,
     state: &mut TrainState,
@@ -232,7 +232,7 @@ fn judge(outcome: &Outcome) -> Finding {
         let rate = human::number(factor * outcome.rate);
         match loss.is_finite() {
             true => format!("{rate}: {loss:.3}"),
-            false => format!("{rate}: no number"),
+            false => format!("{rate}: non-finite"),
         }
     });
     let place = match outcome.from {
@@ -249,7 +249,7 @@ fn judge(outcome: &Outcome) -> Finding {
     debug_assert_eq!(FACTORS[own], 1.0);
     let clearly = |from: &[f64], to: &[f64]| {
         let (gained, error) = gain(from, to);
-        // What is no number is worse than anything.
+        // What is non-finite is worse than anything.
         let broken = !mean(from).is_finite() && mean(to).is_finite();
         broken || gained > (ERRORS * error).max(SHARE * outcome.before.abs())
     };
@@ -326,7 +326,7 @@ mod tests {
             high.cause.contains("too high") && high.fix.contains("1.00e-4"),
             "{high:?}"
         );
-        assert!(high.evidence.to_string().contains("no number"), "{high:?}");
+        assert!(high.evidence.to_string().contains("non-finite"), "{high:?}");
         // A lower rate gains at once on any run: no finding while the own one gains, too.
         assert_eq!(judged(3.0, [2.7, 2.8, 2.9, 3.5, 4.0]).status, Status::Pass);
         // Within the noise.

@@ -76,7 +76,7 @@ pub enum ExportError {
     #[error("the checkpoint is damaged: {0}")]
     Damaged(#[from] Fault),
     #[error(
-        "{0} has weights that are no numbers: it comes from a run that diverged, or is damaged"
+        "{0} has weights that are non-finite: it comes from a run that diverged, or is damaged"
     )]
     NotFinite(PathBuf),
     #[error("{what}")]
@@ -120,7 +120,7 @@ impl Source {
     /// A model with its weights in f32.
     ///
     /// # Errors
-    /// There is none, or its files do not fit each other, or its weights are no numbers: whoever gets the file would find
+    /// There is none, or its files do not fit each other, or its weights are non-finite: whoever gets the file would find
     /// that out last.
     pub fn open(path: &Path) -> Result<Source, ExportError> {
         Manifest::verify_if_any(path)?;

@@ -244,7 +244,7 @@ fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_refused() {
+fn weights_that_are_non_finite_are_refused() {
     let (dir, source) = source(|_| {});
     let mut model = source.model;
     let poison = |weights: &mut [f32]| weights[3] = f32::NAN;

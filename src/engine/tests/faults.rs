@@ -1,4 +1,4 @@
-//! When things break: damaged checkpoints, losses that are no numbers, bugs.
+//! When things break: damaged checkpoints, losses that are non-finite, bugs.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn nothing_but_damaged_checkpoints_is_an_error_not_a_new_beginning() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_ends_the_run_and_is_never_saved() {
+fn a_loss_that_is_non_finite_ends_the_run_and_is_never_saved() {
     let run = Run::new(&[
         "optimizer.adamw.lr=10",
         "train.clip_norm=0",
@@ -74,7 +74,7 @@ fn a_loss_that_is_no_number_ends_the_run_and_is_never_saved() {
 }
 
 #[test]
-fn a_checkpoint_with_values_that_are_no_numbers_is_called_so_and_not_continued() {
+fn a_checkpoint_with_values_that_are_non_finite_is_called_so_and_not_continued() {
     let step_5 = "the checkpoint of step 5 holds";
     for (file, tensor, what) in [
         (

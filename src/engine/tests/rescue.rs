@@ -1,4 +1,4 @@
-//! Spikes and values that are no numbers, answered without a hand.
+//! Spikes and values that are non-finite, answered without a hand.
 
 use super::*;
 use crate::run::RunState;
@@ -122,7 +122,7 @@ fn a_resume_after_a_rescue_takes_the_same_course_to_the_bit() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_is_rescued_and_the_batches_are_not_seen_again() {
+fn a_loss_that_is_non_finite_is_rescued_and_the_batches_are_not_seen_again() {
     let run = run_with(&[
         "rescue.policy=act",
         "train.clip_norm=0",
@@ -430,7 +430,7 @@ fn a_resume_between_a_rescue_and_its_undo_keeps_what_can_be_undone() {
 }
 
 #[test]
-fn a_rescue_from_a_value_that_is_no_number_is_undone_to_the_step_before_it() {
+fn a_rescue_from_a_value_that_is_non_finite_is_undone_to_the_step_before_it() {
     let run = run_with(&[
         "rescue.policy=act",
         "train.clip_norm=0",

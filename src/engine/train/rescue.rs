@@ -18,7 +18,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// After a value that is no number: a rescue, or the end of the run.
+    /// After a value that is non-finite: a rescue, or the end of the run.
     pub(super) fn rescue_or_fail(&mut self, broken: &NonFinite) -> Result<(), EngineError> {
         let why = format!(
             "{} was {} at step {}",

@@ -18,7 +18,7 @@ fn folder(cx: &RunContext<'_, '_>) -> PathBuf {
 }
 
 impl Trainer<'_, '_> {
-    /// Before a rescue: keeps the state as it is; where weights or moments are no numbers, the newest checkpoint in its
+    /// Before a rescue: keeps the state as it is; where weights or moments are non-finite, the newest checkpoint in its
     /// place. The rescue does not wait for a disk that takes neither.
     pub(super) fn keep_what_is_given_up(&mut self) -> Option<UndoPoint> {
         let kept = self.keep();

@@ -107,7 +107,7 @@ fn answer(model: &mut HeldModel, prompt: &Prompt) -> Result<String, String> {
         ControlFlow::Continue(())
     })?;
     if bad > 0 {
-        return Err(format!("{bad} of {TOKENS} tokens have a probability that is no number"));
+        return Err(format!("{bad} of {TOKENS} tokens have a probability that is non-finite"));
     }
     let asked = match prompt {
         Prompt::Text(text) => text,

@@ -112,7 +112,7 @@ pub fn mark_glyph(kind: MarkKind, ascii: bool) -> &'static str {
     }
 }
 
-/// What a line cannot show: values that are no numbers, and values beyond the axis, each marked on the top row.
+/// What a line cannot show: values that are non-finite, and values beyond the axis, each marked on the top row.
 pub(super) fn draw_oddities(
     buffer: &mut Buffer,
     plot: Plot,
