@@ -5,11 +5,8 @@ use super::pack::Source;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// One line per turn.
-const WHOLE: u32 = 1 << 16;
 
-/// The cache lines of a block of an input, in memory order, prefetched at an even rate. Branch-free arithmetic, because it
-/// runs inside the innermost loop, where a mispredicted branch costs more than it saves.
+/// The cache lines of a block of an input, in memory order.
 #[derive(Clone, Copy)]
 struct Walk {
     /// First byte of the contiguous run being fetched.
@@ -21,27 +18,21 @@ struct Walk {
     stride: usize,
     /// Lines of all runs that are left.
     left: usize,
-    /// Fraction of a line due per turn, and the accumulated remainder; in units of [`WHOLE`].
-    pace: u32,
-    due: u32,
+    /// Lines per turn; 0 while it is too early, or when nothing is left.
+    pace: usize,
 }
 
 impl Walk {
-    /// Prefetches a line that is already cached: for one that is not, the processor would look it up in vain every turn.
-    fn nothing(present: *const u32) -> Self {
-        Walk {
-            run: present.cast(),
-            line: 0,
-            lines: usize::MAX,
-            stride: 0,
-            left: 0,
-            pace: 0,
-            due: 0,
-        }
-    }
+    const NOTHING: Walk = Walk {
+        run: std::ptr::null(),
+        line: 0,
+        lines: 1,
+        stride: 0,
+        left: 0,
+        pace: 0,
+    };
 
-    /// A walk that finishes within `turns` turns, if that takes at most a line per turn.
-    fn new(source: Source, turns: usize) -> Self {
+    fn new(source: Source) -> Self {
         let (runs, neighbours, stride) = if source.stride == 1 {
             (source.k, source.width, source.k_stride)
         } else {
@@ -49,38 +40,37 @@ impl Walk {
         };
         let run = source.start.cast::<u8>();
         let lines = (run as usize % LINE + size_of::<f32>() * neighbours).div_ceil(LINE);
-        let left = runs * lines;
-        let pace = (left * WHOLE as usize).div_ceil(turns.max(1));
         Walk {
             run,
             line: 0,
             lines,
             stride: size_of::<f32>() * stride,
-            left,
-            pace: pace.min(WHOLE as usize) as u32,
-            due: 0,
+            left: runs * lines,
+            pace: 0,
         }
     }
 
-    /// Prefetches the next line, and advances when it is due.
+    /// Prefetches the lines of one turn.
     #[inline(always)]
     fn turn(&mut self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint may name any address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T1>(self.run.wrapping_add(self.line * LINE).cast());
+        for _ in 0..self.pace {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint may name any address.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T1>(self.run.wrapping_add(self.line * LINE).cast());
+            }
+            self.line += 1;
+            if self.line == self.lines {
+                self.line = 0;
+                self.run = self.run.wrapping_add(self.stride);
+            }
+            self.left -= 1;
+            if self.left == 0 {
+                self.pace = 0;
+                break;
+            }
         }
-        self.due += self.pace;
-        let step = (self.due / WHOLE) as usize & usize::from(self.left > 0);
-        self.due %= WHOLE;
-        self.left -= step;
-        self.line += step;
-        // At the end the last run's first line is prefetched repeatedly, which costs nothing.
-        let is_over = usize::from(self.line == self.lines);
-        self.line *= 1 - is_over;
-        let is_more = usize::from(self.left > 0);
-        self.run = self.run.wrapping_add(is_over * is_more * self.stride);
     }
 }
 
@@ -88,33 +78,67 @@ impl Walk {
 pub(super) struct Ahead {
     right: Walk,
     left: Walk,
-    /// A cached address.
-    present: *const u32,
 }
 
 impl Ahead {
-    /// Will prefetch the left input's next block; `present` is memory in use anyway.
-    pub fn of_left(next: Option<Source>, present: *const u32) -> Self {
-        let nothing = Walk::nothing(present);
+    /// Will prefetch the left input's next block.
+    pub fn of_left(next: Option<Source>) -> Self {
         Ahead {
-            right: nothing,
-            left: next.map_or(nothing, |next| Walk::new(next, usize::MAX)),
-            present,
+            right: Walk::NOTHING,
+            left: next.map_or(Walk::NOTHING, Walk::new),
         }
     }
 
     /// Prefetches the right input's next panel within `turns` turns, of which `left` follow in total. The left input's block
     /// starts as late as possible: what is fetched too early is evicted again.
     pub fn panel(&mut self, next: Option<Source>, turns: usize, left: usize) {
-        self.right = next.map_or(Walk::nothing(self.present), |next| Walk::new(next, turns));
+        self.right = next.map_or(Walk::NOTHING, Walk::new);
+        self.right.pace = self.right.left.div_ceil(turns.max(1));
         let is_time = 4 * left <= 5 * self.left.left;
-        self.left.pace = if is_time { WHOLE } else { 0 };
+        self.left.pace = usize::from(is_time && self.left.left > 0);
     }
 
-    /// Prefetches what is due.
+    /// Prefetches what is due. Mostly that is nothing: panels are packed once, and the branch is the same for whole tiles, as
+    /// processors predict.
     #[inline(always)]
     pub fn turn(&mut self) {
-        self.right.turn();
-        self.left.turn();
+        if self.right.pace + self.left.pace > 0 {
+            self.right.turn();
+            self.left.turn();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of 20 runs of 100 neighbours: 7 lines each, where the first begins on a line.
+    fn source(start: *const f32) -> Source {
+        Source {
+            start,
+            stride: 300,
+            k_stride: 1,
+            width: 20,
+            k: 100,
+        }
+    }
+
+    #[test]
+    fn a_panel_is_fetched_within_its_turns_and_a_block_at_the_end() {
+        let start = LINE as *const f32;
+        let mut ahead = Ahead::of_left(Some(source(start)));
+        for turns in [1, 50, 139, 140, 1000] {
+            ahead.panel(Some(source(start)), turns, 10_000);
+            assert_eq!(ahead.right.left, 140);
+            (0..turns).for_each(|_| ahead.turn());
+            assert_eq!((ahead.right.left, ahead.right.pace), (0, 0), "{turns}");
+            assert_eq!(ahead.left.left, 140, "too early for the left input");
+        }
+        let last = ahead.right.run.addr() - start.addr();
+        assert_eq!(last, 20 * 300 * size_of::<f32>(), "behind the last run");
+        ahead.panel(None, 160, 160);
+        (0..160).for_each(|_| ahead.turn());
+        assert_eq!(ahead.left.left, 0);
     }
 }

@@ -138,7 +138,7 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
 }
 
 /// The largest part of `total` when split into the fewest even parts of at most `most`.
-fn even(total: usize, most: usize) -> usize {
+pub(super) fn even(total: usize, most: usize) -> usize {
     total.div_ceil(total.div_ceil(most).max(1))
 }
 
@@ -165,16 +165,27 @@ impl Area<'_> {
         LEFT.with_borrow_mut(|left| {
             let words = most * distance::<I>(words, I::ROWS);
             let left = left.get(words).as_mut_ptr().cast();
+            // The block that `left` holds: its first panel of rows, and its number along k.
+            let mut held = None;
             while let Some(claim) = self.claims.take() {
                 let blocks = self.terms.1.div_ceil(self.depth).max(1);
                 for block in 0..blocks {
                     let next = if block + 1 < blocks {
                         Some(self.left::<I>(claim, block + 1))
                     } else {
-                        self.claims.peek().map(|next| self.left::<I>(next, 0))
+                        let next = self.claims.peek();
+                        let other = next.filter(|next| next.rows != claim.rows);
+                        other.map(|next| self.left::<I>(next, 0))
                     };
+                    let this = Some((claim.rows.0, block));
                     // SAFETY: claims lie within the job, and `left` has room for the largest.
-                    unsafe { self.block::<I>(claim, block, next, left, (task, n_threads)) };
+                    unsafe {
+                        if held != this {
+                            I::pack_left(left, self.left::<I>(claim, block));
+                            held = this;
+                        }
+                        self.block::<I>(claim, block, next, left, (task, n_threads));
+                    }
                 }
             }
         });
@@ -199,26 +210,25 @@ impl Area<'_> {
         self.job.b.block((self.cols.0 + col, term), width, depth)
     }
 
-    /// All tiles of a claim with the terms of one block. What is packed next is fetched meanwhile.
+    /// All tiles of a claim with the terms of one block, whose left input is packed. What is packed next is fetched meanwhile.
     unsafe fn block<I: Instructions>(
         &self,
         claim: Claim,
         block: usize,
         next: Option<Source>,
-        left: *mut u32,
+        left: *const u32,
         (task, n_threads): (usize, usize),
     ) {
-        let source = self.left::<I>(claim, block);
-        let (m, words) = (source.width, source.k.div_ceil(I::PER_WORD));
+        let Source { width: m, k, .. } = self.left::<I>(claim, block);
+        let words = k.div_ceil(I::PER_WORD);
         let left_distance = distance::<I>(words, I::ROWS);
         let all = self.cols.1.div_ceil(I::COLS);
-        let (first, panels) = share(all, 1, claim.share, self.claims.shares);
+        let (first, panels) = claim.cols;
         let start = task * panels / n_threads;
         let turns = m.div_ceil(I::ROWS) * words / WORDS_PER_TURN;
         // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
         unsafe {
-            I::pack_left(left, source);
-            let mut ahead = Ahead::of_left(next, left);
+            let mut ahead = Ahead::of_left(next);
             let mut write = self.job.write.at(claim.rows.0 * I::ROWS, self.cols.0);
             if self.terms(block).0 > 0 {
                 write.base = Some((write.to, write.stride));

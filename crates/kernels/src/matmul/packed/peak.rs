@@ -23,7 +23,7 @@ pub(super) unsafe fn trial<I: Instructions>() -> f64 {
             base: None,
             bias: None,
         };
-        let mut ahead = Ahead::of_left(None, left.as_ptr());
+        let mut ahead = Ahead::of_left(None);
         for _ in 0..TILES {
             let (left, right) = (left.as_ptr(), right.as_ptr());
             // SAFETY: panels and destination are as large as a whole tile's.

@@ -1,9 +1,10 @@
 //! What the threads of one product share: panels of the right input, each packed by the first thread that needs it, and
-//! rows of the destination, taken as threads become free.
+//! tiles of the destination, taken as threads become free.
 //!
 //! Fixed halves would make all wait for the slowest: on a virtual machine a neighbour on the same core halves one thread's
 //! speed for seconds.
 
+use super::blocked::even;
 use crate::lanes::Buffer;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -70,63 +71,103 @@ impl Panels<'_> {
     }
 }
 
-/// Work for one thread at a time: some panels of rows, over one of even shares of the columns.
+/// Work for one thread at a time: a rectangle of tiles, as (first, count) of the panels of rows and of columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Claim {
-    /// (first, count) of the panels of rows.
     pub rows: (usize, usize),
-    /// Which share of the columns.
-    pub share: usize,
+    pub cols: (usize, usize),
 }
 
-/// The rows that are left: large claims first, small ones at the end, so that all threads finish together.
+/// What is left of a product: large claims first, small ones at the end, so that all threads finish together.
 pub(super) struct Claims {
     next: AtomicUsize,
-    panels: usize,
-    /// Shares of the columns; more than one if rows alone do not keep all threads busy.
-    pub shares: usize,
+    rows: usize,
+    cols: usize,
+    /// Panels of rows that are packed at once.
     most: usize,
+    by: By,
     threads: usize,
 }
 
+/// What claims differ in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    /// All columns of fewer and fewer rows: where there are few tiles.
+    Rows,
+    /// Fewer and fewer columns, no fewer than this, of as many rows as are packed at once: a panel of columns may come from the L3
+    /// cache or from memory, and serves all of these rows then.
+    Columns(usize),
+}
+
+/// Panels of columns per thread below which columns are too coarse a measure, and blocks of rows from which on the last few do
+/// not matter.
+const ENOUGH: usize = 16;
+const MANY: usize = 8;
+
 impl Claims {
-    /// Of `panels` panels of rows at most `most` at once, and no more than `columns` shares of the columns.
-    pub fn new(panels: usize, most: usize, columns: usize, threads: usize) -> Self {
-        let wanted = if threads == 1 { 1 } else { 4 * threads };
+    /// Of `rows` panels of rows, at most `most` of them at once, and `cols` panels of columns.
+    pub fn new(rows: usize, most: usize, cols: usize, threads: usize) -> Self {
+        let most = even(rows, most).max(1);
+        let blocks = rows.div_ceil(most);
+        let is_fine = blocks < MANY && blocks * cols >= ENOUGH * threads;
+        let by = match threads > 1 && (is_fine || rows < 4 * threads) {
+            true => By::Columns((cols / 6).clamp(1, 4)),
+            false => By::Rows,
+        };
         Claims {
             next: AtomicUsize::new(0),
-            panels,
-            shares: wanted.div_ceil(panels).clamp(1, columns.max(1)),
+            rows,
+            cols,
             most,
+            by,
             threads,
         }
     }
 
-    /// The claim at a position, if any is left there.
-    fn at(&self, position: usize) -> Option<Claim> {
-        let all = self.panels * self.shares;
+    /// The claim at a position and the position behind it, if any is left there.
+    fn at(&self, position: usize) -> Option<(Claim, usize)> {
+        let all = match self.by {
+            By::Rows => self.rows,
+            By::Columns(_) => self.rows.div_ceil(self.most) * self.cols,
+        };
         let left = all.checked_sub(position).filter(|left| *left > 0)?;
         let fair = match self.threads {
             1 => left,
             threads => left.div_ceil(2 * threads),
         };
-        let (share, first) = (position / self.panels, position % self.panels);
-        let count = fair.min(self.most).min(self.panels - first);
-        let rows = (first, count);
-        Some(Claim { rows, share })
+        Some(match self.by {
+            By::Rows => {
+                let count = fair.min(self.most);
+                let claim = Claim {
+                    rows: (position, count),
+                    cols: (0, self.cols),
+                };
+                (claim, position + count)
+            }
+            By::Columns(least) => {
+                let row = position / self.cols * self.most;
+                let col = position % self.cols;
+                let count = fair.max(least).min(self.cols - col);
+                let claim = Claim {
+                    rows: (row, self.most.min(self.rows - row)),
+                    cols: (col, count),
+                };
+                (claim, position + count)
+            }
+        })
     }
 
     /// What would be taken next.
     pub fn peek(&self) -> Option<Claim> {
-        self.at(self.next.load(Ordering::Relaxed))
+        let next = self.at(self.next.load(Ordering::Relaxed));
+        next.map(|(claim, _)| claim)
     }
 
     /// Takes the next.
     pub fn take(&self) -> Option<Claim> {
         let mut position = self.next.load(Ordering::Relaxed);
         loop {
-            let claim = self.at(position)?;
-            let after = position + claim.rows.1;
+            let (claim, after) = self.at(position)?;
             let relaxed = Ordering::Relaxed;
             match self
                 .next
@@ -144,23 +185,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_cover_all_rows_of_each_share_once_and_shrink() {
-        for (panels, threads) in [(1, 1), (1, 4), (3, 2), (128, 2), (683, 2), (22, 16)] {
-            let claims = Claims::new(panels, 12, 40, threads);
-            assert!(claims.shares * panels >= 4 * threads.min(10) || threads == 1);
-            let mut seen = vec![0; panels * claims.shares];
-            let mut sizes = Vec::new();
-            while let Some(claim) = claims.take() {
-                let from = claim.share * panels + claim.rows.0;
-                seen[from..from + claim.rows.1]
-                    .iter_mut()
-                    .for_each(|n| *n += 1);
-                sizes.push(claim.rows.1);
+    fn claims_cover_all_tiles_once_and_shrink() {
+        for threads in [1, 2, 4, 16] {
+            for (rows, cols) in [
+                (1, 1),
+                (1, 40),
+                (3, 63),
+                (22, 96),
+                (64, 4),
+                (128, 12),
+                (683, 40),
+            ] {
+                let claims = Claims::new(rows, 12, cols, threads);
+                let mut seen = vec![0; rows * cols];
+                let mut sizes = Vec::new();
+                while let Some(claim) = claims.take() {
+                    for row in claim.rows.0..claim.rows.0 + claim.rows.1 {
+                        let from = row * cols + claim.cols.0;
+                        seen[from..from + claim.cols.1]
+                            .iter_mut()
+                            .for_each(|n| *n += 1);
+                    }
+                    assert!(claim.rows.1 <= 12);
+                    sizes.push(claim.rows.1 * claim.cols.1);
+                }
+                assert!(seen.iter().all(|n| *n == 1), "{rows} × {cols}");
+                let last = sizes.last().copied().unwrap_or_default();
+                // The smallest claim by columns: 4 panels of 12 rows.
+                let few = (rows * cols).div_ceil(8 * threads).max(4 * 12);
+                assert!(
+                    threads == 1 || last <= few,
+                    "{rows} × {cols}: {last} at the end"
+                );
+                assert_eq!(claims.peek(), None);
             }
-            assert!(seen.iter().all(|n| *n == 1));
-            assert!(sizes.iter().all(|n| *n <= 12));
-            assert!(threads == 1 || sizes.last() == Some(&1));
-            assert_eq!(claims.peek(), None);
+        }
+    }
+
+    #[test]
+    fn a_panel_of_columns_serves_all_rows_that_are_packed_at_once() {
+        let claims = Claims::new(22, 13, 96, 2);
+        while let Some(claim) = claims.take() {
+            assert_eq!(claim.rows.1, 11);
         }
     }
 
