@@ -111,14 +111,15 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
         for term in (0..job.k.max(1)).step_by(blocks * depth) {
             let cols = (col, BLOCK_COLS.min(job.n - col));
             let panels = cols.1.div_ceil(I::COLS);
-            let most = I::BLOCK_ROWS / I::ROWS;
+            let rows = job.m.div_ceil(I::ROWS);
+            let most = even(rows, I::BLOCK_ROWS / I::ROWS).max(1);
             let area = Area {
                 job,
                 cols,
                 terms: (term, (blocks * depth).min(job.k - term)),
                 depth,
                 right: room.panels(blocks * panels, distance),
-                claims: Claims::new(job.m.div_ceil(I::ROWS), most, panels, n_threads),
+                claims: Claims::new(rows, most, panels, n_threads),
             };
             threads::fan_out(n_threads, &|task| {
                 // SAFETY: claims do not overlap; the rest is the caller's guarantee.
@@ -138,7 +139,7 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
 }
 
 /// The largest part of `total` when split into the fewest even parts of at most `most`.
-pub(super) fn even(total: usize, most: usize) -> usize {
+fn even(total: usize, most: usize) -> usize {
     total.div_ceil(total.div_ceil(most).max(1))
 }
 

@@ -4,7 +4,6 @@
 //! Fixed halves would make all wait for the slowest: on a virtual machine a neighbour on the same core halves one thread's
 //! speed for seconds.
 
-use super::blocked::even;
 use crate::lanes::Buffer;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -107,11 +106,12 @@ const MANY: usize = 8;
 impl Claims {
     /// Of `rows` panels of rows, at most `most` of them at once, and `cols` panels of columns.
     pub fn new(rows: usize, most: usize, cols: usize, threads: usize) -> Self {
-        let most = even(rows, most).max(1);
         let blocks = rows.div_ceil(most);
         let is_fine = blocks < MANY && blocks * cols >= ENOUGH * threads;
+        // Columns of several panels pay for the rows packed again, but nobody may go without.
+        let fair = (blocks * cols / (4 * threads)).max(1);
         let by = match threads > 1 && (is_fine || rows < 4 * threads) {
-            true => By::Columns((cols / 6).clamp(1, 4)),
+            true => By::Columns((cols / 6).clamp(1, 4).min(fair)),
             false => By::Rows,
         };
         Claims {
@@ -212,11 +212,20 @@ mod tests {
                 assert!(seen.iter().all(|n| *n == 1), "{rows} × {cols}");
                 let last = sizes.last().copied().unwrap_or_default();
                 // The smallest claim by columns: 4 panels of 12 rows.
-                let few = (rows * cols).div_ceil(8 * threads).max(4 * 12);
+                let few = 4 * 12;
                 assert!(
                     threads == 1 || last <= few,
                     "{rows} × {cols}: {last} at the end"
                 );
+                let wanted = (2 * threads).min(rows * cols);
+                assert!(
+                    threads == 1 || sizes.len() >= wanted,
+                    "{rows} × {cols}: {} for {threads} threads",
+                    sizes.len()
+                );
+                if claims.by == By::Rows && threads > 1 {
+                    assert_eq!(last, cols, "one panel of rows at the end");
+                }
                 assert_eq!(claims.peek(), None);
             }
         }
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_panel_of_columns_serves_all_rows_that_are_packed_at_once() {
-        let claims = Claims::new(22, 13, 96, 2);
+        let claims = Claims::new(22, 11, 96, 2);
         while let Some(claim) = claims.take() {
             assert_eq!(claim.rows.1, 11);
         }
