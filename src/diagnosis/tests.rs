@@ -5,6 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod forgetting;
+mod watch;
 
 /// ln 65 is 4.174.
 const VOCAB: u64 = 65;
@@ -540,82 +541,4 @@ fn every_rule_has_its_own_word_a_short_title_and_a_source() {
             entry.id
         );
     }
-}
-
-#[test]
-fn a_watch_reports_each_change_once() {
-    let mut watch = Watch::new();
-    let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>, loss: f64| {
-        for step in range {
-            let values = [("train/loss".to_string(), Num(loss + noise(step)))].into();
-            watch.hear(&Event::Stepped {
-                step,
-                tokens: step,
-                values,
-            });
-        }
-    };
-    step(&mut watch, 1..=50, 2.0);
-    assert_eq!(
-        watch.news().len(),
-        1,
-        "what passes is no news; the verdict is"
-    );
-    let word = |event: &Event| match event {
-        Event::Diagnosed { finding, .. } if finding.id == VERDICT => finding.title.clone(),
-        _ => String::new(),
-    };
-    step(&mut watch, 51..=100, 9.0);
-    let news = watch.news();
-    assert!(
-        matches!(&news[..], [Event::Diagnosed { step: 100, finding }, verdict] if finding.id == "diverged" && word(verdict) == "DIVERGED"),
-        "{news:?}"
-    );
-    assert_eq!(watch.news().len(), 1);
-    watch.hear(&Event::RolledBack { step: 40 });
-    step(&mut watch, 41..=100, 1.5);
-    let news = watch.news();
-    let clear = |f: &Finding| f.id == "diverged" && f.status == Status::Pass;
-    assert!(
-        news.iter()
-            .any(|e| matches!(e, Event::Diagnosed { finding, .. } if clear(finding)))
-    );
-}
-
-/// A reading that swings around its threshold is one warning; what stays below is cleared, what comes back is raised at once.
-#[test]
-fn a_warning_is_cleared_by_the_second_look_without_it() {
-    let (mut watch, mut at) = (Watch::new(), 0);
-    let mut look = |steps: u64, waits: f64| -> Option<Status> {
-        for _ in 0..steps {
-            at += 1;
-            let values = [("train/loss", 2.0 + noise(at)), ("data_wait", waits)];
-            let values = values.map(|(id, x)| (id.to_string(), Num(x))).into();
-            watch.hear(&Event::Stepped {
-                step: at,
-                tokens: at,
-                values,
-            });
-        }
-        if steps == 0 {
-            watch.hear(&Event::RolledBack { step: 0 });
-        }
-        let news = watch.news();
-        news.iter().find_map(|e| match e {
-            Event::Diagnosed { finding, .. } if finding.id == "data_wait" => Some(finding.status),
-            _ => None,
-        })
-    };
-    // The rule goes by the median of all readings so far.
-    assert_eq!(look(20, 0.5), Some(Status::Warn));
-    assert_eq!(look(21, 0.0), None, "once is not enough");
-    for _ in 0..3 {
-        assert_eq!(look(2, 0.5), None, "it never was cleared");
-        assert_eq!(look(2, 0.0), None);
-    }
-    assert_eq!(look(1, 0.0), Some(Status::Pass));
-    assert_eq!(look(1, 0.0), None);
-    assert_eq!(look(150, 0.5), Some(Status::Warn));
-    // A roll-back takes back the steps that the warning was about.
-    assert_eq!(look(0, 0.0), Some(Status::Pass));
 }

@@ -181,6 +181,11 @@ impl Draft {
         at(&self.full, path)
     }
 
+    /// The name of its runs.
+    pub fn run_name(&self) -> String {
+        self.value("name").as_str().unwrap_or("run").to_string()
+    }
+
     /// The parent's value at a full path.
     pub fn parent_value(&self, path: &str) -> Value {
         at(&self.base_full, path)

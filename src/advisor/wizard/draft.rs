@@ -2,7 +2,7 @@
 //! typed on top. Each value that differs from the preset carries its reason.
 
 use super::answers::{Begin, DataAnswer};
-use super::{PresetInfo, Wizard, plan};
+use super::{PresetInfo, Wizard, estimate};
 use crate::advisor::choose::{Adapter, DataKind, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
@@ -204,7 +204,7 @@ impl Wizard {
             .collect();
         let name = name.trim_matches(['-', '.']).to_string();
         match name.is_empty() {
-            true => preset.value("name").as_str().unwrap_or("run").to_string(),
+            true => preset.run_name(),
             false => name,
         }
     }
@@ -261,7 +261,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         (None, true) => "char",
         (None, false) => "bpe",
     };
-    let tokens = plan::tokens(facts, tokenizer).unwrap_or(0.0);
+    let tokens = estimate::tokens(facts, tokenizer).unwrap_or(0.0);
     let held_out = spec.data.val_fraction * tokens;
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
+use crate::advisor::look::Machine;
 use crate::base::finding::{Finding, Status};
 use crate::base::rng::{Rng, Stream};
+use crate::spec::SpecSources;
 
 fn context() -> Context {
     let summary = crate::hardware::Summary {

@@ -1,6 +1,7 @@
 //! The real app on a test backend: real keys, a clock that stands still, scripted links.
 
 mod charts;
+mod chat;
 mod data;
 mod home;
 mod keys;

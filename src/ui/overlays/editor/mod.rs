@@ -261,10 +261,8 @@ impl Editor {
     }
 
     fn ask_name(&mut self) {
-        let name = self.draft.value("name");
         self.mode = Mode::SaveAs;
-        self.field
-            .set(&format!("{}.yaml", name.as_str().unwrap_or("run")));
+        self.field.set(&format!("{}.yaml", self.draft.run_name()));
     }
 
     fn act_save(&mut self, action: Action) -> Reply {

@@ -1,0 +1,121 @@
+//! What the wizard knows before its first question, what it asks its caller to inspect, and what Enter leads to.
+
+use crate::advisor::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::spec::{Draft, PresetGroup, SpecSources};
+use std::path::PathBuf;
+
+/// A preset that a spec may extend.
+#[derive(Debug, Clone)]
+pub struct PresetInfo {
+    pub name: String,
+    pub about: String,
+    pub group: PresetGroup,
+    pub draft: Draft,
+}
+
+/// What the wizard knows before the first question.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub presets: Vec<PresetInfo>,
+    pub machine: Machine,
+    /// The newest checkpoint, offered as the base model.
+    pub newest_checkpoint: Option<String>,
+    /// It has a chat template: it may be an instruct model.
+    pub newest_chats: bool,
+}
+
+impl Context {
+    /// Reads the presets. Presets that fail to load are left out: the list of presets reports
+    /// them.
+    pub fn gather(
+        sources: &SpecSources,
+        newest_checkpoint: Option<String>,
+        machine: Machine,
+    ) -> Context {
+        let presets = crate::spec::presets(sources)
+            .into_iter()
+            .filter_map(|preset| {
+                let draft = Draft::open(&preset.name, sources).ok()?;
+                Some(PresetInfo {
+                    name: preset.name,
+                    about: crate::base::text::one_line(&preset.about),
+                    group: preset.group,
+                    draft,
+                })
+            })
+            .collect();
+        let chats =
+            |folder: &String| crate::models::has_chat_template(std::path::Path::new(folder));
+        Context {
+            presets,
+            machine,
+            newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
+            newest_checkpoint,
+        }
+    }
+}
+
+/// A path the caller should inspect before the wizard continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    Data(PathBuf),
+    Model(PathBuf),
+    /// Another tool's config.
+    Config(PathBuf),
+}
+
+/// What was found there.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    Data(PathBuf, Result<DataFacts, String>),
+    Model(PathBuf, Result<ModelFacts, String>),
+    Config(PathBuf, Result<ConfigFacts, String>),
+}
+
+impl Look {
+    /// Inspects it. Reads files.
+    pub fn now(self) -> Seen {
+        match self {
+            Look::Data(path) => {
+                let facts = look::data(&path);
+                Seen::Data(path, facts)
+            }
+            Look::Model(path) => {
+                let facts = look::model(&path);
+                Seen::Model(path, facts)
+            }
+            Look::Config(path) => {
+                let facts = look::config(&path);
+                Seen::Config(path, facts)
+            }
+        }
+    }
+}
+
+/// The result of Enter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The question stays; its error says why.
+    Stay,
+    Moved,
+    /// Its result goes to [`Wizard::seen`].
+    Look(Look),
+    /// Run the checks of this spec, and report them with [`Wizard::checked`] and [`Wizard::checks_over`].
+    Check {
+        name: String,
+        yaml: String,
+    },
+    /// Train this now.
+    Start {
+        name: String,
+        yaml: String,
+    },
+    Save {
+        path: PathBuf,
+        yaml: String,
+    },
+    /// Open all values in the editor.
+    Edit,
+    /// Back from the first question.
+    Close,
+}

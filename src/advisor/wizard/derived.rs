@@ -1,0 +1,233 @@
+//! What follows from the answers so far: the data and the model they mean, the advice, the presets that fit, and whether
+//! it can be trained at all.
+
+use super::answers::{Begin, DataAnswer};
+use super::context::PresetInfo;
+use super::knobs::{COMMON, Knob};
+use super::{Wizard, estimate};
+use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
+use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
+use crate::spec::PresetGroup;
+use serde_json::Value;
+
+impl Wizard {
+    /// What was found at the current data path.
+    pub(super) fn data_facts(&self) -> Option<&Result<DataFacts, String>> {
+        let path = self.answers.data_path.trim();
+        self.data
+            .as_ref()
+            .filter(|(known, _)| known == path)
+            .map(|(_, facts)| facts)
+    }
+
+    /// What was found in the current config of another tool.
+    pub(super) fn config_facts(&self) -> Option<&Result<ConfigFacts, String>> {
+        let path = self.answers.config_path.trim();
+        let (known, facts) = self.config.as_ref()?;
+        (known == path).then_some(facts)
+    }
+
+    /// The facts of the chosen data, if any.
+    pub(super) fn chosen_data(&self) -> Option<&DataFacts> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
+        match self.answers.data? {
+            DataAnswer::Corpus => self.corpus.as_ref(),
+            DataAnswer::Path => self.data_facts()?.as_ref().ok(),
+            _ => None,
+        }
+    }
+
+    /// The base model, if one was given and found.
+    pub(super) fn start_model(&self) -> Option<&ModelFacts> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
+        if matches!(self.answers.start, None | Some(Start::Scratch)) {
+            return None;
+        }
+        let path = self.start_path(self.answers.start?);
+        let (known, facts) = self.model.as_ref()?;
+        facts.as_ref().ok().filter(|_| known == path)
+    }
+
+    /// The path for a kind of start. The newest checkpoint, which nobody typed, is no instruct model unless it chats.
+    pub(super) fn start_path(&self, start: Start) -> &str {
+        let path = self.answers.start_path.trim();
+        let offered = self.context.newest_checkpoint.as_deref() == Some(path);
+        match start == Start::Instruct && offered && !self.context.newest_chats {
+            true => "",
+            false => path,
+        }
+    }
+
+    pub(super) fn inputs(&self) -> Inputs {
+        let described = self.answers.data.and_then(DataAnswer::described);
+        let facts = self.chosen_data();
+        let (data, reward) = described.unwrap_or_else(|| {
+            let kind = facts.map_or(DataKind::Text, |f| f.kind);
+            let checkable = facts.is_some_and(|f| f.checkable)
+                && self.answers.goal == Some(choose::Goal::Reasoning);
+            (
+                kind,
+                if checkable {
+                    Reward::Checker
+                } else {
+                    Reward::None
+                },
+            )
+        });
+        let model = self.start_model().and_then(|m| m.n_params);
+        // A model of which only the description is given is about as large as what this machine trains.
+        let preset = || {
+            self.preset()
+                .and_then(|p| estimate::n_params(&p.draft, facts))
+        };
+        Inputs {
+            goal: self.answers.goal.unwrap_or(choose::Goal::NewModel),
+            data,
+            rows: facts.and_then(|f| f.rows),
+            tokens: facts.and_then(|f| f.chars),
+            start: self.answers.start.unwrap_or(Start::Scratch),
+            reward,
+            n_params: model.or_else(preset).unwrap_or(1_000_000),
+            memory: self.context.machine.memory,
+            gpu_memory: self.context.machine.gpu_memory(),
+        }
+    }
+
+    /// Every method, best first.
+    pub fn advice(&self) -> Vec<Advice> {
+        choose::advise(&self.inputs())
+    }
+
+    /// The advice on the chosen method.
+    pub fn chosen_advice(&self) -> Option<Advice> {
+        let id = self.answers.method?;
+        let mut list = self.advice();
+        list.retain(|a| a.facts.id == id);
+        let form = |a: &Advice| Some(a.adapter) == self.answers.adapter;
+        let at = list.iter().position(form).unwrap_or(0);
+        list.into_iter().nth(at)
+    }
+
+    /// What settings are typed for.
+    pub(super) fn subject(&self) -> String {
+        let a = &self.answers;
+        let data = match a.data {
+            Some(DataAnswer::Path) => a.data_path.trim(),
+            _ => "",
+        };
+        let start = a.start.map_or("", |start| match start {
+            Start::Scratch => "",
+            start => self.start_path(start),
+        });
+        let preset = a.preset.as_deref().unwrap_or_default();
+        format!("{data}|{start}|{:?}|{:?}|{preset}", a.method, a.adapter)
+    }
+
+    /// Recipes. With a model to start from and rows of the user's, the templates of the chosen method: those with its form
+    /// of adapter, where there are any. Otherwise presets that train by the method, or all if there are none; those with
+    /// data of their own are not recipes for other data.
+    pub(super) fn fitting_presets(&self) -> Vec<&PresetInfo> {
+        let method = self.answers.method;
+        let facts = method.and_then(|id| choose::FACTS.iter().find(|f| f.id == id));
+        let word = facts.map_or("pretrain", |f| f.spec_word);
+        if self.start_model().is_some() && self.answers.data == Some(DataAnswer::Path) {
+            let templates = self.context.presets.iter().filter(|preset| {
+                preset.group == PresetGroup::Template && preset.draft.value("method") == word
+            });
+            let mut templates: Vec<&PresetInfo> = templates.collect();
+            let alike = |p: &PresetInfo| p.draft.value("adapter").is_null() != self.adapts();
+            if templates.iter().any(|p| alike(p)) {
+                templates.retain(|p| alike(p));
+            }
+            if !templates.is_empty() {
+                return templates;
+            }
+        }
+        let nothing = |value: Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        let open = |p: &&PresetInfo| {
+            let own = ["data.path", "data.sources", "data.synthetic"];
+            own.iter().all(|key| nothing(p.draft.value(key)))
+        };
+        let mut presets: Vec<&PresetInfo> = self.context.presets.iter().filter(open).collect();
+        if presets.iter().any(|p| p.draft.value("method") == word) {
+            presets.retain(|p| p.draft.value("method") == word);
+        }
+        presets
+    }
+
+    /// Whether matrices beside frozen weights are to be trained.
+    pub(super) fn adapts(&self) -> bool {
+        let form = self.chosen_advice().map(|advice| advice.adapter);
+        matches!(form, Some(Adapter::Lora | Adapter::QLora))
+    }
+
+    /// The chosen preset, or the first one that fits.
+    pub(super) fn preset(&self) -> Option<&PresetInfo> {
+        let presets = self.fitting_presets();
+        let chosen = self.answers.preset.as_deref();
+        presets
+            .iter()
+            .find(|p| Some(p.name.as_str()) == chosen)
+            .or(presets.first())
+            .copied()
+    }
+
+    /// The settings to ask: the architecture only if it is not given.
+    pub(super) fn knobs(&self) -> Vec<&'static Knob> {
+        let given = self.start_model().is_some();
+        let draft = self.draft().map(|(draft, _)| draft);
+        COMMON
+            .iter()
+            .filter(|k| !(k.shape && given))
+            .filter(|k| draft.as_ref().is_some_and(|d| d.settle(k.path).is_some()))
+            .collect()
+    }
+
+    /// Where the spec is saved by default.
+    pub fn save_path(&self) -> String {
+        match self.answers.save_as.trim() {
+            "" => {
+                let name = self
+                    .draft()
+                    .map_or("run".into(), |(draft, _)| draft.run_name());
+                format!("{name}.yaml")
+            }
+            path => path.to_string(),
+        }
+    }
+
+    /// Why the answers cannot be trained on, though they get advice.
+    pub(super) fn not_runnable(&self) -> Option<String> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
+        if let Some(facts) = self.chosen_data().filter(|facts| !facts.trainable) {
+            return Some(format!(
+                "{}: go back to data and choose another",
+                facts.note
+            ));
+        }
+        if self.answers.data.is_some_and(|d| d.described().is_some()) {
+            return Some("the data was only described: go back to data and choose a file".into());
+        }
+        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
+        if from && self.start_model().is_none() {
+            return Some(
+                "no base model was given: go back to start and enter a folder or a .gguf file"
+                    .into(),
+            );
+        }
+        let unfit = self
+            .start_model()
+            .map(|m| &m.unfit)
+            .filter(|why| from && !why.is_empty());
+        if let Some(why) = unfit {
+            return Some(format!("this build cannot train the base model: {why}"));
+        }
+        None
+    }
+}

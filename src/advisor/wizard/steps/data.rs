@@ -1,0 +1,129 @@
+//! What it learns from.
+
+use crate::advisor::wizard::answers::DataAnswer;
+use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::{Look, Outcome, Wizard};
+use crate::base::human;
+
+pub(in crate::advisor::wizard) struct Data;
+
+impl Ask for Data {
+    fn word(&self) -> &'static str {
+        "data"
+    }
+
+    fn title(&self) -> &'static str {
+        "What should it learn from?"
+    }
+
+    fn rows(&self, wizard: &Wizard) -> Vec<Row> {
+        let corpus = wizard
+            .corpus
+            .as_ref()
+            .map(|f| f.summary())
+            .unwrap_or_default();
+        let later = "I have none yet: advice only";
+        DataAnswer::ALL
+            .iter()
+            .map(|answer| match answer {
+                DataAnswer::Corpus => Row::choice("Tiny Shakespeare, built in", corpus.clone()),
+                DataAnswer::Path => Row::input(
+                    "my own file or folder",
+                    &wizard.answers.data_path,
+                    "type its path",
+                ),
+                DataAnswer::Demos => Row::choice("prompts with good answers", later),
+                DataAnswer::Pairs => Row::choice("chosen and rejected answers", later),
+                DataAnswer::Thumbs => Row::choice("answers rated up or down", later),
+                DataAnswer::Checked => {
+                    Row::choice("prompts, and a program that verifies answers", later)
+                }
+                DataAnswer::Judged => Row::choice("prompts, and a reward model", later),
+            })
+            .collect()
+    }
+
+    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+        let answer = DataAnswer::ALL.get(wizard.selected()).copied();
+        let facts = match answer {
+            Some(DataAnswer::Corpus) => wizard.corpus.as_ref(),
+            Some(DataAnswer::Path) => wizard.data_facts().and_then(|f| f.as_ref().ok()),
+            _ => None,
+        };
+        let Some(facts) = facts else {
+            let words = match answer {
+                Some(DataAnswer::Path) => {
+                    "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts, answers, preferences, labelled answers and prompts with references are trained on."
+                }
+                _ => {
+                    "A description cannot be trained on: you get advice on which method would suit and what it needs."
+                }
+            };
+            return (vec![note("Read", words)], Vec::new());
+        };
+        let mut notes = vec![note("Found", facts.summary())];
+        if !facts.note.is_empty() {
+            notes.push(note("Careful", facts.note.clone()));
+        }
+        notes.push(note("It begins", ""));
+        (notes, facts.preview.clone())
+    }
+
+    fn answer(&self, wizard: &Wizard) -> Option<String> {
+        Some(match wizard.answers.data? {
+            DataAnswer::Corpus => "Tiny Shakespeare".into(),
+            DataAnswer::Path => {
+                let path = std::path::Path::new(wizard.answers.data_path.trim());
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+                let size = wizard.chosen_data().map(|f| match f.rows {
+                    Some(rows) => format!(" · {} rows", human::grouped(rows)),
+                    None => format!(" · {}", human::bytes(f.bytes)),
+                });
+                name.unwrap_or_default() + &size.unwrap_or_default()
+            }
+            DataAnswer::Demos => "answers, not available yet".into(),
+            DataAnswer::Pairs => "pairs, not available yet".into(),
+            DataAnswer::Thumbs => "ratings, not available yet".into(),
+            DataAnswer::Checked => "prompts and a checker".into(),
+            DataAnswer::Judged => "prompts and a judge".into(),
+        })
+    }
+
+    fn chosen(&self, wizard: &Wizard) -> Option<usize> {
+        let data = wizard.answers.data;
+        DataAnswer::ALL.iter().position(|d| Some(*d) == data)
+    }
+
+    fn type_in(&self, wizard: &mut Wizard, text: &str) {
+        wizard.answers.data_path = text.to_string();
+    }
+
+    fn enter(&self, wizard: &mut Wizard) -> Outcome {
+        let answer = DataAnswer::ALL.get(wizard.selected()).copied();
+        wizard.answers.data = answer;
+        if answer != Some(DataAnswer::Path) {
+            return wizard.advance();
+        }
+        let path = wizard.answers.data_path.trim().to_string();
+        if path.is_empty() {
+            return wizard
+                .refuse("which file? Type the path of a text, of rows (JSONL, CSV, parquet …), or of a folder of .txt files");
+        }
+        match &wizard.data {
+            Some((known, Ok(facts))) if *known == path && !facts.trainable => {
+                let why = facts.note.clone();
+                wizard.refuse(format!(
+                    "{why}: choose other data, or describe them below for advice"
+                ))
+            }
+            Some((known, Ok(_))) if *known == path => wizard.advance(),
+            Some((known, Err(why))) if *known == path => {
+                let why = why.clone();
+                // If asked again, look again: the file may exist by now.
+                wizard.data = None;
+                wizard.refuse(why)
+            }
+            _ => Outcome::Look(Look::Data(path.into())),
+        }
+    }
+}

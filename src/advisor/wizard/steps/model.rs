@@ -1,0 +1,90 @@
+//! Which preset: the size from scratch, or the recipe for the start model.
+
+use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::{Outcome, Wizard, estimate};
+use crate::base::human;
+
+pub(in crate::advisor::wizard) struct Model;
+
+impl Ask for Model {
+    fn word(&self) -> &'static str {
+        "model"
+    }
+
+    fn title(&self) -> &'static str {
+        "Which size and recipe?"
+    }
+
+    fn rows(&self, wizard: &Wizard) -> Vec<Row> {
+        let data = wizard.chosen_data();
+        wizard
+            .fitting_presets()
+            .into_iter()
+            .map(|preset| {
+                let draft = wizard.recipe(preset);
+                let size = match wizard.start_model() {
+                    Some(_) => "the start model, by this recipe".into(),
+                    None => estimate::n_params(&draft, data).map_or(String::new(), |n| {
+                        format!("{} parameters", human::short(n as f64))
+                    }),
+                };
+                let steps = draft.value("train.max_steps").as_u64().unwrap_or(0);
+                let row = format!("{size} · {} steps", human::grouped(steps));
+                Row::choice(&preset.name, row)
+            })
+            .collect()
+    }
+
+    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+        let presets = wizard.fitting_presets();
+        let Some(preset) = presets.get(wizard.selected()) else {
+            return About::default();
+        };
+        let mut notes = vec![note("About", preset.about.clone())];
+        let data = wizard.chosen_data();
+        let draft = wizard.recipe(preset);
+        if let Ok(spec) = draft.spec() {
+            let lines = estimate::lines(&spec, data, &wizard.context.machine);
+            let wanted = ["Model", "Steps", "Data", "Memory", "Time"];
+            let chosen = lines
+                .into_iter()
+                .filter(|(label, _)| wanted.contains(label));
+            notes.extend(chosen.map(|(label, text)| note(label, text)));
+        }
+        let n = estimate::n_params(&draft, data).unwrap_or(1).max(1);
+        if let Some(chars) = data.and_then(|d| d.chars)
+            && wizard.start_model().is_none()
+        {
+            let each = chars as f64 / n as f64;
+            notes.push(note(
+                "Your data",
+                format!("{each:.2} characters per parameter; 20 tokens per parameter are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
+            ));
+        }
+        (notes, Vec::new())
+    }
+
+    fn answer(&self, wizard: &Wizard) -> Option<String> {
+        wizard.answers.preset.clone()
+    }
+
+    fn chosen(&self, wizard: &Wizard) -> Option<usize> {
+        let name = wizard.answers.preset.as_deref();
+        let presets = wizard.fitting_presets();
+        presets.iter().position(|p| Some(p.name.as_str()) == name)
+    }
+
+    fn enter(&self, wizard: &mut Wizard) -> Outcome {
+        let name = wizard
+            .fitting_presets()
+            .get(wizard.selected())
+            .map(|p| p.name.clone());
+        match name {
+            Some(name) => {
+                wizard.answers.preset = Some(name);
+                wizard.advance()
+            }
+            None => wizard.refuse("no preset trains this way yet"),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the run will cost.
+
+use crate::advisor::wizard::question::{About, Ask, Note, Row, note};
+use crate::advisor::wizard::{Outcome, Wizard, estimate};
+
+pub(in crate::advisor::wizard) struct Plan;
+
+impl Ask for Plan {
+    fn word(&self) -> &'static str {
+        "plan"
+    }
+
+    fn title(&self) -> &'static str {
+        "What it will cost"
+    }
+
+    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+        let Some((draft, _)) = wizard.draft() else {
+            return About::default();
+        };
+        let Ok(spec) = draft.spec() else {
+            return About::default();
+        };
+        let (data, machine) = (wizard.chosen_data(), &wizard.context.machine);
+        let mut notes: Vec<Note> = estimate::lines(&spec, data, machine)
+            .into_iter()
+            .map(|(label, text)| note(label, text))
+            .collect();
+        let advice = estimate::advice(&spec, data, machine);
+        let none = advice.is_empty().then(|| "nothing stands out".to_string());
+        notes.extend(
+            advice
+                .into_iter()
+                .chain(none)
+                .map(|text| note("Advice", text)),
+        );
+        (notes, Vec::new())
+    }
+
+    fn enter(&self, wizard: &mut Wizard) -> Outcome {
+        wizard.advance()
+    }
+}

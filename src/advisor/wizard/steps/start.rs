@@ -1,0 +1,144 @@
+//! What it starts from.
+
+use crate::advisor::choose::{self, DataKind, MethodId, Verdict};
+use crate::advisor::look::ModelFacts;
+use crate::advisor::wizard::answers::DataAnswer;
+use crate::advisor::wizard::question::{About, Ask, Row, note};
+use crate::advisor::wizard::{Look, Outcome, Wizard};
+use crate::base::human;
+
+pub(in crate::advisor::wizard) struct Start;
+
+impl Ask for Start {
+    fn word(&self) -> &'static str {
+        "start"
+    }
+
+    fn title(&self) -> &'static str {
+        "What should it start from?"
+    }
+
+    fn rows(&self, wizard: &Wizard) -> Vec<Row> {
+        let hint = "path of a model folder or .gguf file; empty: advice only";
+        let row = |title, start| {
+            let path = wizard.start_path(start);
+            let known = wizard.model.as_ref().filter(|(known, _)| known == path);
+            let facts = known.and_then(|(_, facts)| facts.as_ref().ok());
+            let mut row = Row::input(title, path, hint);
+            row.detail = facts.map_or(String::new(), found);
+            row
+        };
+        vec![
+            Row::choice(
+                "nothing: random weights",
+                "everything from zero; small models only",
+            ),
+            row("a base model", choose::Start::Base),
+            row("an instruct model", choose::Start::Instruct),
+        ]
+    }
+
+    fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+        let mut notes = vec![note(
+            "Runs here",
+            "From scratch, from a checkpoint, from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
+        )];
+        if wizard.selected() > 0
+            && let Some((known, Ok(facts))) = &wizard.model
+            && known == wizard.answers.start_path.trim()
+        {
+            notes.insert(0, note("Found", found(facts)));
+        } else if wizard.selected() > 0
+            && let Some(newest) = &wizard.context.newest_checkpoint
+        {
+            notes.push(note("Newest", newest.clone()));
+        }
+        (notes, Vec::new())
+    }
+
+    fn answer(&self, wizard: &Wizard) -> Option<String> {
+        let size = wizard.start_model().and_then(|m| m.n_params);
+        let size = size.map_or(String::new(), |n| format!(", {}", human::short(n as f64)));
+        Some(match wizard.answers.start? {
+            choose::Start::Scratch => "from nothing".into(),
+            choose::Start::Base => format!("a base model{size}"),
+            choose::Start::Instruct => format!("an instruct model{size}"),
+        })
+    }
+
+    fn chosen(&self, wizard: &Wizard) -> Option<usize> {
+        wizard.answers.start.map(|start| start as usize)
+    }
+
+    fn type_in(&self, wizard: &mut Wizard, text: &str) {
+        wizard.answers.start_path = text.to_string();
+    }
+
+    fn enter(&self, wizard: &mut Wizard) -> Outcome {
+        let starts = [
+            choose::Start::Scratch,
+            choose::Start::Base,
+            choose::Start::Instruct,
+        ];
+        let Some(start) = starts.get(wizard.selected()).copied() else {
+            return Outcome::Stay;
+        };
+        wizard.answers.start = Some(start);
+        let path = wizard.start_path(start).to_string();
+        if start == choose::Start::Scratch || path.is_empty() {
+            return leave(wizard);
+        }
+        match &wizard.model {
+            Some((known, Ok(_))) if *known == path => leave(wizard),
+            Some((known, Err(why))) if *known == path => {
+                let why = format!("{why}; leave it empty for advice only");
+                wizard.model = None;
+                wizard.refuse(why)
+            }
+            _ => Outcome::Look(Look::Model(path.into())),
+        }
+    }
+}
+
+/// What the next question could only refuse is refused here: real data that nothing learns from with this start.
+fn leave(wizard: &mut Wizard) -> Outcome {
+    let unfit = wizard
+        .start_model()
+        .map(|m| m.unfit.clone())
+        .filter(|why| !why.is_empty());
+    if let Some(why) = unfit {
+        return wizard.refuse(format!("this build cannot train this model: {why}"));
+    }
+    let list = wizard.advice();
+    // Pretraining is advised before preferences, on other data than these.
+    let reads = |id| match wizard.chosen_data().map(|facts| facts.kind) {
+        Some(DataKind::Text | DataKind::Demos) | None => true,
+        Some(_) => id != MethodId::Pretrain,
+    };
+    let open = |a: &choose::Advice| {
+        a.available
+            && a.verdict != Verdict::Unfit
+            && a.facts.trained_copies() > 0.0
+            && reads(a.facts.id)
+    };
+    if let Some(facts) = wizard.chosen_data()
+        && wizard.answers.data == Some(DataAnswer::Path)
+        && !list.iter().any(open)
+    {
+        let kind = facts.kind.title();
+        let why = match wizard.answers.start {
+            Some(choose::Start::Scratch) => "random weights cannot learn from them: name a model",
+            _ => "no method of this build learns from them: go back to data",
+        };
+        return wizard.refuse(format!("the data is {kind}, and {why}"));
+    }
+    wizard.advance()
+}
+
+/// `llama · 135M parameters`
+fn found(facts: &ModelFacts) -> String {
+    let size = facts.n_params.map_or("unknown size".into(), |n| {
+        format!("{} parameters", human::short(n as f64))
+    });
+    format!("{} · {size}", facts.family)
+}

@@ -1,0 +1,113 @@
+//! The chat by its keys: models side by side, saving, what is shown of a turn.
+
+use super::*;
+
+#[test]
+fn the_chat_takes_the_newest_checkpoint_of_the_run_and_sends() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    let lists = [Effect::ListCheckpoints, Effect::ListModelFiles];
+    assert_eq!(bench.effects, lists);
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    let checkpoint: PathBuf =
+        "runs/2026-11-21-1040-shakespeare-k3qf/checkpoints/step-001000".into();
+    assert!(matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if *model == checkpoint));
+    bench.write("q1?").press("enter");
+    assert!(
+        bench.effects.is_empty(),
+        "letters are text, and the model is still on its way"
+    );
+    model_is_there(&mut bench, None);
+    assert!(
+        matches!(bench.sent()[..], [Command::Generate { prompt, .. }] if *prompt == "q1?".into())
+    );
+}
+
+#[test]
+fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
+    let mut bench = Bench::new();
+    side_by_side(&mut bench);
+    let wide = bench.picture(160, 48);
+    assert!(wide.contains("same prompt, same seed"), "{wide}");
+    for name in [
+        "shakespeare-k3qf",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "smollm2-sft",
+    ] {
+        assert!(wide.contains(name), "{wide}");
+    }
+    let narrow = bench.picture(80, 24);
+    assert!(narrow.contains("Paris"), "{narrow}");
+    bench.press("tab");
+    let first = bench.picture(80, 24);
+    assert!(first.contains("the common of the people"), "{first}");
+    assert!(!first.contains("Paris"), "{first}");
+    let slots: Vec<Slot> = bench
+        .chat()
+        .columns()
+        .iter()
+        .filter_map(|c| c.slot())
+        .collect();
+    for (slot, id) in slots.into_iter().zip(1..) {
+        let batch = vec![end(id, 8, StopReason::Stop)];
+        bench.msg(Msg::Incoming { slot, batch });
+    }
+    bench.press("esc x");
+    assert!(matches!(bench.effects[..], [Effect::Detach { .. }]));
+}
+
+#[test]
+fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
+    let mut bench = Bench::new();
+    side_by_side(&mut bench);
+    bench.press("ctrl-n");
+    assert!(bench.picture(160, 48).contains("three models"));
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
+    let why = Some("x.gguf: byte 8: it claims 9e18 tensors".into());
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![Incoming::Closed(why)],
+    });
+    bench.wait(10_000);
+    let picture = bench.picture(160, 48);
+    assert!(picture.contains("cannot be used"), "{picture}");
+    assert!(picture.contains("it claims 9e18 tensors"), "{picture}");
+}
+
+#[test]
+fn the_conversation_is_saved_and_said_where() {
+    let mut bench = Bench::new();
+    bench.press("3").write("hi").press("enter");
+    assert!(bench.picture(100, 30).contains("choose a model first"));
+    bench.wait(10_000).press("ctrl-y");
+    assert!(bench.effects.is_empty());
+    assert!(bench.picture(100, 30).contains("nothing was answered"));
+    let mut bench = Bench::new();
+    side_by_side(&mut bench);
+    bench.press("ctrl-y");
+    assert!(
+        matches!(&bench.effects[..], [Effect::SaveChat(saved)] if saved.jsonl.lines().count() == 2)
+    );
+    let paths = vec!["chats/a.md".into(), "chats/a.jsonl".into()];
+    bench.msg(Msg::ChatSaved(Ok(paths)));
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("chats/a.md"), "{picture}");
+}
+
+#[test]
+fn the_rendered_prompt_and_the_colours_are_a_key_away() {
+    let mut bench = Bench::new();
+    side_by_side(&mut bench);
+    bench.press("ctrl-b");
+    let picture = bench.picture(160, 48);
+    assert!(
+        picture.contains("what the model reads: 36 tokens"),
+        "{picture}"
+    );
+    assert!(picture.contains("<|im_start|>assistant"), "{picture}");
+    bench.press("ctrl-b ctrl-v");
+    assert!(bench.picture(160, 48).contains("probability  90 % and up"));
+    bench.press("ctrl-v");
+    assert!(bench.picture(160, 48).contains("entropy, nats"));
+}
