@@ -64,6 +64,11 @@ pub struct Source {
 }
 
 impl Dataset {
+    /// One text in memory, cut in two by `data.val_fraction`.
+    pub fn is_plain_text(&self) -> bool {
+        matches!(self.splits, Splits::Corpus(_))
+    }
+
     /// Reads, splits and tokenizes data for pretraining, in memory.
     ///
     /// # Errors

@@ -127,15 +127,19 @@ impl Default for Config {
     }
 }
 
+/// What is left of β after one rollout, at least.
+const LARGEST_FALL: f64 = 0.1;
+
 impl Config {
     /// β after a rollout of `answers` at so many nats per answer from the reference: β (1 + e · n / horizon), with
-    /// e = kl/target − 1 within ±0.2 (Ziegler et al. 2019).
+    /// e = kl/target − 1 within ±0.2 (Ziegler et al. 2019). More answers than five horizons would turn its sign: it falls to
+    /// a tenth at most.
     pub fn next_beta(&self, beta: f64, kl: f64, answers: usize) -> f64 {
         match self.kl_target.filter(|target| *target > 0.0) {
             None => beta,
             Some(target) => {
                 let error = (kl / target - 1.0).clamp(-0.2, 0.2);
-                beta * (1.0 + error * answers as f64 / self.kl_horizon)
+                beta * (1.0 + error * answers as f64 / self.kl_horizon).max(LARGEST_FALL)
             }
         }
     }

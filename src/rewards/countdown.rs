@@ -50,7 +50,8 @@ impl Reward for Config {
 }
 
 impl Config {
-    /// The expression of an answer: the last line that is one, in front of a sign of equality.
+    /// The expression of an answer: the last line that is one, in front of a sign of equality. A number alone that only
+    /// repeats what the expression before it makes is no expression of its own.
     fn expression(&self, text: &str) -> Option<Expression> {
         let text = match self.tags {
             true => text.rsplit_once("<answer>")?.1.split_once("</answer>")?.0,
@@ -60,7 +61,13 @@ impl Config {
             .lines()
             .rev()
             .map(|line| line.split('=').next().unwrap_or(line));
-        lines.filter(|line| !line.trim().is_empty()).find_map(parse)
+        let mut said = lines.filter_map(parse);
+        let last = said.next()?;
+        let before = said.next().filter(|before| before.numbers.len() > 1);
+        match before {
+            Some(before) if last.numbers.len() == 1 && last.value == before.value => Some(before),
+            _ => Some(last),
+        }
     }
 }
 
@@ -278,6 +285,7 @@ mod tests {
             "3*8",
             "So:\n(8 × 3)\n",
             "3*8*(8/8)",
+            "8/(3-8/3)\n\n24",
         ] {
             let wanted = f64::from(u8::from(right != "3*8*(8/8)"));
             assert_eq!(row(right), wanted, "{right}");
@@ -293,6 +301,7 @@ mod tests {
             "3**8",
             "-8",
             "3*8 or so",
+            "3*8\n25",
         ] {
             assert_eq!(row(wrong), 0.0, "{wrong}");
         }

@@ -2,10 +2,12 @@
 
 use super::command::Config;
 use super::{Answer, Worker};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
 /// Bytes of a line that errors show, and that are read of one at most.
@@ -22,13 +24,18 @@ pub(super) struct Program {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    input: ChildStdin,
+    /// To a thread that writes: a program that reads nothing fills its pipe, and its time limit counts from before.
+    input: Sender<String>,
     lines: Receiver<std::io::Result<String>>,
 }
 
 impl Drop for Running {
+    /// Ends whatever the command line started, not only its shell.
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }
@@ -39,6 +46,11 @@ impl Program {
             config,
             running: None,
         }
+    }
+
+    /// A line that no answer asked for. It would be taken for the next answer's score, and each later one for that of the next.
+    fn unasked(&self) -> Option<String> {
+        self.running.as_ref()?.lines.try_recv().ok()?.ok()
     }
 
     fn ask(&mut self, answer: &Answer) -> Result<f64, String> {
@@ -54,8 +66,8 @@ impl Program {
             "tokens": answer.tokens,
             "ended": answer.ended,
         });
-        // A child that is gone says so on its other end, too.
-        let sent = writeln!(running.input, "{line}").and_then(|()| running.input.flush());
+        // A child that is gone says so on its other end.
+        let _ = running.input.send(line.to_string());
         let limit = Duration::try_from_secs_f64(self.config.timeout).unwrap_or(Duration::MAX);
         let line = match running.lines.recv_timeout(limit) {
             Ok(Ok(line)) => line,
@@ -66,8 +78,7 @@ impl Program {
             Err(RecvTimeoutError::Disconnected) => {
                 let status = running.child.wait();
                 let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
-                let sent = sent.err().map(|e| format!(" ({e})")).unwrap_or_default();
-                return Err(format!("it ended without a score: {status}{sent}"));
+                return Err(format!("it ended without a score: {status}"));
             }
         };
         read(&line)
@@ -77,6 +88,13 @@ impl Program {
 impl Worker for Program {
     /// What goes wrong goes wrong twice: the program is started again once.
     fn score(&mut self, _number: usize, answer: &Answer) -> Result<f64, String> {
+        if let Some(line) = self.unasked() {
+            self.running = None;
+            let line = shown(&line);
+            return Err(format!(
+                "it wrote {line} more than it was asked for: one line for each answer"
+            ));
+        }
         let first = match self.ask(answer) {
             Ok(score) => return Ok(score),
             Err(error) => error,
@@ -97,9 +115,15 @@ fn read(line: &str) -> Result<f64, String> {
     let value: Option<Value> = serde_json::from_str(line.trim()).ok();
     let score = value.and_then(|value| value.as_f64().or_else(|| value["score"].as_f64()));
     score.filter(|x| x.is_finite()).ok_or_else(|| {
-        let shown: String = line.trim().chars().take(SHOWN).collect();
-        format!("it wrote {shown:?}, and not a number or {{\"score\": number}}")
+        let shown = shown(line);
+        format!("it wrote {shown}, and not a number or {{\"score\": number}}")
     })
+}
+
+/// The beginning of a line, in quotes.
+fn shown(line: &str) -> String {
+    let line: String = line.trim().chars().take(SHOWN).collect();
+    format!("{line:?}")
 }
 
 fn start(run: &str) -> Result<Running, String> {
@@ -108,9 +132,10 @@ fn start(run: &str) -> Result<Running, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
+        .process_group(0)
         .spawn();
     let mut child = spawned.map_err(|e| format!("it does not start: {e}"))?;
-    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(mut pipe), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("it does not start: no pipes".into());
     };
     let (send, lines) = sync_channel(1);
@@ -129,8 +154,20 @@ fn start(run: &str) -> Result<Running, String> {
             }
         }
     };
-    let thread = std::thread::Builder::new().name("reward".into());
-    thread.spawn(read).map_err(|e| e.to_string())?;
+    let (input, answers) = channel::<String>();
+    let write = move || {
+        for line in answers {
+            if writeln!(pipe, "{line}")
+                .and_then(|()| pipe.flush())
+                .is_err()
+            {
+                return;
+            }
+        }
+    };
+    let thread = || std::thread::Builder::new().name("reward".into());
+    thread().spawn(read).map_err(|e| e.to_string())?;
+    thread().spawn(write).map_err(|e| e.to_string())?;
     Ok(Running {
         child,
         input,

@@ -55,7 +55,8 @@ impl Config {
             let Some((inside, after)) = inside.split_once(&close) else {
                 return false;
             };
-            if inside.contains(&open) {
+            let opens = |tag: &String| inside.contains(&format!("<{tag}>"));
+            if self.tags.iter().any(opens) {
                 return false;
             }
             rest = after;

@@ -42,6 +42,24 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
         ("first 7, then 8", "7", 0.0),
         ("nothing", "7", 0.0),
         ("0.5", ".50", 1.0),
+        ("0", "0.001", 0.0),
+        ("1/4", "3/4", 0.0),
+        ("that is 6/8", "3/4", 1.0),
+        ("\\boxed{\\frac{3}{5}}", "\\boxed{\\frac{3}{4}}", 0.0),
+        ("\\boxed{\\dfrac{6}{8}}", "\\frac34", 1.0),
+        ("\\boxed{-\\frac{3}{4}}", "-0.75", 1.0),
+        ("\\boxed{3\\frac{1}{2}}", "3.5", 1.0),
+        ("\\boxed{x = 1{,}234}", "1234", 1.0),
+        ("\\boxed{\u{2212}7\\text{ (or 3)}}", "-7", 1.0),
+        ("\\boxed{50\\%}", "50", 1.0),
+        ("\\boxed{5\\sqrt{2}}", "5", 0.0),
+        ("\\boxed{3, 4}", "3", 0.0),
+        ("\\boxed{3,4}", "34", 0.0),
+        ("\\boxed{2^3}", "2", 0.0),
+        ("\\boxed{7", "7", 1.0),
+        ("from 1,000 to 2,500.75", "2500.75", 1.0),
+        ("on 3/4/2020", "2020", 1.0),
+        ("1/0", "1", 0.0),
     ] {
         assert_eq!(
             score(serde_json::json!("number"), text, right),
@@ -55,6 +73,15 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
         .reward
         .score(&answer("7", "seven"));
     assert!(error.unwrap_err().contains("no number"));
+    for right in ["\\boxed{5\\sqrt{2}}", "\\boxed{(3, 4)}", "2^{10}\\pi"] {
+        let error = reward(serde_json::json!("number"))
+            .reward
+            .score(&answer("5", right));
+        assert!(
+            error.as_ref().is_err_and(|e| e.contains("one number")),
+            "{right}: {error:?}"
+        );
+    }
 }
 
 #[test]
@@ -67,6 +94,7 @@ fn patterns_tags_length_and_repetition() {
     let tags = |text| score(serde_json::json!("tags"), text, "");
     assert_eq!(tags("<think>a</think>\n<answer>b</answer>\n"), 1.0);
     for wrong in [
+        "<think><answer>a</answer></think><answer>b</answer>",
         "<answer>b</answer><think>a</think>",
         "<think>a</think><answer>b</answer> c",
         "<think>a<answer>b</answer>",
@@ -164,6 +192,38 @@ fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
         let scores = judge(settings).score(&[answer("a", "b")]).unwrap();
         assert_eq!((scores[0].values[0], scores[0].failed), (0.0, 1));
     }
+}
+
+/// A program that reads nothing fills its pipe; what the shell started ends with it.
+#[test]
+fn a_program_that_reads_nothing_or_writes_twice_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let pid = dir.path().join("pid");
+    let run = format!(
+        "cd / && sh -c 'echo $$ > {0}; exec sleep 600'",
+        pid.display()
+    );
+    let long = "x".repeat(1 << 20);
+    let error =
+        judge(serde_json::json!({ "run": run, "timeout": 0.5 })).score(&[answer(&long, "b")]);
+    assert!(error.unwrap_err().to_string().contains("no score within"));
+    let child = std::fs::read_to_string(&pid).unwrap();
+    let alive = || {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+        state.is_ok_and(|state| !state.contains(") Z"))
+    };
+    let started = std::time::Instant::now();
+    while alive() && started.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
+    assert!(!alive(), "the program's own child was left behind");
+
+    let run = "while read -r line; do echo 1; echo 0; done";
+    let answers = vec![answer("a", "b"); 500];
+    let error = judge(serde_json::json!({ "run": run }))
+        .score(&answers)
+        .unwrap_err();
+    assert!(error.to_string().contains("one line for each"), "{error}");
 }
 
 #[test]

@@ -106,6 +106,11 @@ impl Tokenizing<'_> {
             Unit::Text => Key::new(&source.to_string()),
             unit => Key::new(&source.to_string()).with("unit", format!("{unit:?}")),
         };
+        // Later pieces of a long text once had the token in front that begins a text.
+        let key = match rows.rows().kind() {
+            "text" if !self.tokenizer.frame().0.is_empty() => key.with("lead", "once"),
+            _ => key,
+        };
         Ok(key
             .with("settings", made)
             .with("content", store::digest(rows.rows().files())?)

@@ -12,6 +12,7 @@ mod turns;
 pub use post_training::{PostTrainingExample, padding, scored_token};
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};
+use super::source::CONTINUES;
 use super::{Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns};
 use mask::{common_prefix, supervised_in};
 use serde::{Deserialize, Serialize};
@@ -124,7 +125,7 @@ impl Renderer {
     pub fn document(&self, example: &Example, place: &Place) -> Result<Document, RowFault> {
         let tools = example.tools.as_ref();
         let document = match &example.content {
-            Content::Text(text) => self.text(text, place)?,
+            Content::Text(text) => self.text(text, example.extra.contains_key(CONTINUES), place)?,
             Content::Chat(messages) => self.chat(messages, tools, place)?,
             Content::Completion { prompt, completion } => {
                 self.completion((prompt, completion), tools, place, self.train_on)?
@@ -149,11 +150,14 @@ impl Renderer {
         }
     }
 
-    fn text(&self, text: &str, place: &Place) -> Result<Document, RowFault> {
+    /// A text, or a later piece of one, which does not begin again.
+    fn text(&self, text: &str, continues: bool, place: &Place) -> Result<Document, RowFault> {
         self.notice_special_tokens(&[text]);
-        Ok(Document::all_supervised(
-            self.ended(self.begun(text, place)?),
-        ))
+        let ids = match continues {
+            true => self.tokenizer.encode(text).map_err(at(place))?,
+            false => self.begun(text, place)?,
+        };
+        Ok(Document::all_supervised(self.ended(ids)))
     }
 
     /// The ids of a text with the token that begins one in front, once, where the tokenizer has such a rule.

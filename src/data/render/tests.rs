@@ -176,6 +176,11 @@ fn a_tokenizers_own_first_token_begins_texts_and_completions_once() {
         );
         assert_eq!((document.ids[0], document.supervised[0]), (id, false));
     }
+    // A file of several MiB comes in pieces.
+    let mut piece = Example::new(Content::Text("one".into()));
+    piece.extra.insert(CONTINUES.into(), Value::Bool(true));
+    let piece = renderer.document(&piece, &place()).unwrap();
+    assert!(!piece.ids.contains(&id), "{piece:?}");
     let prompt = renderer
         .prompt(&Turns::Text("one".into()), None, &place())
         .unwrap();

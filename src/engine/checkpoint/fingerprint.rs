@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Fingerprint {
     /// SHA-256 of the text.
     pub data: String,
+    /// `data.val_fraction` of a plain text; older checkpoints do not say. Of documents, `data` holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_fraction: Option<String>,
     /// SHA-256 of the tokenizer.
     pub tokenizer: String,
     /// Compute threads.
@@ -65,6 +68,9 @@ impl Fingerprint {
                 }
             },
             data: data.fingerprint.clone(),
+            val_fraction: data
+                .is_plain_text()
+                .then(|| spec.data.val_fraction.to_string()),
             tokenizer: data.tokenizer_fingerprint.clone(),
             threads: crate::engine::threads(spec),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -79,6 +85,13 @@ impl Fingerprint {
         }
         if self.data != now.data {
             return Match::Different("the training text changed since the checkpoint".into());
+        }
+        if let (Some(then), Some(now)) = (&self.val_fraction, &now.val_fraction)
+            && then != now
+        {
+            return Match::Different(format!(
+                "data.val_fraction is {now} and was {then} at the checkpoint: another part of the text is held out"
+            ));
         }
         let mut why = Vec::new();
         if self.threads != now.threads {
@@ -121,6 +134,7 @@ mod tests {
     fn data_decides_and_circumstances_are_named() {
         let then = Fingerprint {
             data: "a".into(),
+            val_fraction: Some("0.1".into()),
             tokenizer: "t".into(),
             threads: 2,
             arithmetic: "bf16".into(),
@@ -143,6 +157,19 @@ mod tests {
         };
         let why = "f32 arithmetic instead of bf16".to_string();
         assert_eq!(then.compare(&rounded), Match::Inexact(why));
+        let split = Fingerprint {
+            val_fraction: Some("0.3".into()),
+            ..then.clone()
+        };
+        let Match::Different(why) = then.compare(&split) else {
+            panic!("other rows are held out")
+        };
+        assert!(why.contains("val_fraction is 0.3 and was 0.1"), "{why}");
+        let unsaid = Fingerprint {
+            val_fraction: None,
+            ..then.clone()
+        };
+        assert_eq!(unsaid.compare(&split), Match::Exact);
         let other = Fingerprint {
             data: "b".into(),
             ..slower

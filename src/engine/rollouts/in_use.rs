@@ -18,8 +18,8 @@ pub struct InUse {
     pub readings: Vec<(String, f64)>,
 }
 
-/// Bounds what is read.
-const MAX_BYTES: u64 = 1 << 30;
+/// Bounds what is read of a damaged file; about 200 million tokens of answers.
+const MAX_BYTES: u64 = 16 << 30;
 const LEVEL: i32 = 3;
 const COLUMNS: [&str; 8] = [
     TOKEN_ADVANTAGE,

@@ -248,5 +248,8 @@ mod tests {
         assert!((config.next_beta(0.2, 60.0, 100) - 0.2 * 1.002).abs() < 1e-12);
         assert!((config.next_beta(0.2, 0.0, 100) - 0.2 * 0.998).abs() < 1e-12);
         assert!((config.next_beta(0.2, 6.6, 100) - 0.2 * 1.001).abs() < 1e-12);
+        config.kl_horizon = 50.0;
+        let fallen = config.next_beta(0.2, 0.0, 256);
+        assert!((fallen - 0.02).abs() < 1e-12, "never below zero: {fallen}");
     }
 }
