@@ -290,8 +290,20 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
         (shorter.spec.model.seq_len, shorter.spec.model.init_std),
         (16, 0.5)
     );
+    // Shorter rows do not shorten what the model's files name as its context; a run's own spec says both.
+    let cpu = candle_core::Device::Cpu;
+    let files = llmtui::nn::Model::new(&shorter.spec.model, 65, &cpu).unwrap();
+    let files = llmtui::hf::config_json(&files, None);
+    assert!(files.contains("\"seq_len\": 32"), "{files}");
+    let both = "train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n";
+    assert_eq!(load(both).unwrap().spec.model.context_len, Some(32));
     for (said, parts) in [
         ("d_model: 128", ["model.d_model", "has 64"]),
+        ("context_len: 64", ["model.context_len", "at most 32"]),
+        (
+            "context_len: 8",
+            ["model.context_len", "shorter than seq_len 32"],
+        ),
         ("seq_len: 64", ["model.seq_len", "at most 32"]),
         ("position: learned", ["model.position", "remove"]),
         ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
@@ -307,6 +319,9 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
             );
         }
     }
+    let learned = load("data: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n");
+    let error = learned.unwrap_err().to_string();
+    assert!(error.contains("exist for seq_len 16 only"), "{error}");
     // A preset describes a new model: it gives way, but not its recipe, nor what is said besides it.
     let preset = spec::load("quickstart", &["train.from=ckpt".into()], &sources).unwrap();
     assert_eq!(preset.spec.model.position.entry().id, "rope");

@@ -103,6 +103,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);
+    let added = renderer.tokenizer().added_tokens();
+    let special = added.into_iter().filter(|token| token.special);
+    let special: Vec<u32> = special.map(|token| token.id).collect();
     let mut scored = Vec::new();
     for (place, label, document) in documents {
         let logps = token_logps(&mut source.model, &document.ids, window)?;
@@ -113,7 +116,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .map(|((id, _), logp)| (*id, logp))
             .collect();
         let (ids, logps): (Vec<u32>, Vec<f32>) = counted.into_iter().unzip();
-        let bytes = renderer.tokenizer().decode(&ids).len();
+        let bytes = text_bytes(&renderer, &special, &ids);
         scored.push(ScoredText {
             place,
             label,
@@ -134,6 +137,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// Bytes of the text itself: marks between texts and turns stand for none of it, as lm-evaluation-harness counts.
+fn text_bytes(renderer: &Renderer, special: &[u32], ids: &[u32]) -> usize {
+    let text: Vec<u32> = ids
+        .iter()
+        .copied()
+        .filter(|id| !special.contains(id))
+        .collect();
+    renderer.tokenizer().decode(&text).len()
 }
 
 /// The texts and answers of a file, as the model at `path` reads them.
@@ -183,7 +196,7 @@ fn is_text(file: &Path) -> bool {
 
 type Labelled = (String, &'static str, Document);
 
-/// The file as one text, without a token that ends it: nobody knows that it ends there.
+/// The file as one text.
 fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
     let text = std::fs::read_to_string(file).map_err(|e| {
         let what = format!("{}: {e}", file.display());
@@ -194,14 +207,20 @@ fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
         row: 1,
     };
     let example = Example::new(Content::Text(text));
-    let mut document = renderer
+    let document = renderer
         .document(&example, &place)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "check the file"))?;
+    let document = without_end(document, renderer);
+    Ok((place.file.to_string(), "text", document))
+}
+
+/// A text without the token that ends it: a row and a file of the same text have the same log-probability.
+fn without_end(mut document: Document, renderer: &Renderer) -> Document {
     if document.ids.len() > 1 && document.ids.last().copied() == renderer.tokenizer().eos() {
         document.ids.pop();
         document.supervised.pop();
     }
-    Ok((place.file.to_string(), "text", document))
+    document
 }
 
 /// The texts and answers of each row, in the order of the file.
@@ -230,7 +249,10 @@ fn rows(file: &Path, renderer: &Renderer) -> Result<Vec<Labelled>, DataError> {
                     answer,
                 );
             }
-            Content::Text(_) => add("text", renderer.document(&example, &place)?),
+            Content::Text(_) => {
+                let document = renderer.document(&example, &place)?;
+                add("text", without_end(document, renderer));
+            }
             _ => add("answer", renderer.document(&example, &place)?),
         }
     }

@@ -71,9 +71,11 @@ impl Verdict {
             return fault;
         }
         if let Some((first, last)) = passes(view) {
-            return match last > first {
-                true => Verdict::Learning,
-                false => Verdict::Stable,
+            return match (last.exceeds(first), last.exceeds(Pass::NONE)) {
+                (true, _) => Verdict::Learning,
+                _ if view.state.step < view.patience() => Verdict::TooEarly,
+                (false, false) if !gains(view) => Verdict::NotLearning,
+                _ => Verdict::Stable,
             };
         }
         let Some(loss) = view.loss() else {
@@ -96,9 +98,17 @@ impl Verdict {
             return format!("{}; {}", finding.evidence, finding.fix);
         }
         if let Some((first, last)) = passes(view) {
-            let mut text = format!("pass@1 {first:.2} → {last:.2} on held-out prompts");
+            let mut text = format!(
+                "pass@1 {:.2} → {:.2} on held-out prompts",
+                first.share, last.share
+            );
             if let Some(reward) = view.state.latest(metric::REWARD) {
                 text.push_str(&format!(", reward {}", human::number(reward)));
+            }
+            if self == Verdict::NotLearning {
+                text.push_str(
+                    "; take easier prompts, more answers a prompt, or SFT on right answers first",
+                );
             }
             return text;
         }
@@ -114,10 +124,47 @@ impl Verdict {
     }
 }
 
-/// Of a model that is evaluated by its answers: the first and the newest share of held-out prompts answered right.
-fn passes(view: &View<'_>) -> Option<(f64, f64)> {
-    let found = |e: &crate::run::state::Evaluation| e.values.get(metric::PASS).copied();
-    let passes: Vec<f64> = view.state.evaluations.iter().filter_map(found).collect();
+/// The share of held-out prompts that were answered right, and of how many.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    share: f64,
+    prompts: f64,
+}
+
+impl Pass {
+    /// Nothing right, without doubt.
+    const NONE: Pass = Pass {
+        share: 0.0,
+        prompts: f64::INFINITY,
+    };
+
+    /// Beyond two standard errors of the difference of two proportions, pooled.
+    fn exceeds(self, other: Pass) -> bool {
+        let (a, b) = (1.0 / self.prompts, 1.0 / other.prompts);
+        // Weights n of each, which may be infinite: the pooled share is that of the more certain one then.
+        let pooled = match b == 0.0 {
+            true => self.share,
+            false => (self.share * b + other.share * a) / (a + b),
+        };
+        self.share - other.share > 2.0 * (pooled * (1.0 - pooled) * (a + b)).sqrt()
+    }
+}
+
+/// Whether the reward of training prompts rises, where held-out ones do not pass yet.
+fn gains(view: &View<'_>) -> bool {
+    view.first_and_last_third(metric::REWARD)
+        .is_some_and(|(first, last)| last > first)
+}
+
+/// Of a model that is evaluated by its answers: the first and the newest evaluation.
+fn passes(view: &View<'_>) -> Option<(Pass, Pass)> {
+    let found = |e: &crate::run::state::Evaluation| {
+        Some(Pass {
+            share: *e.values.get(metric::PASS)?,
+            prompts: e.n_windows.max(1) as f64,
+        })
+    };
+    let passes: Vec<Pass> = view.state.evaluations.iter().filter_map(found).collect();
     match *passes {
         [first, .., last] => Some((first, last)),
         _ => None,

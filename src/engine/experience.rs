@@ -8,7 +8,7 @@ use crate::data::{Loader, StepBatches, StepStart};
 /// A source of batches.
 pub trait Experience {
     /// The micro-batches of the optimizer step whose first micro-step is `micro_step`, with every column that the method
-    /// needs. Only what is made of the models' answers may depend on them, and what several steps learn from is kept in the
+    /// needs but the reference's of a fixed data set. Only what is made of the models' answers may depend on them, and what several steps learn from is kept in the
     /// state.
     ///
     /// # Errors
@@ -25,21 +25,17 @@ pub trait Experience {
     }
 }
 
-/// A fixed data set: batches are ready ahead of their use, the reference's column is added when they are asked for.
+/// A fixed data set: batches are ready ahead of their use. The reference's column is the step's matter.
 impl Experience for Loader {
     fn step(
         &mut self,
         micro_step: u64,
         state: &mut TrainState,
     ) -> Result<StepBatches, EngineError> {
-        let mut step = self.batches(StepStart {
+        Ok(self.batches(StepStart {
             step: state.progress.step + 1,
             micro_step,
-        });
-        for batch in &mut step.batches {
-            state.models.add_reference(batch)?;
-        }
-        Ok(step)
+        }))
     }
 
     fn recycle(&mut self, step: StepBatches) {

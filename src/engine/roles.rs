@@ -140,6 +140,11 @@ impl Models {
         Ok(())
     }
 
+    /// Whether a reference model is run in training; precomputed log-probabilities need none.
+    pub fn runs_reference(&self) -> bool {
+        !matches!(self.reference, Reference::None | Reference::Precomputed(_))
+    }
+
     /// What the reference gives each sequence; `None` where there is no reference.
     fn reference_logps(&mut self, batch: &Batch) -> Result<Option<Vec<f32>>, EngineError> {
         let values = match &mut self.reference {

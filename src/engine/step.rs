@@ -43,6 +43,8 @@ struct StepLog {
     by_source: Vec<u64>,
     busy: Duration,
     waited: Duration,
+    /// The reference model's forward passes over batches of the data set.
+    referring: Duration,
     /// Of answers that the step learns from: writing, scoring and what the reference says of them.
     answering: Duration,
     parts: Parts,
@@ -170,14 +172,20 @@ impl Stepper {
             micro_step: cx.state.progress.micro_step,
         };
         cx.state.show_average(false)?;
-        let step = self.experience.step(at.micro_step, &mut cx.state)?;
+        let mut step = self.experience.step(at.micro_step, &mut cx.state)?;
         let waited = cx.port.clock.elapsed() - asked;
         match self.experience.rollouts() {
             Some(rollouts) => {
                 self.log.answering += waited;
                 self.log.parts.add(&rollouts.take_parts());
             }
-            None => self.log.waited += waited,
+            None => {
+                self.log.waited += waited;
+                for batch in &mut step.batches {
+                    cx.state.models.add_reference(batch)?;
+                }
+                self.log.referring += cx.port.clock.elapsed() - asked - waited;
+            }
         }
         let method = &*cx.spec.method;
         let models = &mut cx.state.models;
@@ -262,6 +270,9 @@ impl Stepper {
         set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
         set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
+        if cx.state.models.runs_reference() && self.experience.rollouts().is_none() {
+            set(id::REFERENCE_SHARE, log.referring.as_secs_f64() / seconds);
+        }
         if !log.last.skipped
             && let Some(ratio) = update_ratio(&cx.state)
         {
@@ -357,7 +368,9 @@ fn update_ratio(state: &TrainState) -> Option<f64> {
     let infos = state.models.policy.params().trainable();
     let norms = state.optimizer.last_norms();
     let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
-    let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
+    let ratios: Vec<f64> = matrices
+        .filter_map(|(_, norms)| norms.update_ratio())
+        .collect();
     median(&ratios)
 }
 

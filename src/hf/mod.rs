@@ -66,8 +66,9 @@ pub fn config_json(model: &Model, ids: impl Into<TokenIds>) -> String {
 
 /// `config.json` as text, for weights in `dtype` with the names of `naming`.
 pub fn config_json_for(model: &Model, ids: &TokenIds, dtype: Dtype, naming: Naming) -> String {
-    let (config, shape) = (model.config(), model.shape());
-    pretty(&config::write(config, shape, ids, dtype, naming))
+    let config = model.config().in_files();
+    let shape = config.shape(model.shape().vocab_size);
+    pretty(&config::write(&config, &shape, ids, dtype, naming))
 }
 
 /// `generation_config.json` as text: the defaults of transformers' `generate`.

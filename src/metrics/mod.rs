@@ -35,6 +35,7 @@ pub mod id {
     pub const TOK_PER_SEC: &str = "tok_per_sec";
     pub const STEP_MS: &str = "step_ms";
     pub const DATA_WAIT: &str = "data_wait";
+    pub const REFERENCE_SHARE: &str = "reference_share";
     pub const VAL_LOSS: &str = "val/loss";
     pub const VAL_PPL: &str = "val/ppl";
     pub const VAL_BPB: &str = "val/bpb";
@@ -183,6 +184,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),
     metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches").label("waiting for data"),
+    metric(id::REFERENCE_SHARE, "Reference model", "share", Lower, No, "share of the step that the frozen reference takes for its log-probabilities; method.*.reference: precomputed pays once").label("reference model"),
     metric(id::CLIPPED, "Gradient clipped", "share", Neutral, Yes, "1 where the gradient norm exceeded clip_norm, else 0").label("clipped steps").estimator("norm_above_clip")
         .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
         .meaning("Below 5 % of the steps. Averages count, single steps are 0 or 1.", "Above 30 % clipping acts as the learning rate: lower lr, or raise train.clip_norm."),

@@ -1,6 +1,11 @@
 //! What a decoder is made of, as said in a spec. Which values go together is in `faults`.
 
-use super::{mlp::MlpConfig, moe::MoeConfig, norm::NormConfig, position::PositionConfig};
+use super::{
+    mlp::MlpConfig,
+    moe::MoeConfig,
+    norm::NormConfig,
+    position::{PositionConfig, ScalingConfig},
+};
 use serde::{Deserialize, Serialize};
 
 /// A decoder-only transformer. Defaults are the quickstart's: a small GPT-2 style model.
@@ -30,9 +35,14 @@ pub struct ModelConfig {
     /// gated blocks.
     #[schemars(range(min = 1, max = 1048576))]
     pub d_ff: Option<usize>,
-    /// Longest context in tokens, and the length of training sequences.
+    /// Length of training sequences in tokens, and the longest context unless `context_len` is longer.
     #[schemars(range(min = 1, max = 1048576))]
     pub seq_len: usize,
+    /// Context in tokens that checkpoints and exports name. Default: with `train.from` and RoPE the start model's, else
+    /// seq_len.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1048576))]
+    pub context_len: Option<usize>,
     /// Vocabulary size. Default: from the tokenizer.
     #[schemars(range(min = 2, max = 10000000))]
     pub vocab_size: Option<usize>,
@@ -163,6 +173,7 @@ impl Default for ModelConfig {
             n_head: 4,
             n_kv_head: None,
             attention_type: None,
+            context_len: None,
             head_dim: None,
             d_model: 128,
             d_ff: None,
@@ -225,6 +236,29 @@ impl ModelConfig {
             seq_len: self.seq_len,
             vocab_size: self.vocab_size.unwrap_or(vocab_size),
         }
+    }
+
+    /// The config that files carry: shorter training sequences do not shorten the model's context.
+    pub fn in_files(&self) -> ModelConfig {
+        ModelConfig {
+            seq_len: self.context_len.unwrap_or(self.seq_len).max(self.seq_len),
+            context_len: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the same weights serve another context: positions are rotations that do not depend on its length.
+    pub fn keeps_context(&self) -> bool {
+        self.position
+            .rope()
+            .is_some_and(|rope| match &rope.scaling {
+                None
+                | Some(
+                    ScalingConfig::Linear(_) | ScalingConfig::Ntk(_) | ScalingConfig::Llama3(_),
+                ) => true,
+                Some(ScalingConfig::Yarn(yarn)) => yarn.original_len.is_some(),
+                Some(ScalingConfig::Longrope(_)) => false,
+            })
     }
 
     /// Whether the output head is the table of token embeddings: a score has a vector of its own.

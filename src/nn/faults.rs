@@ -17,6 +17,7 @@ impl ModelConfig {
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Faults(Vec::new());
         heads(self, &mut faults);
+        context(self, &mut faults);
         rotary(self, &mut faults);
         attention(self, &mut faults);
         experts(self, &mut faults);
@@ -90,6 +91,30 @@ fn heads(config: &ModelConfig, faults: &mut Faults) {
             format!("n_kv_head {}", list(&divisors_near(n_head, 2))),
         ),
     }
+}
+
+fn context(config: &ModelConfig, faults: &mut Faults) {
+    let Some(len) = config.context_len else {
+        return;
+    };
+    faults.want(
+        len >= config.seq_len,
+        &["context_len", "seq_len"],
+        format!(
+            "context_len {len} is shorter than seq_len {}",
+            config.seq_len
+        ),
+        "leave context_len out",
+    );
+    faults.want(
+        len == config.seq_len || config.keeps_context(),
+        &["context_len", "position"],
+        format!(
+            "context_len {len}, but these positions exist for seq_len {} only",
+            config.seq_len
+        ),
+        "leave context_len out, or choose position: rope",
+    );
 }
 
 fn rotary(config: &ModelConfig, faults: &mut Faults) {

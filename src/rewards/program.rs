@@ -13,6 +13,8 @@ use std::time::Duration;
 /// Bytes of a line that errors show, and that are read of one at most.
 const SHOWN: usize = 200;
 const LONGEST: u64 = 1 << 20;
+/// Milliseconds for which the exit status of a program that closed its output is waited for.
+const GRACE: usize = 500;
 
 /// A program with its child, which starts with the first answer.
 #[derive(Debug)]
@@ -76,8 +78,12 @@ impl Program {
                 return Err(format!("no score within {} s", self.config.timeout));
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let status = running.child.wait();
-                let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+                // Its output is closed, which it may be while the program goes on.
+                let status = match running.child.try_wait() {
+                    Ok(Some(status)) => status.to_string(),
+                    Ok(None) => ended_soon(&mut running.child),
+                    Err(error) => error.to_string(),
+                };
                 return Err(format!("it ended without a score: {status}"));
             }
         };
@@ -108,6 +114,18 @@ impl Worker for Program {
             }
         })
     }
+}
+
+/// How a child ends that has closed its output: mostly at once.
+fn ended_soon(child: &mut Child) -> String {
+    let (_open, never) = channel::<()>();
+    for _ in 0..GRACE {
+        if let Ok(Some(status)) = child.try_wait() {
+            return status.to_string();
+        }
+        let _ = never.recv_timeout(Duration::from_millis(1));
+    }
+    "its output is closed, and it goes on".into()
 }
 
 /// A number, or an object with `score`.

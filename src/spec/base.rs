@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Keys a run may choose for itself: only training depends on them.
-const FREE: [&str; 8] = [
+const FREE: [&str; 9] = [
     "model.seq_len",
+    "model.context_len",
     "model.dropout",
     "model.init_std",
     "model.moe.aux_loss_coef",
@@ -113,7 +114,12 @@ fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Is
         place,
     };
     checking.hold("model", &said, &base);
-    checking.length(&said, model.config.seq_len);
+    checking.length(&said, "seq_len", model.config.seq_len);
+    checking.length(&said, "context_len", model.config.seq_len);
+    let shorter = |len: u64| len < model.config.seq_len as u64;
+    if model.config.keeps_context() && said["seq_len"].as_u64().is_some_and(shorter) {
+        base["context_len"] = json!(model.config.seq_len);
+    }
     for path in FREE {
         let pointer = path.replace('.', "/").replacen("model", "", 1);
         if let (Some(value), Some((above, name))) = (said.pointer(&pointer), path.rsplit_once('.'))
@@ -265,11 +271,11 @@ impl Checking<'_> {
     }
 
     /// A context may be shorter than the base's, not longer.
-    fn length(&mut self, said: &Value, most: usize) {
-        if let Some(len) = said["seq_len"].as_u64().filter(|len| *len > most as u64) {
+    fn length(&mut self, said: &Value, key: &str, most: usize) {
+        if let Some(len) = said[key].as_u64().filter(|len| *len > most as u64) {
             let place = self.place.display();
             self.complain(
-                "model.seq_len",
+                &format!("model.{key}"),
                 format!("{len} tokens, but the base model {place} supports {most}"),
                 format!("use at most {most}, or remove it"),
             );

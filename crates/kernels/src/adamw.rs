@@ -281,6 +281,6 @@ mod tests {
             step: 1,
         };
         fused(&rule, [&mut w, &mut m, &mut v], &ones, &mut chunks);
-        assert!((chunks.norms()[0].update_ratio() - 0.01).abs() < 1e-6);
+        assert!((chunks.norms()[0].update_ratio().unwrap() - 0.01).abs() < 1e-6);
     }
 }

@@ -43,8 +43,9 @@ pub struct Norms {
 
 impl Norms {
     /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pre-training (Karpathy, CS231n).
-    pub fn update_ratio(&self) -> f64 {
-        self.update / (self.weight + 1e-12)
+    /// `None` for a tensor that was 0, as LoRA's second matrix is before its first step.
+    pub fn update_ratio(&self) -> Option<f64> {
+        (self.weight != 0.0).then(|| self.update / self.weight)
     }
 }
 
@@ -261,7 +262,12 @@ mod tests {
             update: 0.005,
             weight: 5.0,
         };
-        assert!((norms.update_ratio() - 1e-3).abs() < 1e-9);
+        assert!((norms.update_ratio().unwrap() - 1e-3).abs() < 1e-9);
+        let from_zero = Norms {
+            weight: 0.0,
+            ..norms
+        };
+        assert_eq!(from_zero.update_ratio(), None);
     }
 
     #[test]

@@ -136,16 +136,16 @@ pub fn save(
     store.commit(step, &parts).map_err(failed)
 }
 
-/// The mark between texts, and all that a text or a turn ends with. A reward model is scored at the last token that is no
-/// padding, so its folder says which token pads.
+/// What begins a text (where nothing is named so, what ends one), all that a text or a turn ends with, and what pads. A
+/// reward model is scored at the last token that is no padding, so its folder always says which token pads.
 fn token_ids(data: &Dataset, model: &Model) -> TokenIds {
     let mark = data.tokenizer.eos();
     let turn_ends = data.ends.iter().copied().filter(|id| Some(*id) != mark);
     TokenIds {
-        bos: mark,
+        bos: data.tokenizer.bos().or(mark),
         eos: mark.into_iter().chain(turn_ends).collect(),
         pad: match model.config().head {
-            HeadKind::Vocabulary => None,
+            HeadKind::Vocabulary => data.tokenizer.pad(),
             HeadKind::Score => padding(&data.tokenizer),
         },
     }
