@@ -87,10 +87,10 @@ mod tests {
             bytes: 5 << 20,
             whole,
         };
-        let text = table("kept".as_ref(), &[entry(true), entry(false)]);
+        let text = table("kept", &[entry(true), entry(false)]);
         assert!(text.contains("12,345 documents"), "{text}");
         assert!(!text.contains('\x1b'));
         assert_eq!(text.matches("unfinished").count(), 1);
-        assert!(table("kept".as_ref(), &[]).contains("nothing is cached"));
+        assert!(table("kept", &[]).contains("nothing is cached"));
     }
 }
