@@ -502,6 +502,23 @@ fn forbidden_words_stay_in_their_rooms() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// JSON on a terminal must not steer it, and `serde_json` escapes only the C0 controls.
+#[test]
+fn the_command_line_prints_json_by_one_door() {
+    let raw = [
+        "serde_json::to_string",
+        "serde_json::to_writer",
+        "quiet_json(",
+    ];
+    let faults: Vec<String> = sources()
+        .iter()
+        .filter(|source| source.path.starts_with("cli/") && source.path != "cli/out.rs")
+        .filter(|source| raw.iter().any(|word| source.code.contains(word)))
+        .map(|source| format!("src/{}: print by out::json or out::json_line", source.path))
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
 #[test]
 fn files_stay_small_and_say_what_lives_in_them() {
     let sources = sources();

@@ -383,6 +383,29 @@ fn ctrl_z_goes_to_the_shell_and_fg_comes_back() {
 }
 
 #[test]
+fn a_signal_that_comes_while_the_workbench_is_suspended_ends_it() {
+    use rustix::process::Signal;
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_llmtui");
+    let script = format!("{program}; echo left with $?");
+    let mut term = Term::open(place.command("/bin/sh", &["-c", &script]), (80, 24));
+    term.wait_text("▸ quickstart");
+    term.press("\x1a");
+    let shell = term.child.process_id().unwrap();
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let stat = || read(format!("/proc/{shell}/stat"));
+    term.wait("the job to stop", |_| stat().contains(") T "));
+    let child = read(format!("/proc/{shell}/task/{shell}/children"));
+    let child: u64 = child.trim().parse().unwrap();
+    signal(child, Signal::TERM);
+    signal(child, Signal::CONT);
+    signal(shell.into(), Signal::CONT);
+    term.wait_text("left with 0");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+}
+
+#[test]
 fn the_size_may_change_at_any_moment() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));

@@ -4,6 +4,7 @@ use super::exit::Failure;
 use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::link::{Incoming, Link, open};
+use crate::run::state::Finish;
 use crate::run::{RunDir, RunState};
 use crate::wire::{Command, Event};
 use std::time::Duration;
@@ -64,12 +65,20 @@ impl Controlled {
     }
 
     /// Waits until the run has ended and its directory is free again, so that the next command finds it so.
-    pub fn wait(&mut self) {
-        while self.next().is_ok() {}
+    ///
+    /// # Errors
+    /// The link broke, or the engine died: nobody knows how the run ended.
+    pub fn wait(&mut self) -> anyhow::Result<Finish> {
+        let closed = loop {
+            if let Err(closed) = self.next() {
+                break closed;
+            }
+        };
         let clock = SystemClock::new();
         while self.run.is_alive() && clock.elapsed() < PATIENCE {
             std::thread::park_timeout(PAUSE);
         }
+        self.state.finished.clone().ok_or(closed)
     }
 
     /// The next arrival, folded; an error once the engine is gone.

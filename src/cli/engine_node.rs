@@ -3,6 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, finding};
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::private_dir;
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
 use crate::workers::node::{self, About, Ask, Bridge, Machine};
@@ -33,7 +34,8 @@ pub fn check(config: &torch::Config, json: bool, cx: &Context) -> anyhow::Result
         .env
         .runtime_dir
         .join(format!("check-{}", std::process::id()));
-    std::fs::create_dir_all(&errors)?;
+    // The folders above it become private, too, where they are new: engines bind their sockets there.
+    private_dir(&errors)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let own = std::env::current_exe()?;
     let call = |machine: &Machine| -> Option<Result<Bridge, Lost>> {

@@ -209,7 +209,7 @@ const MAX_CRASH_FILES: u32 = 100;
 
 /// Writes into a folder that is ours alone, as a new file: the folder may be below `/tmp`, where others leave links.
 fn write_crash_file(folder: &Path, text: &str) -> Option<PathBuf> {
-    crate::link::secure_dir(folder).ok()?;
+    crate::base::files::private_dir(folder).ok()?;
     let pid = std::process::id();
     let (path, mut file) = (1..=MAX_CRASH_FILES).find_map(|n| {
         let name = match n {

@@ -56,7 +56,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             for row in fleet.rows(Sort::Newest) {
                 let mut object = serde_json::to_value(row.run)?;
                 object["host"] = row.host.host.name.as_str().into();
-                writeln!(out, "{}", crate::base::text::quiet_json(object.to_string()))?;
+                writeln!(out, "{}", super::out::json_line(&object)?)?;
             }
         }
         false => out.write_all(table(&fleet, cx).as_bytes())?,

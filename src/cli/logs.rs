@@ -1,8 +1,9 @@
 //! `llmtui logs`: what a run has logged.
 
+use super::exit::{Exit, Failure};
 use super::progress::Progress;
-use super::{Context, attach, exit::Exit, run_ref};
-use crate::link::{Incoming, replay};
+use super::{Context, attach, run_ref};
+use crate::link::{Incoming, Link, replay};
 use crate::wire::encode;
 use std::io::Write;
 
@@ -25,15 +26,49 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.follow {
         return attach::follow(&run, args.json, cx);
     }
-    let mut link = replay(&run.events_path())?;
-    let mut out = std::io::stdout().lock();
+    print(
+        replay(&run.events_path())?,
+        args.json,
+        &mut std::io::stdout().lock(),
+    )?;
+    Ok(Exit::Done)
+}
+
+/// Prints a log to its end.
+///
+/// # Errors
+/// It cannot be read to its end.
+fn print(mut link: Link, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let mut progress = Progress::new();
-    while let Incoming::Event(envelope) = link.blocking_recv() {
+    loop {
+        let envelope = match link.blocking_recv() {
+            Incoming::Event(envelope) => envelope,
+            Incoming::CaughtUp | Incoming::Closed(None) => break,
+            Incoming::Closed(Some(why)) => {
+                return Err(Failure::machine(why, "check the run's folder and its disk").into());
+            }
+        };
         let lines = progress.tell(&envelope);
-        match args.json {
+        match json {
             true => out.write_all(encode(&*envelope).as_bytes())?,
             false => lines.iter().try_for_each(|line| writeln!(out, "{line}"))?,
         }
     }
-    Ok(Exit::Done)
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_cannot_be_read_to_its_end_is_no_success() {
+        let dir = tempfile::tempdir().unwrap();
+        // It opens as a file does, and reading it fails.
+        let link = replay(dir.path()).unwrap();
+        let error = print(link, false, &mut Vec::new()).unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        assert_eq!(failure.exit, Exit::Machine);
+        assert!(failure.what.contains("the log cannot be read"), "{failure}");
+    }
 }

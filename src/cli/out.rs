@@ -40,6 +40,14 @@ pub fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(quiet_json)
 }
 
+/// A value as JSON in one line.
+///
+/// # Errors
+/// None is known for what this program shows.
+pub fn json_line(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(quiet_json)
+}
+
 /// A line on standard error, as `eprintln!` and without its panic.
 macro_rules! tell {
     () => { $crate::cli::out::tell(format_args!("")) };

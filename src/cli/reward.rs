@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use super::out::json_line;
 use crate::base::text::one_line;
 use crate::rewards::{Answer, Judge, Reference, Scores};
 use serde_json::{Map, Value, json};
@@ -56,7 +57,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .score(&answers)
         .map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?;
     let text = match args.json {
-        true => lines(&answers, &scores),
+        true => lines(&answers, &scores)?,
         false => table(&answers, &scores),
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -171,7 +172,7 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
     out
 }
 
-fn lines(answers: &[Answer], scores: &[Scores]) -> String {
+fn lines(answers: &[Answer], scores: &[Scores]) -> serde_json::Result<String> {
     let of = |at: usize| -> Map<String, Value> {
         let one = |s: &Scores| (s.name.clone(), s.values[at].into());
         scores.iter().map(one).collect()
@@ -179,15 +180,16 @@ fn lines(answers: &[Answer], scores: &[Scores]) -> String {
     let mut out = String::new();
     for (at, answer) in answers.iter().enumerate() {
         let line = json!({"answer": answer.text, "reward": sum(scores, at), "rewards": of(at)});
-        let _ = writeln!(out, "{line}");
+        let _ = writeln!(out, "{}", json_line(&line)?);
     }
     let each = scores.iter().map(|s| {
         let (mean, std, zeros) = summary(&s.values);
         let facts = json!({"weight": s.weight, "mean": mean, "std": std, "zero": zeros, "failed": s.failed});
         (s.name.clone(), facts)
     });
-    let _ = writeln!(out, "{}", json!({"summary": each.collect::<Map<_, _>>()}));
-    out
+    let summary = json!({"summary": each.collect::<Map<_, _>>()});
+    let _ = writeln!(out, "{}", json_line(&summary)?);
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -215,7 +217,7 @@ mod tests {
             text.contains("exact: weight 1, mean 0.500, std 0.707, 50 % zeros"),
             "{text}"
         );
-        let last = lines(&answers, &scores);
+        let last = lines(&answers, &scores).unwrap();
         let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
         assert_eq!(last["summary"]["exact"]["zero"], 0.5);
         std::fs::write(&file, "{\"prompt\": \"1\"}\n").unwrap();

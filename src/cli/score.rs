@@ -326,7 +326,7 @@ fn as_json(
         value["chosen_more_probable_per_token"] = json!(per_token);
         value["chosen_longer"] = json!(longer);
     }
-    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+    Ok(format!("{}\n", super::out::json(&value)?))
 }
 
 fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredText]) -> String {
@@ -359,7 +359,7 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
     let _ = writeln!(
         out,
         "{}: {tokens} tokens, {bytes} bytes",
-        args.file.display()
+        one_line(&args.file.display().to_string())
     );
     let _ = writeln!(
         out,

@@ -1,8 +1,11 @@
 //! `llmtui stop`: end a live run so that it can be resumed.
 
+use super::Context;
 use super::control::Controlled;
-use super::{Context, exit::Exit};
+use super::exit::{Exit, Failure};
 use crate::base::human;
+use crate::base::text::one_line;
+use crate::run::state::Finish;
 use crate::wire::{Command, StopWhen};
 use std::io::Write;
 
@@ -24,7 +27,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => StopWhen::AfterCheckpoint,
     };
     run.command(Command::Stop { when })?;
-    run.wait();
+    let finish = run.wait()?;
+    orderly(run.run.id(), &finish)?;
     let (id, step) = (run.run.id(), human::grouped(run.state.step));
     let mut out = std::io::stdout().lock();
     writeln!(out, "{id} stopped at step {step}")?;
@@ -33,4 +37,49 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out, "llmtui resume {id} continues from step {step}")?;
     }
     Ok(Exit::Done)
+}
+
+/// An error where the run ended otherwise than by the stop: its end was not saved, or it failed meanwhile.
+fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
+    match Exit::from(finish.outcome) {
+        Exit::Done => Ok(()),
+        exit => Err(Failure {
+            exit,
+            what: format!(
+                "{id} ended at step {}: {}",
+                human::grouped(finish.step),
+                one_line(&finish.message)
+            ),
+            hint: format!("llmtui logs {id}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::Outcome;
+
+    #[test]
+    fn a_stop_whose_end_was_not_saved_is_no_success() {
+        let finish = |outcome| Finish {
+            t: UnixMillis(0),
+            outcome,
+            step: 1_200,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: 1.0,
+            message: "the disk is full".into(),
+        };
+        for outcome in [Outcome::Stopped, Outcome::Completed] {
+            assert!(orderly("a", &finish(outcome)).is_ok());
+        }
+        let starved = orderly("a", &finish(Outcome::Starved)).unwrap_err();
+        assert_eq!(starved.exit, Exit::Machine);
+        assert_eq!(starved.what, "a ended at step 1,200: the disk is full");
+        let failed = orderly("a", &finish(Outcome::Failed)).unwrap_err();
+        assert_eq!(failed.exit, Exit::Training);
+    }
 }

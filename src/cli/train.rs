@@ -133,7 +133,7 @@ impl Target {
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.nodes.is_empty() {
-        let names = serde_json::to_string(&args.nodes)?;
+        let names = serde_json::json!(args.nodes);
         args.spec.set.push(format!("engine.torch.nodes={names}"));
     }
     if args.stop_after == Some(0) {

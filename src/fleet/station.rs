@@ -3,11 +3,11 @@
 use super::hosts::{Host, Place};
 use super::news::{News, VERSION};
 use crate::base::clock::Clock;
+use crate::base::files::private_dir;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -209,13 +209,11 @@ fn last_words(errors: Option<impl Read>) -> String {
 
 /// Where connections to one machine are shared, if the folder is ours alone: who can write there could answer for `ssh`.
 fn control_path(runtime_dir: &Path) -> Option<PathBuf> {
-    let _ = std::fs::create_dir(runtime_dir);
-    let folder = std::fs::symlink_metadata(runtime_dir).ok()?;
-    let own = folder.uid() == rustix::process::getuid().as_raw();
+    private_dir(runtime_dir).ok()?;
     let path = runtime_dir.join("ssh-%C");
     // A socket's path has 108 bytes; %C becomes 40, and ssh appends a few while it makes one.
     let short = path.as_os_str().len() + 40 + 18 < 108;
-    (folder.is_dir() && own && folder.mode() & 0o077 == 0 && short).then_some(path)
+    short.then_some(path)
 }
 
 #[cfg(test)]
@@ -270,6 +268,10 @@ mod tests {
         };
         set(0o700);
         assert!(control_path(dir.path()).is_some());
+        // A new one is private as well: engines bind their sockets there, too.
+        let new = dir.path().join("new");
+        assert!(control_path(&new).is_some());
+        assert!(private_dir(&new).is_ok());
         set(0o755);
         assert_eq!(control_path(dir.path()), None);
         assert_eq!(control_path(Path::new("/proc/nothing")), None);

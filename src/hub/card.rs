@@ -108,7 +108,7 @@ fn key_value(text: &str) -> Option<(&str, &str)> {
 /// One pattern, or `[a, b]`.
 fn patterns(value: &str) -> Option<Vec<String>> {
     match value.strip_prefix('[') {
-        None if value.starts_with(['{', '&', '*', '|', '>']) && !value.starts_with("*") => None,
+        None if value.starts_with(['{', '&', '|', '>']) => None,
         None => Some(vec![unquoted(value)]),
         Some(list) => {
             let list = list.strip_suffix(']')?;

@@ -44,8 +44,8 @@ impl Http {
 
     /// Performs a request with status 2xx or 416, from byte `from` on.
     pub fn get(&self, repo: &Repo, url: &str, from: u64) -> Result<Response<Body>, HubError> {
-        let mut last = None;
-        for attempt in 0..TRIES {
+        let mut attempt = 0;
+        loop {
             let (error, asked) = match self.get_once(url, from) {
                 Ok(response) => match self.judge(repo, url, &response) {
                     Ok(()) => return Ok(response),
@@ -53,15 +53,12 @@ impl Http {
                 },
                 Err(e) => (e, None),
             };
-            if !error.is_outage() {
+            if !error.is_outage() || attempt + 1 == TRIES {
                 return Err(error);
             }
-            last = Some(error);
-            if attempt + 1 < TRIES {
-                self.wait(attempt, asked);
-            }
+            self.wait(attempt, asked);
+            attempt += 1;
         }
-        Err(last.unwrap_or(HubError::NoCache))
     }
 
     /// Follows redirects itself: the token goes to the hub's own scheme, host and port and nowhere else.

@@ -1,13 +1,13 @@
 //! The path of a run's socket, and its permissions. Sockets are in the runtime directory, in a folder only the owner can
 //! enter; where that cannot be had, in the run's own folder.
 
-use crate::base::files::Identity;
+use crate::base::files::{Identity, PrivateDirError, private_dir};
 use crate::base::paths::Env;
 use crate::run::RunDir;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Longest path of a Unix socket on all known systems (108 bytes on Linux, 104 on BSD, one for the NUL).
@@ -23,10 +23,8 @@ pub enum AddressError {
         "the socket path {0} is longer than {MAX_SOCKET_PATH} bytes; set XDG_RUNTIME_DIR to a shorter path"
     )]
     TooLong(PathBuf),
-    #[error(
-        "{dir} is accessible to others ({why}); sockets need a private directory: remove it, or chmod 700 it if it is yours"
-    )]
-    Unsafe { dir: PathBuf, why: String },
+    #[error(transparent)]
+    Folder(#[from] PrivateDirError),
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
     #[error(
@@ -71,7 +69,7 @@ pub fn socket_path(env: &Env, run: &RunDir) -> Result<PathBuf, AddressError> {
 pub(super) fn usual(env: &Env, run: &RunDir, make: bool) -> Result<Address, AddressError> {
     let path = socket_path(env, run)?;
     if let Some(dir) = path.parent().filter(|dir| make || dir.exists()) {
-        secure_dir(dir)?;
+        private_dir(dir)?;
     }
     Ok(Address {
         path,
@@ -96,35 +94,6 @@ pub(super) fn in_run(run: &RunDir) -> Result<Address, AddressError> {
     Ok(Address {
         path: PathBuf::from(format!("/proc/self/fd/{}/{IN_RUN}", folder.as_raw_fd())),
         _folder: Some(folder),
-    })
-}
-
-/// Creates the socket's folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can
-/// enter. A symbolic link is rejected: its creator controls the target.
-pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
-    let io_error = |error| AddressError::Io {
-        path: dir.into(),
-        error,
-    };
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(io_error)?;
-    let meta = std::fs::symlink_metadata(dir).map_err(io_error)?;
-    let uid = rustix::process::getuid().as_raw();
-    let why = if !meta.file_type().is_dir() {
-        "it is not a directory".to_string()
-    } else if meta.uid() != uid {
-        format!("it belongs to user {}", meta.uid())
-    } else if meta.mode() & 0o077 != 0 {
-        format!("its mode is {:o}", meta.mode() & 0o777)
-    } else {
-        return Ok(());
-    };
-    Err(AddressError::Unsafe {
-        dir: dir.into(),
-        why,
     })
 }
 
@@ -182,27 +151,5 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(&address.path).unwrap();
         assert!(run.path().join(IN_RUN).exists());
         drop(listener);
-    }
-
-    #[test]
-    fn open_foreign_and_linked_directories_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("a/b");
-        secure_dir(&own).unwrap();
-        secure_dir(&own).unwrap();
-        assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
-        let open = std::fs::Permissions::from_mode(0o750);
-        std::fs::set_permissions(&own, open).unwrap();
-        let refused = secure_dir(&own).unwrap_err().to_string();
-        assert!(refused.contains("750"), "{refused}");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(dir.path().join("a"), &link).unwrap();
-        assert!(matches!(
-            secure_dir(&link),
-            Err(AddressError::Unsafe { .. })
-        ));
-        let file = dir.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        assert!(secure_dir(&file).is_err());
     }
 }

@@ -23,7 +23,7 @@ mod thread;
 mod verbs;
 mod watchman;
 
-pub use address::{AddressError, secure_dir, socket_path};
+pub use address::{AddressError, socket_path};
 pub use foreign::foreign;
 pub use host::{Door, Emitter, EngineIo, Host, HostError};
 pub use last_word::LastWord;

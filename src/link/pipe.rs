@@ -3,7 +3,7 @@
 
 use super::thread::{CaughtUp, ending};
 use super::{COMMANDS, EVENTS, Incoming, Link};
-use crate::wire::{Event, MAX_LINE, Request, decode_envelope, encode};
+use crate::wire::{DecodeError, Event, MAX_LINE, Request, decode_envelope, encode};
 use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -65,13 +65,15 @@ async fn hear(
         return End::Left;
     }
     while let Some(line) = lines.next().await {
-        let decoded = match line {
-            Ok(line) => decode_envelope(&line).map_err(|e| e.to_string()),
-            Err(e) => Err(e.to_string()),
+        let invalid = |e: &dyn std::error::Error| {
+            End::Closed(Some(format!("invalid message from the engine: {e}")))
         };
-        let envelope = match decoded {
-            Ok(envelope) => envelope,
-            Err(e) => return End::Closed(Some(format!("invalid message from the engine: {e}"))),
+        let envelope = match line.map(|line| decode_envelope(&line)) {
+            Ok(Ok(envelope)) => envelope,
+            // A damaged line of the log, as a crash leaves it, is not an event: no other reader of the log stops at one.
+            Ok(Err(DecodeError::Malformed(_))) => continue,
+            Ok(Err(e)) => return invalid(&e),
+            Err(e) => return invalid(&e),
         };
         let seq = envelope.seq;
         // Replies of the link itself (number 0) are not the run's final event.
@@ -97,4 +99,43 @@ async fn say(
         write.flush().await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Envelope, VERSION};
+
+    fn note(seq: u64, v: u32) -> String {
+        let (step, text) = (seq, "a note".to_string());
+        let event = Event::Noted { step, text };
+        let t = UnixMillis(0);
+        encode(&Envelope { v, seq, t, event })
+    }
+
+    async fn heard(lines: String) -> (Vec<u64>, End) {
+        let (events, mut incoming) = mpsc::channel(8);
+        let end = hear(framed(lines.as_bytes()), &events, 0).await;
+        drop(events);
+        let mut seqs = Vec::new();
+        while let Some(item) = incoming.recv().await {
+            if let Incoming::Event(envelope) = item {
+                seqs.push(envelope.seq);
+            }
+        }
+        (seqs, end)
+    }
+
+    #[tokio::test]
+    async fn a_damaged_line_is_passed_over_and_a_newer_wire_is_refused() {
+        let (first, second) = (note(1, VERSION), note(2, VERSION));
+        let torn = &second[..second.len() / 2];
+        let (seqs, end) = heard(format!("{first}{torn}\n{second}")).await;
+        assert_eq!(seqs, [1, 2]);
+        assert_eq!(end, End::Closed(ending(false)));
+        let (seqs, end) = heard(format!("{first}{}", note(2, VERSION + 1))).await;
+        assert_eq!(seqs, [1]);
+        assert!(matches!(end, End::Closed(Some(why)) if why.contains("update llmtui")));
+    }
 }

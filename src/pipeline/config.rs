@@ -275,10 +275,11 @@ impl Work {
 }
 
 impl Train {
-    /// `set` as `-s` words; a word's value is JSON, which is YAML.
+    /// `set` as `-s` words, each of which is read back as its value: a string as it is where that says the same, anything else as
+    /// JSON, which is YAML.
     pub fn words(&self) -> Vec<String> {
         let word = |(key, value): (&String, &Value)| match value {
-            Value::String(text) if !text.contains(['\n', '"', '{', '[', '#', ':']) => {
+            Value::String(text) if yaml::parse_value(text).ok().as_ref() == Some(value) => {
                 format!("{key}={text}")
             }
             value => format!("{key}={value}"),
@@ -304,6 +305,10 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
             format!("name: {:?} is not letters, digits and dashes", raw.name),
             "name: base",
         ));
+    }
+    if raw.name == SCRATCH {
+        let what = format!("name: {SCRATCH} is what `from` calls fresh weights");
+        return Err(wrong(what, "name: base"));
     }
     if before.iter().any(|stage| stage.name == raw.name) {
         return Err(wrong(

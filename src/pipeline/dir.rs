@@ -230,6 +230,27 @@ impl PipelineDir {
         Pipeline::parse(&path.display().to_string(), "pipeline", &text)
     }
 
+    /// The pipeline and how far it is, stage by stage.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they have different stages.
+    pub fn load(&self) -> Result<(Pipeline, State), PipelineError> {
+        let (pipeline, state) = (self.pipeline()?, self.state()?);
+        let asked: Vec<&str> = pipeline.stages.iter().map(|s| s.name.as_str()).collect();
+        let begun: Vec<&str> = state.stages.iter().map(|s| s.name.as_str()).collect();
+        if asked != begun {
+            return Err(PipelineError::Invalid {
+                place: self.root.join("pipeline.yaml").display().to_string(),
+                what: format!("its stages are {}", asked.join(", ")),
+                hint: format!(
+                    "the pipeline was begun with the stages: {}; write those, or train the changed file as a new pipeline",
+                    begun.join(", ")
+                ),
+            });
+        }
+        Ok((pipeline, state))
+    }
+
     /// The run that trains now, or would be resumed: that of the last stage that was begun and is not over.
     pub fn running(&self) -> Option<String> {
         let state = self.state().ok()?;

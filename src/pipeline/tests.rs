@@ -52,6 +52,10 @@ fn what_is_wrong_is_said_with_its_stage() {
             "name: a b\nstages: [{name: x, train: quickstart}]",
             "letters, digits and dashes",
         ),
+        (
+            "stages: [{name: scratch, train: a}, {name: y, train: b}]",
+            "stage 1 (scratch): name: scratch is what `from` calls fresh weights",
+        ),
         ("stages: [{name: x}]", "stage 1 (x): it does nothing"),
         (
             "stages: [{name: x, train: a, eval: {}}]",
@@ -123,6 +127,48 @@ fn values_of_a_stage_can_be_changed() {
     ] {
         let error = pipeline.set(word).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_word_of_a_stage_is_read_back_as_the_value_that_was_written() {
+    let texts = [
+        "plain", "2024", "true", "~", "null", "1e-3", "1 + 1 = ", " a", "a: b", "a #b", "'a'",
+        "{a", "a\n", "", " ", "ä\u{1b}",
+    ];
+    let set = texts.iter().enumerate();
+    let set = set.map(|(at, text)| (format!("k{at}"), json!(text)));
+    let train = Train {
+        spec: json!("quickstart"),
+        set: set.collect(),
+        from: From::Spec,
+    };
+    for (key, expected) in &train.set {
+        let words = train.words();
+        let word = words
+            .iter()
+            .find_map(|word| word.strip_prefix(&format!("{key}=")));
+        let value = crate::spec::yaml::parse_value(word.unwrap()).unwrap();
+        assert_eq!(&value, expected, "{word:?}");
+    }
+    assert!(train.words().contains(&"k0=plain".to_string()));
+}
+
+#[test]
+fn stages_that_were_added_to_a_begun_pipeline_are_told() {
+    let runs = tempfile::tempdir().unwrap();
+    let text = "stages: [{name: base, train: quickstart}]";
+    let pipeline = parse(text).unwrap();
+    let dir = PipelineDir::create(runs.path(), &pipeline, text, &ManualClock::at(0)).unwrap();
+    assert_eq!(dir.load().unwrap().0.stages, pipeline.stages);
+    for changed in [
+        "stages: [{name: base, train: quickstart}, {name: more, train: quickstart}]",
+        "stages: [{name: other, train: quickstart}]",
+    ] {
+        dir.write("pipeline.yaml", changed.as_bytes()).unwrap();
+        let error = dir.load().unwrap_err();
+        assert!(error.to_string().contains("its stages are"), "{error}");
+        assert!(error.hint().contains("stages: base"), "{}", error.hint());
     }
 }
 

@@ -8,7 +8,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(3);
 /// How a guard ends whose program was late.
 const LATE: Signal = Signal::USR2;
+/// Names tried for a folder before the fault is told.
+const ROOMS: u32 = 16;
 /// Longest order.
 const MAX_ORDER: usize = 16 << 20;
 
@@ -155,14 +159,26 @@ struct Room(PathBuf);
 
 impl Room {
     fn new() -> io::Result<Room> {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("llmtui-sandbox-{}-{number}", std::process::id());
-        let place = std::env::temp_dir().join(name);
-        fs::create_dir(&place)?;
-        Ok(Room(place.canonicalize()?))
+        Room::within(&std::env::temp_dir(), &random)
     }
+
+    /// A new folder for this user alone. Its name is not to be guessed, and one that a killed process left is passed over.
+    fn within(folder: &Path, random: &dyn Fn() -> u64) -> io::Result<Room> {
+        let mut tries = 0;
+        loop {
+            let place = folder.join(format!("llmtui-sandbox-{:016x}", random()));
+            match fs::DirBuilder::new().mode(0o700).create(&place) {
+                Ok(()) => return Ok(Room(place.canonicalize()?)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < ROOMS => tries += 1,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// A number from the keys that the standard library draws from the system, another one at each call.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Drop for Room {
@@ -328,5 +344,28 @@ fn kill(child: &Child, gone: bool) {
         if !gone {
             let _ = kill_process(pid, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_room_is_private_and_what_a_killed_process_left_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let number = Cell::new(0);
+        let next = || number.replace(number.get() + 1);
+        let left = dir.path().join(format!("llmtui-sandbox-{:016x}", 0));
+        fs::create_dir(&left).unwrap();
+        let room = Room::within(dir.path(), &next).unwrap();
+        let mode = fs::metadata(&room.0).unwrap().permissions().mode();
+        assert_eq!((mode & 0o777, number.get()), (0o700, 2));
+        drop(room);
+        assert!(left.exists(), "it is not ours");
+        assert!(Room::within(dir.path(), &|| 0).is_err(), "an end at last");
+        assert_ne!(random(), random());
     }
 }

@@ -87,9 +87,10 @@ pub fn code(text: &str) -> &str {
     };
     let before = &text[..end];
     let block = match before.rfind(fence) {
-        Some(begin) => &before[begin + fence.len()..],
+        // Fences come in pairs: an odd number of them in front means that the last one closes a block.
+        Some(begin) if before.matches(fence).count() % 2 == 1 => &before[begin + fence.len()..],
         // A fence that was never closed.
-        None => &text[end + fence.len()..],
+        _ => &text[end + fence.len()..],
     };
     // The rest of the fence's line names the language.
     block.split_once('\n').map_or(block, |(_, code)| code)
@@ -111,5 +112,7 @@ mod tests {
         assert_eq!(code("so:\n```python\nx = 1\n```\n"), "x = 1\n");
         assert_eq!(code("```\na\n```\nthen\n```py\nb\n```"), "b\n");
         assert_eq!(code("cut:\n```python\nx ="), "x =");
+        let cut = "```py\na\n```\nthen\n```py\nb =";
+        assert_eq!(code(cut), "b =");
     }
 }

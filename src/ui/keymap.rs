@@ -222,6 +222,20 @@ impl Keymap {
         key.map(|key| key.to_string()).unwrap_or_default()
     }
 
+    /// A sentence with the keys of the actions that it names: `{pick-run} adds one` becomes `o adds one`. An action without a key
+    /// is in the palette.
+    pub fn fill(&self, sentence: &str) -> String {
+        let mut text = sentence.to_string();
+        for info in actions().filter(|info| sentence.contains(&format!("{{{}}}", info.id))) {
+            let key = match self.label(info.action) {
+                none if none.is_empty() => format!("{} (palette)", info.title),
+                key => key,
+            };
+            text = text.replace(&format!("{{{}}}", info.id), &key);
+        }
+        text
+    }
+
     /// Keys that mean two things on one screen.
     fn conflicts(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -333,6 +347,20 @@ mod tests {
         assert_eq!(keymap.action(q, &contexts, false), Some(Action::Leave));
         let ctrl_c = press(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(keymap.action(ctrl_c, &contexts, true), Some(Action::Leave));
+    }
+
+    #[test]
+    fn sentences_name_the_users_keys() {
+        let mut keymap = Keymap::embedded();
+        let words = "{accept} keeps it, {stop} stops";
+        assert_eq!(keymap.fill(words), "enter keeps it, S stops");
+        keymap.overlay("mine", "list: {accept: x}\nrun: {stop: []}");
+        assert_eq!(keymap.fill(words), "x keeps it, stop (palette) stops");
+        assert_eq!(keymap.fill("{a: 1}"), "{a: 1}");
+        // A name in a sentence means one action.
+        let mut ids: Vec<&str> = actions().map(|info| info.id).collect();
+        ids.sort_unstable();
+        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]

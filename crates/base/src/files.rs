@@ -1,8 +1,8 @@
-//! Atomic files, exclusive locks, and free disk space.
+//! Atomic files, exclusive locks, private folders, and free disk space.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +54,46 @@ fn is_left_over(entry: &fs::DirEntry, name: &str) -> bool {
     let idle = entry.metadata().and_then(|meta| meta.modified());
     let idle = idle.ok().and_then(|at| at.elapsed().ok());
     gone && idle.is_some_and(|idle| idle > SURELY_IDLE)
+}
+
+/// Why a folder cannot be had for its owner alone.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateDirError {
+    #[error(
+        "{dir} is accessible to others ({why}); sockets need a private directory: remove it, or chmod 700 it if it is yours"
+    )]
+    Unsafe { dir: PathBuf, why: String },
+    #[error("{dir}: {error}")]
+    Io { dir: PathBuf, error: io::Error },
+}
+
+/// Creates a folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can enter. A symbolic
+/// link is rejected: its creator controls the target.
+///
+/// # Errors
+/// It cannot be created, or it is accessible to others.
+pub fn private_dir(dir: &Path) -> Result<(), PrivateDirError> {
+    let io_error = |error| PrivateDirError::Io {
+        dir: dir.into(),
+        error,
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(io_error)?;
+    let meta = fs::symlink_metadata(dir).map_err(io_error)?;
+    let why = if !meta.file_type().is_dir() {
+        "it is not a directory".to_string()
+    } else if meta.uid() != rustix::process::getuid().as_raw() {
+        format!("it belongs to user {}", meta.uid())
+    } else if meta.mode() & 0o077 != 0 {
+        format!("its mode is {:o}", meta.mode() & 0o777)
+    } else {
+        return Ok(());
+    };
+    let dir = dir.into();
+    Err(PrivateDirError::Unsafe { dir, why })
 }
 
 /// The folder that holds `path`.
@@ -268,5 +308,28 @@ mod tests {
     #[test]
     fn the_disk_has_room() {
         assert!(free_space(Path::new(".")).unwrap() > 0);
+    }
+
+    #[test]
+    fn open_foreign_and_linked_directories_are_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("a/b");
+        private_dir(&own).unwrap();
+        private_dir(&own).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        let open = fs::Permissions::from_mode(0o750);
+        fs::set_permissions(&own, open).unwrap();
+        let refused = private_dir(&own).unwrap_err().to_string();
+        assert!(refused.contains("750"), "{refused}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("a"), &link).unwrap();
+        assert!(matches!(
+            private_dir(&link),
+            Err(PrivateDirError::Unsafe { .. })
+        ));
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(private_dir(&file).is_err());
     }
 }

@@ -77,7 +77,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
-        say!("{}", serde_json::to_string(&report)?)?;
+        say!("{}", crate::cli::out::json_line(&report)?)?;
     } else {
         print_table(&report)?;
     }

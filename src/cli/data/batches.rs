@@ -120,7 +120,7 @@ fn weights(args: &Args, run: &RunDir, revisit: &Revisit) -> anyhow::Result<Optio
 fn write_rows(out: &mut impl Write, rows: &[Row], as_json: bool) -> anyhow::Result<()> {
     for row in rows {
         match as_json {
-            true => writeln!(out, "{}", serde_json::to_string(row)?)?,
+            true => writeln!(out, "{}", crate::cli::out::json_line(row)?)?,
             false => write_row(out, row)?,
         }
     }

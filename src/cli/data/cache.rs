@@ -37,25 +37,26 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = "no home folder, so no default cache";
         return Err(Failure::yours(what, "set one with --folder").into());
     };
+    let place = one_line(&folder.display().to_string());
     let text = match args.verb {
-        Verb::List(_) => table(&folder, &list(&folder)),
+        Verb::List(_) => table(&place, &list(&folder)),
         Verb::Clear(_) => {
             let freed = clear(&folder).map_err(|e| {
                 let what = format!("{}: {e}", folder.display());
                 Failure::yours(what, "check the folder's permissions")
             })?;
-            format!("{} freed in {}\n", bytes(freed), folder.display())
+            format!("{} freed in {place}\n", bytes(freed))
         }
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
 }
 
-fn table(folder: &std::path::Path, entries: &[Cached]) -> String {
+fn table(folder: &str, entries: &[Cached]) -> String {
     if entries.is_empty() {
-        return format!("nothing is cached in {}\n", folder.display());
+        return format!("nothing is cached in {folder}\n");
     }
-    let mut text = format!("{}\n", folder.display());
+    let mut text = format!("{folder}\n");
     for entry in entries {
         let state = match entry.whole {
             true => "",
@@ -86,10 +87,10 @@ mod tests {
             bytes: 5 << 20,
             whole,
         };
-        let text = table("kept".as_ref(), &[entry(true), entry(false)]);
+        let text = table("kept", &[entry(true), entry(false)]);
         assert!(text.contains("12,345 documents"), "{text}");
         assert!(!text.contains('\x1b'));
         assert_eq!(text.matches("unfinished").count(), 1);
-        assert!(table("kept".as_ref(), &[]).contains("nothing is cached"));
+        assert!(table("kept", &[]).contains("nothing is cached"));
     }
 }

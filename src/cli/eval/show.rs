@@ -249,5 +249,5 @@ pub(super) fn json(args: &Args, models: &[Asked], prepared: &[Prepared]) -> anyh
         });
         value["comparisons"] = each.collect();
     }
-    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+    Ok(format!("{}\n", crate::cli::out::json(&value)?))
 }

@@ -5,8 +5,8 @@ use super::child::Stop;
 use super::stages::{Ended, perform};
 use super::{Options, failed, table};
 use crate::base::clock::Clock;
-use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::{Context, out};
 use crate::pipeline::{PipelineDir, State, Status};
 use std::time::Duration;
 
@@ -34,8 +34,7 @@ fn drive(
     cx: &Context,
 ) -> anyhow::Result<Exit> {
     let _lock = dir.claim().map_err(|e| failed(&e))?;
-    let pipeline = dir.pipeline().map_err(|e| failed(&e))?;
-    let mut state = dir.state().map_err(|e| failed(&e))?;
+    let (pipeline, mut state) = dir.load().map_err(|e| failed(&e))?;
     let stop = Stop::listen(detached);
     let resume = format!("llmtui train --resume {}", state.id);
     for (at, stage) in pipeline.stages.iter().enumerate() {
@@ -113,7 +112,7 @@ fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
 
 fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<Exit> {
     if options.json {
-        say!("{}", serde_json::to_string(state)?)?;
+        say!("{}", out::json_line(state)?)?;
         return Ok(Exit::Done);
     }
     let whole: f64 = state.stages.iter().map(|stage| stage.seconds).sum();

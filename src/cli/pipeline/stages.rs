@@ -37,15 +37,12 @@ pub fn perform(
     stop: &Stop,
     cx: &Context,
 ) -> anyhow::Result<Ended> {
-    if let Work::Train(train) = &stage.work {
-        return train_stage(dir, train, state, at, options, stop, cx);
-    }
     let (words, made) = match &stage.work {
         Work::Tokenizer(config) => tokenizer(dir, &stage.name, config),
         Work::Eval(config) => evaluate(dir, state, at, config)?,
         Work::Export(config) => export(dir, &stage.name, state, at, config)?,
         Work::Report(config) => report(dir, &stage.name, config),
-        Work::Train(_) => return Ok(Ended::Stopped),
+        Work::Train(train) => return train_stage(dir, train, state, at, options, stop, cx),
     };
     let mut command = child::this_program(cx)?;
     command.args(words);

@@ -4,9 +4,8 @@ mod compare;
 mod follow;
 mod tree;
 
-use super::{Context, exit::Exit};
+use super::{Context, exit::Exit, out};
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::text::quiet_json;
 use crate::base::{human, text::one_line};
 use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
@@ -58,7 +57,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         let runs: Vec<&RunSummary> = runs.iter().collect();
         if args.json {
             for object in tree::objects(&runs) {
-                writeln!(out, "{}", quiet_json(object.to_string()))?;
+                writeln!(out, "{}", out::json_line(&object)?)?;
             }
         } else {
             out.write_all(tree::text(&runs, cx.env.utf8, cx.columns()).as_bytes())?;
@@ -67,7 +66,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     if args.json {
         for run in &runs {
-            writeln!(out, "{}", quiet_json(serde_json::to_string(run)?))?;
+            writeln!(out, "{}", out::json_line(run)?)?;
         }
     } else if runs.is_empty() {
         writeln!(
@@ -93,7 +92,7 @@ fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let wanted = compare::metrics(&figures, &args.metric)?;
     if args.json {
         let object = compare::object(&tracks, &wanted, by);
-        say!("{}", quiet_json(object.to_string()))?;
+        say!("{}", out::json_line(&object)?)?;
     } else {
         say!("{}", compare::text(&tracks, &wanted, by).trim_end())?;
     }

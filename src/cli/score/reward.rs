@@ -90,7 +90,7 @@ fn as_json(args: &Args, judged: &[Judged]) -> anyhow::Result<String> {
         value["margin"] = json!(margin);
         value["length_accuracy"] = json!(longer);
     }
-    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+    Ok(format!("{}\n", crate::cli::out::json(&value)?))
 }
 
 fn as_text(args: &Args, judged: &[Judged], cut: Option<usize>) -> String {
@@ -111,7 +111,7 @@ fn as_text(args: &Args, judged: &[Judged], cut: Option<usize>) -> String {
     let _ = writeln!(
         out,
         "\n{}: {} scored by a reward model, mean {mean:.4}",
-        args.file.display(),
+        one_line(&args.file.display().to_string()),
         judged.len()
     );
     if let Some(context) = cut {

@@ -42,6 +42,7 @@ impl LogWriter {
             path: path.into(),
             sink: file,
             length,
+            torn: false,
             seq: last_seq,
             step: 0,
             clock,
@@ -195,6 +196,8 @@ struct Appender<S, G> {
     sink: S,
     /// Bytes of complete lines.
     length: u64,
+    /// A part of a line may stand behind them.
+    torn: bool,
     seq: u64,
     /// Newest step mentioned, for the writer's own warnings.
     step: u64,
@@ -304,7 +307,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                     }
                     if error.kind() == io::ErrorKind::StaleNetworkFileHandle
                         && self.sink.renew(&self.path).is_ok()
-                        && self.sink.cut(self.length).is_ok()
+                        && self.mend().is_ok()
                     {
                         continue;
                     }
@@ -351,12 +354,25 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
 
     /// Appends all of `text` or nothing.
     fn append_whole(&mut self, text: &str) -> io::Result<()> {
+        self.mend()?;
         let appended = self.sink.append(text.as_bytes());
         match appended {
             Ok(()) => self.length += text.len() as u64,
-            Err(_) => self.sink.cut(self.length)?,
+            Err(_) => {
+                self.torn = true;
+                self.mend()?;
+            }
         }
         appended
+    }
+
+    /// Cuts off what a failed append left behind; what cannot be cut off now is before the next append.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.sink.cut(self.length)?;
+            self.torn = false;
+        }
+        Ok(())
     }
 }
 

@@ -53,6 +53,10 @@ impl App {
         };
         self.draw_tabs(frame, screen.tabs);
         self.draw_pane(frame, screen.body);
+        if !self.overlays.is_empty() {
+            // Below an overlay nothing answers: a click there closes it.
+            self.hits.clear();
+        }
         self.draw_hints(frame, screen.hints);
         if let Some(overlay) = self.overlays.last_mut() {
             let mut canvas = Canvas {

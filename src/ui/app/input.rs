@@ -35,17 +35,31 @@ impl App {
             let reply = overlay.key(key);
             return self.reply(reply);
         }
-        let contexts = overlay.contexts();
-        let action = self.keymap.action(key, contexts, overlay.typing());
-        let reply = match action {
-            Some(action @ (Action::Suspend | Action::Redraw)) => return self.act(action),
-            Some(action) => overlay.act(action),
-            None => overlay.key(key),
+        let action = self
+            .keymap
+            .action(key, overlay.contexts(), overlay.typing());
+        match action {
+            Some(action) => self.overlay_act(action),
+            None => {
+                let reply = overlay.key(key);
+                self.reply(reply)
+            }
+        }
+    }
+
+    /// Does an action on the overlay on top, whether it came from a key or a click on its hint.
+    fn overlay_act(&mut self, action: Action) -> Vec<Effect> {
+        let Some(overlay) = self.overlays.last_mut() else {
+            return Vec::new();
         };
-        match (action, &reply) {
+        if matches!(action, Action::Suspend | Action::Redraw) {
+            return self.act(action);
+        }
+        let contexts = overlay.contexts();
+        match (action, overlay.act(action)) {
             // An overlay that has no use for the key of help, as help itself has, is helped by it.
-            (Some(Action::Help), Reply::Stay) => self.open(Box::new(HelpSheet::new(contexts))),
-            _ => self.reply(reply),
+            (Action::Help, Reply::Stay) => self.open(Box::new(HelpSheet::new(contexts))),
+            (_, reply) => self.reply(reply),
         }
     }
 
@@ -108,6 +122,7 @@ impl App {
                 self.reply(reply)
             }
             (Some(Target::Overlay), Some(_)) => Vec::new(),
+            (Some(Target::Action(action)), Some(_)) => self.overlay_act(action),
             (_, Some(overlay)) => {
                 let reply = overlay.act(Action::Leave);
                 self.reply(reply)

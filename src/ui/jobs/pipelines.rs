@@ -1,7 +1,7 @@
 //! Pipelines from the workbench: the engine that drives the stages is a process of its own and outlives the screen, as a run's does.
 
 use super::{Linked, Workplace};
-use crate::base::clock::{Clock, SystemClock};
+use crate::base::clock::SystemClock;
 use crate::base::files::is_locked;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
@@ -14,8 +14,6 @@ use std::time::Duration;
 
 /// How often the first run is looked for.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The first run of a pipeline appears within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Lines of the log that say why none appeared.
 const LINES: usize = 4;
 
@@ -50,7 +48,7 @@ fn said(error: &pipeline::PipelineError) -> String {
 /// what a plan or a check refuses.
 ///
 /// # Errors
-/// It cannot be started, it ends, or it does not get as far as a run; with the last lines of its log.
+/// It cannot be started, or it ends before a stage trains; with the last lines of its log.
 pub fn begin_pipeline(
     dir: &PipelineDir,
     force: bool,
@@ -80,19 +78,26 @@ pub fn begin_pipeline(
     run
 }
 
+/// Waits as long as the pipeline works: the stages before the first run may train a tokenizer or fetch a model.
 fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<RunDir, String> {
-    let clock = SystemClock::new();
-    while clock.elapsed() < PATIENCE {
+    loop {
+        // Asked before the look at its state: what it did last is seen.
+        let ended = process.try_wait().unwrap_or_default();
         if let Some(run) = dir.running()
             && let Ok(run) = index::resolve(runs_dir, &run)
             && is_locked(&run.lock_path())
         {
             return Ok(run);
         }
-        if !matches!(process.try_wait(), Ok(None)) {
-            break;
+        match ended {
+            None => std::thread::park_timeout(PAUSE),
+            // All was done between two looks.
+            Some(status) if status.success() => match last_run(dir, runs_dir) {
+                Some(run) => return Ok(run),
+                None => break,
+            },
+            Some(_) => break,
         }
-        std::thread::park_timeout(PAUSE);
     }
     let written = std::fs::read_to_string(dir.log_path()).unwrap_or_default();
     let lines: Vec<&str> = written.lines().rev().take(LINES).collect();
@@ -104,4 +109,42 @@ fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<
         log.display()
     );
     Err(one_line(&what))
+}
+
+/// The run of the last stage that has one.
+fn last_run(dir: &PipelineDir, runs_dir: &Path) -> Option<RunDir> {
+    let stages = dir.state().ok()?.stages;
+    let run = stages.into_iter().rev().find_map(|stage| stage.run)?;
+    index::resolve(runs_dir, &run).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::ManualClock;
+    use crate::pipeline::{Pipeline, Status};
+
+    #[test]
+    fn a_pipeline_is_waited_for_until_it_ends() {
+        let runs = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(0);
+        let text = "stages: [{name: a, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
+        std::fs::write(dir.log_path(), "no room\n").unwrap();
+        let first = |script: &str| {
+            let mut process = Command::new("sh").args(["-c", script]).spawn().unwrap();
+            let run = first_run(&dir, &mut process, runs.path());
+            assert!(matches!(process.try_wait(), Ok(Some(_))), "{run:?}");
+            run
+        };
+        let why = first("exit 3").unwrap_err();
+        assert!(why.contains("no room"), "{why}");
+        // Its only stage came and went between two looks.
+        let run = RunDir::create(runs.path(), "a", "", "", &clock).unwrap();
+        let mut state = dir.state().unwrap();
+        (state.stages[0].status, state.stages[0].run) = (Status::Done, Some(run.id().into()));
+        dir.save(&state).unwrap();
+        assert_eq!(first("exit 0").unwrap().id(), run.id());
+    }
 }

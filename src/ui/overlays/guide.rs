@@ -145,9 +145,9 @@ impl Overlay for GuideSheet {
         let place = if self.open { &mut self.scroll } else { &mut self.selected };
         match action {
             Action::Up => *place = place.saturating_sub(1),
-            Action::Down => *place += 1,
+            Action::Down => *place = place.saturating_add(1),
             Action::PageUp => *place = place.saturating_sub(self.page),
-            Action::PageDown => *place += self.page,
+            Action::PageDown => *place = place.saturating_add(self.page),
             Action::Top => *place = 0,
             Action::Bottom => *place = usize::MAX,
             Action::Accept if self.open => return Reply::Close,
@@ -169,10 +169,11 @@ impl Overlay for GuideSheet {
         let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
         let area = centred(area, width, height.min(area.height));
         let title = match self.open {
-            true => "guide: esc for the questions, arrows scroll",
-            false => "guide: what do you want to know? enter reads",
+            true => "guide: {cancel} for the questions, {up} and {down} scroll",
+            false => "guide: what do you want to know? {accept} reads",
         };
-        let block = framed(canvas.theme, title);
+        let title = canvas.keymap.fill(title);
+        let block = framed(canvas.theme, &title);
         let inner = block.inner(area);
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);

@@ -74,9 +74,9 @@ impl Overlay for HelpSheet {
     fn act(&mut self, action: Action) -> Reply {
         self.scroll = match action {
             Action::Up => self.scroll.saturating_sub(1),
-            Action::Down => self.scroll + 1,
+            Action::Down => self.scroll.saturating_add(1),
             Action::PageUp => self.scroll.saturating_sub(self.page),
-            Action::PageDown => self.scroll + self.page,
+            Action::PageDown => self.scroll.saturating_add(self.page),
             Action::Top => 0,
             Action::Bottom => usize::MAX,
             Action::Cancel | Action::Accept | Action::Help | Action::Leave => return Reply::Close,
@@ -90,7 +90,9 @@ impl Overlay for HelpSheet {
         let lines = self.lines(width.saturating_sub(2), canvas.theme, canvas.keymap);
         let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
         let area = centred(area, width, height.min(area.height));
-        let block = framed(canvas.theme, "help: esc closes, arrows scroll");
+        let title = "help: {cancel} closes, {up} and {down} scroll";
+        let title = canvas.keymap.fill(title);
+        let block = framed(canvas.theme, &title);
         let inner = block.inner(area);
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);

@@ -20,6 +20,7 @@ use ratatui::widgets::Clear;
 pub struct Prompt {
     topic: Topic,
     title: &'static str,
+    /// Its keys are named by their actions: `{accept} keeps it`.
     hint: &'static str,
     field: TextField,
     /// An empty text is no answer.
@@ -148,7 +149,7 @@ impl Overlay for Prompt {
         let (text, foot) = split_bottom(inner, u16::from(inner.height > 1));
         self.field.draw(frame, text, canvas.theme, true);
         let names = self.path.as_ref().filter(|names| names.len() > 1);
-        let hint = names.map_or_else(|| self.hint.to_string(), |names| names.join("  "));
+        let hint = names.map_or_else(|| canvas.keymap.fill(self.hint), |names| names.join("  "));
         let hint = cut(&hint, foot.width.into(), canvas.theme.glyphs().ellipsis);
         let hint = Line::styled(hint, canvas.theme.style(Meaning::Muted));
         frame.render_widget(hint, foot);
@@ -167,7 +168,7 @@ pub(super) fn topic() -> Topic {
 /// One of its kind.
 #[cfg(test)]
 pub(super) fn example() -> Box<dyn Overlay> {
-    Box::new(Prompt::new(topic(), "note", "enter takes it"))
+    Box::new(Prompt::new(topic(), "note", "{accept} takes it"))
 }
 
 #[cfg(test)]

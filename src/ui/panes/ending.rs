@@ -102,7 +102,8 @@ impl<'a> Ending<'a> {
         let upper = match with_sample {
             true => (body.height * 11 / 20).max(figures.len() as u16 + 2),
             false => body.height.saturating_sub(next.len() as u16 + 1).max(6),
-        };
+        }
+        .min(body.height);
         let left = match with_sample {
             true => body.width * 11 / 20,
             false => body.width * 27 / 50,

@@ -122,7 +122,7 @@ impl RunPane {
             let prompt = Prompt::new(
                 topic(FILTER),
                 "show only charts with",
-                "enter keeps it, esc shows all",
+                "{accept} keeps it, {cancel} shows all",
             );
             let prompt = prompt.with(self.dashboard.filter()).live();
             return vec![Request::Open(Box::new(prompt))];
@@ -197,12 +197,12 @@ fn sample_prompt() -> Prompt {
     Prompt::new(
         topic(SAMPLE),
         "sample: what should the model continue?",
-        "enter samples after this step; empty starts from a line break",
+        "{accept} samples after this step; empty starts from a line break",
     )
 }
 
 fn note_prompt() -> Prompt {
-    let hint = "enter writes it into the log, at this step";
+    let hint = "{accept} writes it into the log, at this step";
     Prompt::new(topic(NOTE), "note", hint).needed()
 }
 

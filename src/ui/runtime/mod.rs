@@ -4,9 +4,9 @@ mod effects;
 mod fleet;
 mod options;
 mod signals;
+mod stages;
 
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::files::is_locked;
 use crate::base::paths::Env;
 use crate::fleet::{Host, Station};
 use crate::hardware::Recording;
@@ -24,6 +24,7 @@ use crossterm::event::{Event as TermEvent, EventStream};
 use futures_util::StreamExt;
 pub use options::check_theme;
 use signals::{Caught, Signals, Stop};
+use stages::{Followed, Next};
 use std::ffi::OsString;
 use std::future::{Future, pending, poll_fn};
 use std::path::PathBuf;
@@ -130,8 +131,8 @@ struct Shell {
     inspecting: Option<Arc<AtomicBool>>,
     /// The newest round of checks.
     round: Arc<AtomicU64>,
-    /// Whose stages are followed, and the run of the newest one.
-    pipeline: Option<(PipelineDir, String)>,
+    /// Whose stages are followed.
+    pipeline: Option<Followed>,
     /// Other machines that are watched.
     stations: Vec<Station>,
     /// A command that gets the terminal until it ends.
@@ -156,11 +157,13 @@ impl Shell {
             What::Foreign(path, _) => First::Starting(path.display().to_string()),
             What::Fleet(_) => First::Fleet,
         };
-        let pipeline = match &options.open {
-            What::Pipeline(run, dir) => Some((dir.clone(), run.id().to_string())),
+        let (app, effects) = App::new(app_options, first, clock.now());
+        let pipeline = match (&options.open, app.run_slot()) {
+            (What::Pipeline(run, dir), Some(slot)) => {
+                Some(Followed::new(dir.clone(), slot, run.id().into()))
+            }
             _ => None,
         };
-        let (app, effects) = App::new(app_options, first, clock.now());
         let now = Instant::now();
         let mut shell = Shell {
             app,
@@ -250,20 +253,20 @@ impl Shell {
         Ok(self.app.leaves_running())
     }
 
-    /// Goes over to the run of the next stage once its engine answers.
+    /// Goes over to the run of the next stage, unless something else was opened meanwhile.
     fn follow_stages(&mut self) {
-        let Some((dir, shown)) = &mut self.pipeline else {
+        let Some(mut followed) = self.pipeline.take() else {
             return;
         };
-        let Some(run) = dir.running().filter(|run| run != shown) else {
-            return;
-        };
-        let path = self.place.runs_dir.join(&run);
-        let live = RunDir::open(&path).is_ok_and(|run| is_locked(&run.lock_path()));
-        if live {
-            *shown = run;
-            self.update(Msg::NextStage(path));
+        match followed.next(self.app.run_slot(), &self.place.runs_dir) {
+            Next::Over => return,
+            Next::Wait => {}
+            Next::Run(path) => {
+                self.update(Msg::NextStage(path));
+                followed.shown_in(self.app.run_slot());
+            }
         }
+        self.pipeline = Some(followed);
     }
 
     fn update(&mut self, msg: Msg) {
@@ -323,7 +326,7 @@ impl Shell {
             Done::Linked(slot, linked) => self.linked(slot, linked),
             Done::Stages(slot, dir, linked) => {
                 let run = dir.running().unwrap_or_default();
-                self.pipeline = Some((dir, run));
+                self.pipeline = Some(Followed::new(dir, slot, run));
                 self.linked(slot, linked);
             }
         }

@@ -44,8 +44,10 @@ impl Signals {
         })
     }
 
+    /// The next signal; of several that have come the end goes first.
     pub(super) async fn next(&mut self) -> Caught {
         tokio::select! {
+            biased;
             _ = self.hangup.recv() => Caught::End,
             _ = self.terminate.recv() => Caught::End,
             _ = self.interrupt.recv() => Caught::End,
@@ -78,7 +80,16 @@ impl Shell {
         };
         if stopped.is_ok() {
             // Stopping takes a moment to reach every thread; without this wait the terminal could be taken too early.
-            while !matches!(signals.next().await, Caught::Continue | Caught::End) {}
+            loop {
+                match signals.next().await {
+                    Caught::Continue => break,
+                    Caught::Stop => {}
+                    Caught::End => {
+                        self.update(Msg::Terminated);
+                        return Ok(());
+                    }
+                }
+            }
         }
         self.guard.take()?;
         self.update(Msg::Resumed);

@@ -11,11 +11,11 @@ use super::lost::{Lost, LostKind};
 use super::node::Bridge;
 use super::{frame, package};
 use crate::base::clock::Clock;
+use crate::base::files::private_dir;
 use crate::base::text::one_line;
 use admit::{Heard, RankEnd};
 use serde_json::{Value, json};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -470,11 +470,7 @@ impl std::fmt::Debug for Gang {
 pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf), Lost> {
     let fault = |what: String| Lost::new(LostKind::Start, None, what);
     let of = |path: &Path, e: io::Error| fault(format!("{}: {e}", path.display()));
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(runtime)
-        .map_err(|e| of(runtime, e))?;
+    private_dir(runtime).map_err(|e| fault(e.to_string()))?;
     let socket = runtime.join(format!(
         "torch-{}-{:08x}.sock",
         std::process::id(),

@@ -4,6 +4,7 @@
 use super::parcel::{GREETING, LAUNCHER, Parcel, hand_on};
 use super::{About, Answer, Ask, Orders, meet};
 use crate::base::clock::Clock;
+use crate::base::files::private_dir;
 use crate::base::paths::Env;
 use crate::workers::environment::{self, Environment, EnvironmentError};
 use crate::workers::frame::Frame;
@@ -75,11 +76,7 @@ pub fn serve(
     let Some(Orders::Launch { ranks, id, meeting }) = first::<Orders>(&heard) else {
         return Ok(());
     };
-    let folder = env
-        .cache_dir
-        .clone()
-        .unwrap_or_else(|| env.runtime_dir.clone());
-    let logs = folder.join(format!("torch-logs-{}", std::process::id()));
+    let logs = folder(env)?.join(format!("torch-logs-{}", std::process::id()));
     let launch = Launch {
         python: python.python,
         package,
@@ -119,13 +116,21 @@ fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, 
     let python = environment::python(&config, env)
         .and_then(|python| Environment::ask(&python))
         .map_err(|e| start(format!("{e}; {}", EnvironmentError::HINT)))?;
-    let cache = env
-        .cache_dir
-        .clone()
-        .unwrap_or_else(|| env.runtime_dir.clone());
+    let cache = folder(env).map_err(|e| start(e.to_string()))?;
     let package =
         package::unpack(&cache).map_err(|e| start(format!("{}: {e}", cache.display())))?;
     Ok((python, package))
+}
+
+/// Where the package and logs go: the cache, or the runtime folder where there is none.
+fn folder(env: &Env) -> io::Result<PathBuf> {
+    match &env.cache_dir {
+        Some(cache) => Ok(cache.clone()),
+        None => {
+            private_dir(&env.runtime_dir).map_err(io::Error::other)?;
+            Ok(env.runtime_dir.clone())
+        }
+    }
 }
 
 fn say(output: &Output, words: &Answer) -> io::Result<()> {
@@ -330,4 +335,24 @@ fn piece(path: &Path, sent: u64) -> io::Result<Vec<u8>> {
     file.take(PIECE.min(LONGEST.saturating_sub(sent)))
         .read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_cache_the_runtime_folder_is_made_private_and_one_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            runtime_dir: dir.path().join("runtime"),
+            ..Env::default()
+        };
+        assert_eq!(folder(&env).unwrap(), env.runtime_dir);
+        assert!(private_dir(&env.runtime_dir).is_ok());
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&env.runtime_dir, open).unwrap();
+        assert!(folder(&env).is_err(), "Python would import what lies there");
+    }
 }

@@ -194,6 +194,7 @@ fn a_handle_that_a_file_server_forgot_is_reopened_and_nothing_is_lost() {
             renewed,
         },
         length,
+        torn: false,
         seq,
         step: 0,
         clock: Arc::new(ManualClock::at(0)),
@@ -217,6 +218,77 @@ fn a_handle_that_a_file_server_forgot_is_reopened_and_nothing_is_lost() {
     assert_eq!(notes.count(), 40);
 }
 
+/// A disk on which one append stops in the middle and the cut after it fails.
+struct FailingDisk {
+    bytes: Vec<u8>,
+    appends: usize,
+    cuts: usize,
+    out: Sender<Vec<u8>>,
+}
+
+impl Sink for FailingDisk {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.appends += 1;
+        let fails = self.appends == 2;
+        let written = if fails { bytes.len() / 2 } else { bytes.len() };
+        self.bytes.extend_from_slice(&bytes[..written]);
+        if fails {
+            return Err(io::Error::other("I/O error"));
+        }
+        let _ = self.out.send(self.bytes.clone());
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.cuts += 1;
+        if self.cuts == 1 {
+            return Err(io::Error::other("I/O error"));
+        }
+        self.bytes.truncate(length as usize);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn renew(&mut self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nothing_is_appended_behind_a_torn_line_that_could_not_be_cut_off() {
+    let (out, written) = mpsc::channel();
+    let (mut sender, thread) = start(Appender {
+        path: "events.jsonl".into(),
+        sink: FailingDisk {
+            bytes: Vec::new(),
+            appends: 0,
+            cuts: 0,
+            out,
+        },
+        length: 0,
+        torn: false,
+        seq: 0,
+        step: 0,
+        clock: Arc::new(ManualClock::at(0)),
+        grown: |_| {},
+    });
+    sender.emit(note(1)).unwrap();
+    written.recv().unwrap();
+    for i in 2..=9 {
+        sender.emit(note(i)).unwrap();
+    }
+    drop(sender);
+    thread.finish().unwrap();
+    let text = String::from_utf8(written.iter().last().unwrap()).unwrap();
+    let events = text.lines().map(|line| decode_envelope(line).unwrap());
+    let seqs: Vec<u64> = events.map(|e| e.seq).collect();
+    assert!(seqs.len() >= 9, "{text}");
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
 fn full_disk(room: usize) -> (LogSender, LogThread, Sender<usize>, Receiver<Vec<u8>>) {
     let (more, refill) = mpsc::channel();
     let (out, written) = mpsc::channel();
@@ -229,6 +301,7 @@ fn full_disk(room: usize) -> (LogSender, LogThread, Sender<usize>, Receiver<Vec<
             out,
         },
         length: 0,
+        torn: false,
         seq: 0,
         step: 0,
         clock: Arc::new(ManualClock::at(0)),

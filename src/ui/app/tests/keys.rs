@@ -525,3 +525,61 @@ fn what_was_saved_and_cannot_run_is_not_praised() {
     assert!(picture.contains("cannot run yet"), "{picture}");
     assert!(!picture.contains("llmtui train"), "{picture}");
 }
+
+#[test]
+fn sentences_of_panes_and_overlays_name_the_users_keys() {
+    let mut options = options("ansi", ColorDepth::Ansi16, false);
+    let mine = "home: {mark-run: ctrl-g, compare-runs: f2, compare-evals: f3}
+global: {guide: []}
+list: {accept: f4, cancel: f5}
+compare: {pick-run: f6}
+evals: {evals-add: f7}
+samples: {ask-sample: f8}
+run: {filter-charts: f9}";
+    assert_eq!(options.keymap.overlay("mine", mine), []);
+    let mut bench = Bench::with(options);
+    bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    assert!(bench.picture(120, 30).contains("first run: f4 trains"));
+    for (pane, words) in [
+        ("shift-c", "mark runs with ctrl-g and press f2; or press f6"),
+        ("shift-e", "mark runs with ctrl-g and press f3; or press f7"),
+    ] {
+        bench.press(pane);
+        let picture = bench.picture(160, 30);
+        assert!(picture.contains(words), "{picture}");
+    }
+    bench.press("?");
+    assert!(bench.picture(120, 30).contains("help: f5 closes"));
+    bench.press("f5");
+    bench.hold(tape::until(5, 20), Holder::Detached);
+    bench.press("8");
+    let picture = bench.picture(120, 30);
+    assert!(picture.contains("f8 asks for one now"), "{picture}");
+    bench.press("2 f9");
+    let picture = bench.picture(120, 30);
+    assert!(picture.contains("f4 keeps it, f5 shows all"), "{picture}");
+}
+
+#[test]
+fn the_end_of_a_run_with_more_readings_than_lines_is_drawn_at_every_height() {
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Log);
+    let state = &mut bench.app.store.held.as_mut().unwrap().state;
+    for at in 0..60 {
+        let id = format!("extra/{at}");
+        for evaluation in &mut state.evaluations {
+            evaluation.values.insert(id.clone(), 1.0);
+        }
+        let title = id.clone();
+        let info = crate::wire::MetricInfo {
+            id,
+            title,
+            ..Default::default()
+        };
+        state.metrics.push(info);
+    }
+    assert!(!state.samples.is_empty());
+    for height in 10..60 {
+        assert!(bench.picture(130, height).contains("result") || height < 20);
+    }
+}

@@ -78,6 +78,15 @@ impl Bench {
         self
     }
 
+    fn click(&mut self, column: u16, row: u16) -> &mut Bench {
+        self.msg(Msg::Mouse(MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }))
+    }
+
     /// Presses keys written as in a keymap, with blanks in between.
     fn press(&mut self, keys: &str) -> &mut Bench {
         for key in keys.split(' ') {

@@ -1,7 +1,8 @@
 //! What holds for every overlay.
 
 use super::*;
-use crate::ui::overlays::examples;
+use crate::ui::action::Context;
+use crate::ui::overlays::{HelpSheet, examples};
 
 /// The workbench with one overlay on it, and whether letters are text there.
 fn with(overlay: Box<dyn Overlay>) -> (Bench, bool) {
@@ -68,5 +69,38 @@ fn every_overlay_draws_at_every_size_and_names_the_key_that_leaves_it() {
         let picture = bench.picture(100, 30);
         let hints = picture.lines().last().unwrap_or_default();
         assert!(hints.contains("esc "), "{name}: {hints}");
+    }
+}
+
+#[test]
+fn a_hint_of_an_overlay_does_what_its_key_does_and_a_click_beside_it_closes_it() {
+    let (mut bench, _) = with(Box::new(HelpSheet::new(&[Context::Global])));
+    let hints = bench.picture(100, 30);
+    let hints = hints.lines().last().unwrap();
+    let before_page = hints.split("page").next().unwrap();
+    let page = before_page.chars().count() as u16;
+    let top = |bench: &mut Bench| bench.picture(100, 30).lines().nth(2).unwrap().to_string();
+    let before = top(&mut bench);
+    bench.click(page, 29);
+    assert_eq!(bench.app.overlays.len(), 1, "{hints}");
+    assert_ne!(top(&mut bench), before, "a page further");
+    // The tabs lie below it.
+    bench.click(12, 0);
+    assert_eq!((bench.app.overlays.len(), bench.app.front), (0, 0));
+}
+
+#[test]
+fn steps_from_the_end_stay_at_the_end() {
+    for name in ["help", "guide"] {
+        let found = examples().into_iter().find(|(of, _)| *of == name);
+        let (mut bench, _) = with(found.unwrap().1);
+        if name == "guide" {
+            bench.press("enter");
+        }
+        // Before the next draw the end is not known yet.
+        bench.press("end");
+        let end = bench.picture(80, 12);
+        bench.press("end down pagedown");
+        assert_eq!(bench.picture(80, 12), end, "{name}");
     }
 }

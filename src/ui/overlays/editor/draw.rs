@@ -45,7 +45,7 @@ impl Editor {
         let places = self.places();
         self.selected = self.selected.min(places.len().saturating_sub(1));
         self.draw_list(frame, list, canvas, &places);
-        self.draw_foot(frame, foot, canvas.theme, places.get(self.selected));
+        self.draw_foot(frame, foot, canvas, places.get(self.selected));
     }
 
     fn draw_list(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas, places: &[Place]) {
@@ -95,7 +95,8 @@ impl Editor {
         }
     }
 
-    fn draw_foot(&mut self, frame: &mut Frame, area: Rect, theme: &Theme, place: Option<&Place>) {
+    fn draw_foot(&mut self, frame: &mut Frame, area: Rect, canvas: &Canvas, place: Option<&Place>) {
+        let theme = canvas.theme;
         let (head, area) = split_top(area, 1);
         let title = place.map_or("", |p| p.path.as_str());
         let rule = crate::ui::layout::rule(theme, title, head.width);
@@ -127,7 +128,8 @@ impl Editor {
             self.field.draw(frame, field, theme, true);
         }
         let mut y = area.y;
-        let fault = self.error.clone().or_else(|| {
+        let told = self.error.as_ref().map(|words| canvas.keymap.fill(words));
+        let fault = told.or_else(|| {
             let issues = self.draft.issues();
             let here = issues
                 .iter()

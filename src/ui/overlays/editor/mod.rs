@@ -137,7 +137,7 @@ impl Editor {
             self.warned = true;
             let changes = if n == 1 { "change" } else { "changes" };
             self.error = Some(format!(
-                "{n} unsaved {changes}: Esc again discards, s saves"
+                "{n} unsaved {changes}: {{cancel}} again discards, {{save-spec}} saves"
             ));
             return Reply::Stay;
         }

@@ -176,7 +176,7 @@ impl Pane for BatchPane {
             Action::BatchEarlier => return self.go_to(step.saturating_sub(1), store),
             Action::BatchLater => return self.go_to(step + 1, store),
             Action::BatchStep => {
-                let hint = "enter goes there";
+                let hint = "{accept} goes there";
                 let prompt = Prompt::new(STEP, "the batch of step", hint).needed();
                 return vec![Request::Open(Box::new(prompt))];
             }

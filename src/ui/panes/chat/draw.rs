@@ -150,7 +150,7 @@ impl ChatPane {
             self.draw_title(frame, title, at, theme);
         }
         let (about, area) = split_top(area, if area.height > 6 { 2 } else { 0 });
-        let facts = self.columns[at].facts(theme, several, context.store.now.0);
+        let facts = self.columns[at].facts(context, several);
         let (facts, meaning) = facts;
         let facts = fill(&facts, usize::from(area.width), theme.glyphs().ellipsis);
         frame.render_widget(
@@ -159,6 +159,7 @@ impl ChatPane {
         );
         let look = Look {
             theme,
+            keymap: context.keymap,
             width: area.width,
             heat: self.heat,
             shows_prompt: self.shows_prompt,
@@ -206,8 +207,11 @@ impl ChatPane {
         let said = self.conversation.said.len();
         let words = match self.editing {
             Some(turn) => format!(
-                "turn {} of {said}: enter sends it again, what follows is forgotten; esc leaves it",
-                turn + 1
+                "turn {} of {said}: {}",
+                turn + 1,
+                context.keymap.fill(
+                    "{send} sends it again, what follows is forgotten; {stop-answer} leaves it"
+                )
             ),
             None if self.columns.iter().any(Column::converses) => "your turn".into(),
             None => "your text".into(),
@@ -243,8 +247,8 @@ impl ChatPane {
 
 impl Column {
     /// What is known of the model, in one line.
-    fn facts(&self, theme: &Theme, several: bool, now: u64) -> (String, Meaning) {
-        let glyphs = theme.glyphs();
+    fn facts(&self, context: &PaneContext, several: bool) -> (String, Meaning) {
+        let (glyphs, now) = (context.theme.glyphs(), context.store.now.0);
         let indent = if several { "   " } else { " " };
         match (&self.engine, &self.about) {
             (Engine::Opening(_, since), _) => {
@@ -256,7 +260,10 @@ impl Column {
                     s => format!(" ({s} s)"),
                 };
                 let words = match &self.download {
-                    Some(download) => format!("{}; esc stops", download.words()),
+                    Some(download) => {
+                        let stops = context.keymap.fill("{stop-answer} stops");
+                        format!("{}; {stops}", download.words())
+                    },
                     None => format!("loading{seconds}"),
                 };
                 (format!("{indent}{spinner} {words}"), Meaning::Muted)

@@ -225,7 +225,7 @@ fn place_prompt() -> Prompt {
     Prompt::new(
         topic(PLACE),
         "model: a folder, a .gguf file, or an id of the hub",
-        "enter loads it; org/name is brought from the hub first",
+        "{accept} loads it; org/name is brought from the hub first",
     )
     .needed()
     .path()

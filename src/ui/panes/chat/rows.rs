@@ -5,6 +5,7 @@ use super::heat::{Heat, means};
 use super::reply::{Answer, Done, Reply};
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::ui::keymap::Keymap;
 use crate::ui::layout::{wrap, wrap_ranges};
 use crate::ui::theme::{Meaning, Theme};
 use crate::wire::StopReason;
@@ -15,6 +16,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
     pub theme: &'a Theme,
+    pub keymap: &'a Keymap,
     pub width: u16,
     pub heat: Heat,
     /// Show what the model read instead of what was said.
@@ -166,7 +168,7 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
         },
         // It was stopped before the prompt was read to its end.
         Answer::Done(done) if done.n_tokens == 0 && done.reason == StopReason::Cancelled => {
-            let words = [has_read(reply.read, done.prompt_tokens), end_of(done)];
+            let words = [has_read(reply.read, done.prompt_tokens), end_of(done, look.keymap)];
             return note(&words.join(&format!(" {dot} ")), Meaning::Muted, look);
         }
         Answer::Streaming => vec![format!("{} tokens", human::grouped(reply.n_tokens()))],
@@ -185,7 +187,7 @@ fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
             }
         };
         words.push(format!("{prompt}{}", at.unwrap_or_default()));
-        words.push(end_of(done));
+        words.push(end_of(done, look.keymap));
     }
     if look.heat != Heat::Off {
         words.extend(means(&reply.marks, dot));
@@ -198,16 +200,17 @@ fn has_read(read: u64, of: u64) -> String {
     format!("has read {read} of {of} tokens")
 }
 
-fn end_of(done: &Done) -> String {
+fn end_of(done: &Done, keymap: &Keymap) -> String {
     let words = match done.reason {
-        StopReason::Length => "length limit; enter goes on",
+        StopReason::Length => "length limit; {send} goes on",
         StopReason::Stop => "end of turn",
         StopReason::Context => return format!("{}; settings let it roll", one_line(&done.message)),
-        StopReason::Cancelled => "cut short; enter goes on",
+        StopReason::Cancelled => "cut short; {send} goes on",
         StopReason::Failed => "failed",
     };
+    let words = keymap.fill(words);
     match done.message.is_empty() {
-        true => words.into(),
+        true => words,
         false => format!("{}; {words}", one_line(&done.message)),
     }
 }

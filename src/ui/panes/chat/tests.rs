@@ -237,8 +237,10 @@ fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_r
         chat.apply(Slot(1), &event, UnixMillis(1));
     }
     let theme = crate::ui::theme::Theme::ansi();
+    let keymap = crate::ui::keymap::Keymap::embedded();
     let look = rows::Look {
         theme: &theme,
+        keymap: &keymap,
         width: 80,
         heat: Heat::Off,
         shows_prompt: false,

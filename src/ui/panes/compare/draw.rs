@@ -6,7 +6,9 @@ use crate::base::text::one_line;
 use crate::run::compare::By;
 use crate::run::series::Series;
 use crate::spec::shown;
+use crate::ui::keymap::Keymap;
 use crate::ui::layout::{cut, fill, split_top};
+use crate::ui::panes::PaneContext;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Scale;
@@ -35,13 +37,14 @@ fn letter(at: usize) -> String {
 type Cell = (String, bool);
 
 impl ComparePane {
-    pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
+    pub(super) fn draw_all(&mut self, buffer: &mut Buffer, area: Rect, context: &PaneContext) {
+        let theme = context.theme;
         let area = Rect {
             x: area.x + 1,
             width: area.width.saturating_sub(2),
             ..area
         };
-        if let Some(words) = self.note() {
+        if let Some(words) = self.note(context.keymap) {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return;
         }
@@ -51,16 +54,15 @@ impl ComparePane {
         self.draw_table(buffer, rest, theme);
     }
 
-    fn note(&self) -> Option<String> {
+    fn note(&self, keymap: &Keymap) -> Option<String> {
         if let Some(fault) = &self.fault {
             return Some(format!("not readable: {}", one_line(fault)));
         }
         if self.paths.is_empty() {
-            return Some(
-                "Nothing is compared yet: on Home, mark runs with space and press v; or press o here to add one. Logs of \
-                 other programs compare, too: open one with llmtui watch, then o."
-                    .into(),
-            );
+            return Some(keymap.fill(
+                "Nothing is compared yet: on Home, mark runs with {mark-run} and press {compare-runs}; or press {pick-run} \
+                 here to add one. Logs of other programs compare, too: open one with llmtui watch, then {pick-run}.",
+            ));
         }
         self.tracks.is_empty().then(|| "reading the runs".into())
     }

@@ -256,7 +256,7 @@ impl Pane for ComparePane {
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        self.draw_all(frame.buffer_mut(), area, context.theme);
+        self.draw_all(frame.buffer_mut(), area, context);
     }
 }
 

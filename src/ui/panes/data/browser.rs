@@ -35,11 +35,11 @@ pub(super) fn draw(
             ..inner
         };
         let words = match (pane.filtered(), shown.kept.of) {
-            (true, _) => "No row passes. Esc shows all rows again.",
+            (true, _) => "No row passes. {cancel} shows all rows again.",
             (_, 0) => "There are no rows.",
             _ => "No row is kept for browsing.",
         };
-        text::paragraph(buffer, area, words, Meaning::Muted, theme);
+        text::paragraph(buffer, area, &context.keymap.fill(words), Meaning::Muted, theme);
         return;
     };
     let mut area = inner;

@@ -91,7 +91,9 @@ impl Flow<'_> {
     /// A text that may not fit on the rest of the line: on a new line where it fits there, else broken anywhere.
     fn flow(&mut self, text: &str, meaning: Meaning, shaded: bool, supervised: bool) {
         let width = text.width();
-        if self.column > 0 && self.column + width > self.width && width <= self.width {
+        let full = self.column >= self.width;
+        let fits_alone = self.column + width > self.width && width <= self.width;
+        if self.column > 0 && width > 0 && (full || fits_alone) {
             self.break_line();
         }
         let mut rest = text;
@@ -306,6 +308,9 @@ mod tests {
         let lines = shown(vec![token("abcdefgh\u{1b}[2J", false)], Mode::Tokens, 5);
         assert_eq!(lines, [" abcde", " fgh·[", " 2J"]);
         assert!(shown(vec![token("日本語", false)], Mode::Tokens, 1).len() >= 3);
+        // Behind a full line, too.
+        let tokens = vec![token("abcde", false), token("fghijkl", false)];
+        assert_eq!(shown(tokens, Mode::Tokens, 5), [" abcde", " fghij", " kl"]);
     }
 
     #[test]

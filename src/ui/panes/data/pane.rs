@@ -71,7 +71,7 @@ impl DataPane {
         let prompt = Prompt::new(
             topic(PATH),
             "data: a file, a folder or a glob",
-            "enter reads it; text, JSONL, JSON, CSV, TSV, parquet, also .gz and .zst",
+            "{accept} reads it; text, JSONL, JSON, CSV, TSV, parquet, also .gz and .zst",
         );
         open(prompt.with(path.unwrap_or_default()).needed().path())
     }
@@ -86,7 +86,7 @@ impl DataPane {
     }
 
     fn ask_row(&self) -> Vec<Request> {
-        let hint = "enter goes to the row of this number";
+        let hint = "{accept} goes to the row of this number";
         open(Prompt::new(topic(ROW), "go to row", hint).needed())
     }
 
@@ -94,7 +94,7 @@ impl DataPane {
         let prompt = Prompt::new(
             topic(SEARCH),
             "show only rows with",
-            "enter keeps it; esc leaves it as it was; empty shows all",
+            "{accept} keeps it; {cancel} leaves it as it was; empty shows all",
         );
         open(prompt.with(&self.search))
     }

@@ -4,7 +4,9 @@ use super::EvalsPane;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::tasks::{TaskCell, TaskRow};
+use crate::ui::keymap::Keymap;
 use crate::ui::layout::{cut, fill, scroll_to, split_bottom, split_top};
+use crate::ui::panes::PaneContext;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -35,9 +37,10 @@ impl EvalsPane {
         &mut self,
         buffer: &mut Buffer,
         area: Rect,
-        theme: &Theme,
+        context: &PaneContext,
     ) -> Vec<(usize, Rect)> {
-        if let Some(words) = self.note() {
+        let theme = context.theme;
+        if let Some(words) = self.note(context.keymap) {
             text::paragraph(buffer, area, &words, Meaning::Muted, theme);
             return Vec::new();
         }
@@ -82,16 +85,15 @@ impl EvalsPane {
         places
     }
 
-    fn note(&self) -> Option<String> {
+    fn note(&self, keymap: &Keymap) -> Option<String> {
         if let Some(fault) = &self.fault {
             return Some(format!("not readable: {}", one_line(fault)));
         }
         if self.subjects.is_empty() {
-            return Some(
-                "No model is chosen yet: on Home, mark runs with space and press V; or press o here to add one. What is shown \
-                 is what llmtui eval kept, and what runs with eval.tasks asked while they trained."
-                    .into(),
-            );
+            return Some(keymap.fill(
+                "No model is chosen yet: on Home, mark runs with {mark-run} and press {compare-evals}; or press {evals-add} \
+                 here to add one. What is shown is what llmtui eval kept, and what runs with eval.tasks asked while they trained.",
+            ));
         }
         if self.reading && self.table.rows.is_empty() {
             return Some("reading the answers".into());

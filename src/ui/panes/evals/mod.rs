@@ -239,7 +239,7 @@ impl Pane for EvalsPane {
         };
         let rows = match &mut self.items {
             Some(items) => items.draw(buffer, inner, context.theme),
-            None => self.draw_table(buffer, inner, context.theme),
+            None => self.draw_table(buffer, inner, context),
         };
         for (row, place) in rows {
             context.hits.add(place, Target::Row(row));

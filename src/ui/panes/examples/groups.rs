@@ -5,6 +5,7 @@ use super::browser::{Browser, Colours};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::rollouts::{Answer, Group, Rollout, Token, mean};
+use crate::ui::keymap::Keymap;
 use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -20,6 +21,13 @@ pub struct Page<'a> {
     pub now: &'a Rollout,
     /// Groups that are shown.
     pub order: &'a [usize],
+}
+
+/// What drawing needs besides the page.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    pub theme: &'a Theme,
+    pub keymap: &'a Keymap,
 }
 
 type Lines = Vec<Vec<Word>>;
@@ -49,7 +57,8 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
 
 impl Page<'_> {
     /// Gives the lines of answers that could be scrolled away, and those of a page.
-    pub fn draw(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) -> (usize, usize) {
+    pub fn draw(&self, buffer: &mut Buffer, area: Rect, look: Look) -> (usize, usize) {
+        let Look { theme, keymap } = look;
         let width = usize::from(area.width);
         let mut rows = area.y..area.bottom();
         let mut put = |buffer: &mut Buffer, words: &[Word]| {
@@ -63,7 +72,7 @@ impl Page<'_> {
         let listed = !self.browser.full && self.browser.pinned.is_none();
         if listed {
             let room = usize::from(area.height).saturating_sub(5) / LIST_SHARE;
-            for line in self.list(room.max(2)) {
+            for line in self.list(room.max(2), keymap) {
                 put(buffer, &line);
             }
         }
@@ -136,7 +145,7 @@ impl Page<'_> {
     }
 
     /// The groups around the marked one, `rows` lines with the names of the columns.
-    fn list(&self, rows: usize) -> Lines {
+    fn list(&self, rows: usize, keymap: &Keymap) -> Lines {
         let mut lines = vec![vec![muted(
             "    group  reward  spread  tokens  surprise  prompt",
         )]];
@@ -174,7 +183,8 @@ impl Page<'_> {
             lines.push(line);
         }
         if self.order.is_empty() {
-            lines.push(vec![muted("    no group is like that: f shows others, / searches")]);
+            let words = "    no group is like that: {rollout-filter} shows others, {rollout-search} searches";
+            lines.push(vec![muted(keymap.fill(words))]);
         }
         lines.push(Vec::new());
         lines
@@ -392,7 +402,11 @@ mod tests {
     fn screen(browser: &mut Browser, width: u16, height: u16) -> String {
         let area = Rect::new(0, 0, width, height);
         let mut buffer = Buffer::empty(area);
-        browser.draw(&mut buffer, area, &Theme::ansi());
+        let look = Look {
+            theme: &Theme::ansi(),
+            keymap: &Keymap::embedded(),
+        };
+        browser.draw(&mut buffer, area, look);
         let row = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         (0..height).map(|y| row(y).trim_end().to_string() + "\n").collect()
     }

@@ -9,6 +9,7 @@ mod held_out;
 use self::browser::Browser;
 use self::held_out::{lines, note};
 use super::{Pane, PaneContext, PaneEntry};
+use self::groups::Look;
 use crate::ui::action::{Action, Context};
 use crate::ui::app::Freshness;
 use crate::ui::msg::Msg;
@@ -52,7 +53,7 @@ impl ExamplesPane {
             pane: &ENTRY,
             about: SEARCH,
         };
-        let hint = "enter keeps it, esc shows all";
+        let hint = "{accept} keeps it, {cancel} shows all";
         let prompt = Prompt::new(topic, "show only groups with", hint).with(&self.browser.search);
         vec![Request::Open(Box::new(prompt.live()))]
     }
@@ -149,7 +150,11 @@ impl Pane for ExamplesPane {
         };
         self.browser.follow(context.store);
         if self.browses() {
-            return self.browser.draw(frame.buffer_mut(), inner, theme);
+            let look = Look {
+                theme,
+                keymap: context.keymap,
+            };
+            return self.browser.draw(frame.buffer_mut(), inner, look);
         }
         let lines = match context.store.held.as_ref() {
             Some(held) => lines(&held.state, usize::from(inner.width), theme),

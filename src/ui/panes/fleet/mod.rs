@@ -3,7 +3,6 @@
 mod draw;
 
 use super::{Pane, PaneContext, PaneEntry};
-use crate::base::clock::UnixMillis;
 use crate::fleet::{Fleet, Place, Reach, Sort};
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
@@ -60,7 +59,7 @@ impl FleetPane {
     }
 
     /// Shows the marked run: here in this workbench, elsewhere over ssh in this terminal.
-    fn open(&self, _now: UnixMillis) -> Vec<Request> {
+    fn open(&self) -> Vec<Request> {
         let Some(fleet) = &self.fleet else {
             return Vec::new();
         };
@@ -99,10 +98,10 @@ impl Pane for FleetPane {
         self.fleet.is_some().then_some(TICK)
     }
 
-    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+    fn act(&mut self, action: Action, _context: &mut PaneContext) -> Vec<Request> {
         let page = self.page.max(1) as i64;
         match action {
-            Action::Accept => return self.open(context.store.now),
+            Action::Accept => return self.open(),
             Action::FleetSort => self.sort = self.sort.next(),
             Action::Up => self.walk(-1),
             Action::Down => self.walk(1),

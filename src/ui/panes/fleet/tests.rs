@@ -1,6 +1,7 @@
 //! The pane with machines made by hand.
 
 use super::*;
+use crate::base::clock::UnixMillis;
 use crate::fleet::{Host, News, Run, Said};
 use crate::ui::panes::bench::Around;
 use ratatui::Terminal;

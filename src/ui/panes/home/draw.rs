@@ -84,10 +84,10 @@ impl HomePane {
         let (_, area) = split_top(area, u16::from(airy));
         let (head, area) = split_top(area, 1);
         let title = match store.runs.as_deref() {
-            Some([]) => {
-                " Start your first run: enter trains the selected one, here, on this machine"
-            }
-            _ => " Start a run",
+            Some([]) => context.keymap.fill(
+                " Start your first run: {accept} trains the selected one, here, on this machine",
+            ),
+            _ => " Start a run".into(),
         };
         frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
@@ -148,7 +148,7 @@ impl HomePane {
                     theme.glyphs().separator,
                     shown_path(&store.runs_dir)
                 ),
-                Some(_) => "no run fits the filter; esc clears it".to_string(),
+                Some(_) => context.keymap.fill("no run fits the filter; {cancel} clears it"),
             };
             let line = Line::styled(format!("   {words}"), theme.style(Meaning::Muted));
             frame.render_widget(line, split_top(area, 1).0);

@@ -10,6 +10,7 @@ use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
+use crate::ui::keymap::Keymap;
 use crate::ui::msg::Msg;
 use crate::ui::panes::{chat, compare, evals};
 use crate::ui::request::{Answer, Hints, Request, titles};
@@ -212,11 +213,13 @@ impl HomePane {
         self.selected = (store.presets.len() + 1).min(last);
     }
 
-    fn accept(&self, store: &Store) -> Vec<Request> {
+    fn accept(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.current(store) {
             // Started as it is it would train on made-up rows, which is not what it was chosen for.
             Some(HomeRow::Preset(name)) if is_template(store, &name) => vec![
-                info("name your model in train.from and your rows in data.path, then t trains"),
+                info(&keymap.fill(
+                    "name your model in train.from and your rows in data.path, then {start-spec} trains",
+                )),
                 Request::Do(Effect::OpenEditor(name)),
             ],
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
@@ -266,10 +269,10 @@ impl HomePane {
         parent.map(|run| run.path.clone()).into_iter().chain([path]).collect()
     }
 
-    fn compare(&self, store: &Store) -> Vec<Request> {
+    fn compare(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.chosen(store) {
             paths if paths.len() < 2 => {
-                vec![info("mark two runs or more with space, then compare them")]
+                vec![info(&keymap.fill("mark two runs or more with {mark-run}, then compare them"))]
             }
             paths => vec![
                 Request::Show(&compare::ENTRY),
@@ -278,10 +281,12 @@ impl HomePane {
         }
     }
 
-    fn evals(&self, store: &Store) -> Vec<Request> {
+    fn evals(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.chosen(store) {
             paths if paths.is_empty() => {
-                vec![info("select a run, or mark several with space, to see their evaluations")]
+                vec![info(&keymap.fill(
+                    "select a run, or mark several with {mark-run}, to see their evaluations",
+                ))]
             }
             paths => vec![
                 Request::Show(&evals::ENTRY),
@@ -307,14 +312,14 @@ impl HomePane {
         }
     }
 
-    fn resume(&self, store: &Store) -> Vec<Request> {
+    fn resume(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         let selected = match self.current(store) {
             Some(HomeRow::Run(path)) => store.runs().iter().find(|run| run.path == path),
             _ => None,
         };
         vec![match selected.map(|run| (run.status, run)) {
             None => info("select a run that was stopped"),
-            Some((RunStatus::Live, _)) => info("this run is live; enter opens it"),
+            Some((RunStatus::Live, _)) => info(&keymap.fill("this run is live; {accept} opens it")),
             Some((RunStatus::Finished, _)) => info("this run did all its steps"),
             Some((_, run)) => Request::ResumeRun(run.path.clone()),
         }]
@@ -382,15 +387,15 @@ impl Pane for HomePane {
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let store = context.store;
         match action {
-            Action::Accept if !self.filtering => self.accept(store),
+            Action::Accept if !self.filtering => self.accept(store, context.keymap),
             Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
             Action::EditPreset => self.edit(store),
             Action::Refresh => vec![Request::Do(Effect::RefreshRuns)],
             Action::MarkRun => self.mark(store),
-            Action::CompareRuns => self.compare(store),
-            Action::CompareEvals => self.evals(store),
+            Action::CompareRuns => self.compare(store, context.keymap),
+            Action::CompareEvals => self.evals(store, context.keymap),
             Action::ChatWith => self.chat(store),
-            Action::ResumeRun => self.resume(store),
+            Action::ResumeRun => self.resume(store, context.keymap),
             action => {
                 self.walk(action, store);
                 self.moved(store)

@@ -121,13 +121,12 @@ fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut P
         context.hits.add(place, Target::Row(i));
     }
     let error = pane.editing.as_ref().and_then(|e| e.error.as_deref());
+    let hint = fields.get(pane.selected).map_or("", |f| f.hint());
+    let hint = context.keymap.fill(hint);
     let (words, meaning) = match (error, &pane.error) {
         (Some(why), _) => (why, Meaning::Bad),
         (None, Some(why)) => (why.as_str(), Meaning::Bad),
-        (None, None) => (
-            fields.get(pane.selected).map_or("", |f| f.hint()),
-            Meaning::Muted,
-        ),
+        (None, None) => (hint.as_str(), Meaning::Muted),
     };
     let foot = Rect {
         x: foot.x + 1,

@@ -110,8 +110,8 @@ impl Field {
     /// One sentence for the selected row.
     pub fn hint(self) -> &'static str {
         match self {
-            Field::Target => "A preset, a run, or a reference model by name; enter shows the list.",
-            Field::Device => "This machine, or a GPU of the table; enter shows the list.",
+            Field::Target => "A preset, a run, or a reference model by name; {accept} shows the list.",
+            Field::Device => "This machine, or a GPU of the table; {accept} shows the list.",
             Field::Limit => "What one device has: 24GB, 80GiB.",
             Field::Gpus => "Devices that share the batch; ZeRO shards states over them.",
             Field::Zero => "0 none, 1 optimizer, 2 and gradients, 3 and weights.",

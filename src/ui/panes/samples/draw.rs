@@ -4,6 +4,7 @@ use crate::base::human;
 use crate::metrics::id;
 use crate::run::RunState;
 use crate::run::state::Sample;
+use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap_ranges;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
@@ -56,7 +57,7 @@ pub fn note(buffer: &mut Buffer, area: Rect, words: &str, theme: &Theme) {
 }
 
 /// What is said before the first sample.
-pub fn waiting(state: &RunState) -> String {
+pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
     let every = state
         .head
         .as_ref()
@@ -64,10 +65,11 @@ pub fn waiting(state: &RunState) -> String {
     match (every, &state.finished) {
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(
-            "The first sample comes at step {}; a asks for one now.",
-            human::grouped(every)
+            "The first sample comes at step {}; {}",
+            human::grouped(every),
+            keymap.fill("{ask-sample} asks for one now.")
         ),
-        _ => "No samples are planned (sample.every is 0); a asks for one now.".into(),
+        _ => keymap.fill("No samples are planned (sample.every is 0); {ask-sample} asks for one now."),
     }
 }
 

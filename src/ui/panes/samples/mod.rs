@@ -199,7 +199,7 @@ impl Pane for SamplesPane {
         };
         let samples = self.shown(state);
         let Some(newest) = samples.last() else {
-            return draw::note(buffer, area, &draw::waiting(state), theme);
+            return draw::note(buffer, area, &draw::waiting(state, context.keymap), theme);
         };
         let room = usize::from(area.width / COLUMN).clamp(1, MOST);
         let all = self.places(&samples, room.min(samples.len()));
