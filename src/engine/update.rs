@@ -47,11 +47,10 @@ impl Gradients {
 }
 
 /// The passes of a micro-batch: more than one for answers to prompts, in a model whose rows know nothing of each other
-/// (experts balance their load over a pass, and dropout numbers its rows).
+/// (experts balance their load over a pass).
 fn passes<'a>(model: &Model, batch: &'a Batch) -> Cow<'a, [Batch]> {
-    let config = model.config();
     let own = batch.unit == Unit::Prompt && batch.column(SAMPLER_LOGP).is_some();
-    let apart = own && config.moe.is_none() && config.dropout == 0.0;
+    let apart = own && model.config().moe.is_none();
     match apart && batch.batch_size * batch.seq_len > ANSWER_PLACES {
         true => Cow::Owned(batch.parts(ANSWER_PLACES)),
         false => Cow::Borrowed(std::slice::from_ref(batch)),
@@ -87,14 +86,18 @@ pub fn gradients_seen(
     let mut found = Gradients::default();
     model.params_mut().zero_grads()?;
     for (micro, batch) in batches.iter().enumerate() {
-        model.set_step_position(StepPosition {
+        let mut position = StepPosition {
             seed: at.seed,
             micro_step: at.micro_step + micro as u64,
+            first_token: 0,
             share: 1.0 / batches.len() as f64,
-        });
+        };
+        model.set_step_position(position);
         probes.before_micro(micro, model);
         let mut share = 0.0;
         for part in passes(model, batch).iter() {
+            model.set_step_position(position);
+            position.first_token += part.inputs.len();
             share += micro_step(method, model, part, normalizer, &mut found.readings)?;
         }
         found.loss += share;
@@ -133,6 +136,7 @@ pub fn curvature(
         model.set_step_position(StepPosition {
             seed: at.seed,
             micro_step,
+            first_token: 0,
             share: 0.0,
         });
         micro_step_of(method, model, &drawn, labels)?;
@@ -230,7 +234,18 @@ mod tests {
     /// Answers that go through the model in parts have the gradient that they have together.
     #[test]
     fn answers_in_parts_have_the_gradient_of_all() {
-        let (spec, data) = tiny(&[]);
+        in_parts(&[]);
+    }
+
+    /// Each part drops what the whole would.
+    #[test]
+    fn parts_drop_features_as_the_whole_does() {
+        in_parts(&["model.dropout=0.3"]);
+        in_parts(&["adapter.lora.rank=2", "adapter.lora.dropout=0.5"]);
+    }
+
+    fn in_parts(words: &[&str]) {
+        let (spec, data) = tiny(words);
         let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
         let model = &mut state.models.policy;
         let mut batch = data.train_batch(1, 0, 3 * ANSWER_PLACES / data.seq_len() + 1);
