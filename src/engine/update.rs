@@ -84,7 +84,7 @@ pub fn gradients_seen(
 ) -> Result<Gradients> {
     let normalizer = method.normalizer().count(batches).max(1) as f64;
     let mut found = Gradients::default();
-    model.params_mut().zero_grads()?;
+    model.begin_step()?;
     for (micro, batch) in batches.iter().enumerate() {
         let mut position = StepPosition {
             seed: at.seed,
@@ -283,6 +283,29 @@ mod tests {
         for (a, b) in grads.iter().zip(&exact) {
             assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");
         }
+    }
+
+    /// A step that is looked at and not applied leaves nothing for the next: no expert's bias moves by what it has seen.
+    #[test]
+    fn a_step_that_is_not_applied_leaves_nothing_behind() {
+        let (spec, data) = tiny(&["model.moe.n_expert=4", "model.moe.balancing.bias.rate=0.5"]);
+        let after = |looks: bool| {
+            let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
+            let (model, rule) = (&mut state.models.policy, &mut *state.optimizer);
+            let at = At::default();
+            if looks {
+                gradients(&*spec.method, model, &[data.train_batch(9, 0, 16)], at).unwrap();
+            }
+            let rates = Rates {
+                lr: 1e-3,
+                clip_norm: 1.0,
+            };
+            let batches = [data.train_batch(1, 0, 2)];
+            let (found, _) = update(&*spec.method, model, rule, &batches, at, rates).unwrap();
+            let weights = model.params().read_weights(<[f32]>::to_vec).unwrap();
+            (found.experts, weights)
+        };
+        assert!(after(true) == after(false));
     }
 
     /// The mean gradient on labels that the model draws is zero, in expectation: it falls as one over the root of their number.
