@@ -507,3 +507,24 @@ fn pass_at_k_needs_as_many_answers_and_some_chance() {
         "{low}"
     );
 }
+
+/// Phases go by the steps that were done, and the data cursor runs ahead of them where a rescue passed over batches.
+#[test]
+fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
+    use crate::run::rollouts::{Wanted, find};
+    let run = run_of(&["rollout.cold_start_steps=3", "method.grpo.beta=0.1"]);
+    opened(&run, |cx, stepper, _| {
+        let experience = stepper.experience();
+        for (done, learns_from_answers) in [(2, false), (3, true)] {
+            cx.state.progress.step = done;
+            // Two micro-steps make a step: those of the fourth step were passed over.
+            experience.step(8, &mut cx.state).unwrap();
+            let rollouts = experience.rollouts().unwrap();
+            assert_eq!(rollouts.readings().is_some(), learns_from_answers);
+            assert_eq!(cx.state.models.anchored, learns_from_answers);
+            rollouts.keep(run.job.run_dir.path()).unwrap();
+        }
+    });
+    let kept = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
+    assert_eq!(kept.steps, [4]);
+}
