@@ -31,6 +31,9 @@ pub struct Adjustments {
     pub clip_norm: Option<f64>,
 }
 
+/// The settings that `Adjust` can change, by its keys, as they are in use.
+pub type Settings = [(&'static str, f64); 2];
+
 /// How a rescue can be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,6 +210,20 @@ impl TrainState {
             Some(lr) => lr,
             None => scheduled,
         }
+    }
+
+    /// The schedule's peak as it is now.
+    pub fn peak_lr(&self, spec: &RunSpec) -> f64 {
+        let adjusted = self.progress.adjustments.lr;
+        adjusted.unwrap_or(spec.optimizer.lr())
+    }
+
+    /// What `Adjust` can change, as it is now.
+    pub fn settings(&self, spec: &RunSpec) -> Settings {
+        [
+            ("lr", self.peak_lr(spec)),
+            ("clip_norm", self.clip_norm(spec)),
+        ]
     }
 
     /// The gradient norm above which gradients are scaled down; 0 is off.

@@ -99,6 +99,10 @@ pub(super) fn begin(
     if job.resume {
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
+        if cx.emit_adjusted(step, prepare::settings_told(job)) {
+            let what = "settings are those of the checkpoint: what was changed after it is lost";
+            cx.port.note(step, what.into());
+        }
     }
     if resumed_from.is_none() && job.spec.preflight.enabled && checks_are_worth_it(cx) {
         preflight::gate(cx)?;

@@ -1,6 +1,7 @@
 //! Each command, its answer and its effect.
 
 use super::*;
+use crate::run::RunState;
 
 /// Sends `command` after step 3 and gives the events behind it.
 fn after(command: Command, words: &[&str]) -> Vec<Event> {
@@ -209,4 +210,60 @@ fn a_roll_back_returns_to_the_kept_state_and_gives_up_what_came_after() {
     );
     let saved = |e: &Event| matches!(e, Event::Checkpointed { step: 4, .. });
     assert_eq!(events.iter().filter(|e| saved(e)).count(), 2);
+}
+
+/// The settings that viewers see at the end, and those that `Adjusted` told of, with their step.
+fn settings(events: &[Event]) -> ([f64; 2], Vec<(u64, String)>) {
+    let state = RunState::from_events(&in_envelopes(events));
+    let told = |event: &Event| match event {
+        Event::Adjusted { step, key, .. } => Some((*step, key.clone())),
+        _ => None,
+    };
+    let now = ["lr", "clip_norm"].map(|key| state.settings[key]);
+    (now, events.iter().filter_map(told).collect())
+}
+
+#[test]
+fn a_roll_back_tells_of_the_settings_that_it_brings_back() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let spec = &run.job.spec;
+    let mut done = false;
+    let events = run.go_with(&mut |event, send, _| {
+        if matches!(event, Event::Stepped { step: 3, .. }) && !done {
+            done = true;
+            let commands = [
+                adjust("lr", 1e-4),
+                adjust("clip_norm", 0.5),
+                Command::Rollback { step: 2 },
+            ];
+            for (id, command) in (1..).zip(commands) {
+                send.send(Request { id, command }).unwrap();
+            }
+        }
+    });
+    let (now, told) = settings(&events);
+    assert_eq!(now, [spec.optimizer.lr(), spec.train.clip_norm]);
+    let of = |step| ["lr", "clip_norm"].map(|key| (step, key.to_string()));
+    assert_eq!(told, [of(3), of(2)].concat());
+}
+
+/// What was changed behind the newest checkpoint goes with a crash, and the resume says so.
+#[test]
+fn a_resume_tells_of_settings_that_were_lost() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let first = run.go_with(&mut |event, send, _| {
+        if matches!(event, Event::Stepped { step: 3, .. }) {
+            let when = StopWhen::Now;
+            for (id, command) in (1..).zip([adjust("lr", 1e-4), Command::Stop { when }]) {
+                send.send(Request { id, command }).unwrap();
+            }
+        }
+    });
+    keep_log(&run, &first);
+    let events = [first, run.resumed()].concat();
+    let (now, told) = settings(&events);
+    assert_eq!(now[0], run.job.spec.optimizer.lr());
+    assert_eq!(told, [3, 2].map(|step| (step, "lr".to_string())));
+    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("is lost"));
+    assert!(events.iter().any(lost));
 }

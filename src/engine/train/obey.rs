@@ -139,11 +139,13 @@ impl Trainer<'_, '_> {
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
+        let before = self.cx.state.settings(self.cx.spec);
         match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
                 self.summarize();
                 self.cx.port.accept(id);
                 self.cx.port.emit(Event::RolledBack { step });
+                self.cx.emit_adjusted(step, before);
                 if self.cx.state.progress.undo.is_none() {
                     self.forget_what_was_given_up();
                 }

@@ -48,6 +48,7 @@ impl Trainer<'_, '_> {
     fn rescue(&mut self, why: &str) -> Result<bool, EngineError> {
         let (rescue, train) = (&self.cx.spec.rescue, &self.cx.spec.train);
         let left = self.cx.state.progress.clone();
+        let settings = self.cx.state.settings(self.cx.spec);
         if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
             return Ok(false);
         }
@@ -87,12 +88,7 @@ impl Trainer<'_, '_> {
         self.stepper.forget();
         self.summarize();
         self.cx.port.emit(Event::RolledBack { step });
-        self.cx.port.emit(Event::Adjusted {
-            step,
-            key: "lr".into(),
-            old: Num(before),
-            new: Num(lr),
-        });
+        self.cx.emit_adjusted(step, settings);
         self.cx.port.emit(Event::Rescued {
             step,
             from,
