@@ -13,7 +13,7 @@ use super::probing::probes;
 use super::reading::read_data;
 use super::remote::Remote;
 use super::rollouts::Rollouts;
-use super::state::{Settings, TrainState, update_rule};
+use super::state::{Settings, TrainState};
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
@@ -235,8 +235,7 @@ fn resume(
     if job.fresh_optimizer {
         // Of an average and the weights behind it, the weights go on.
         state.show_average(false)?;
-        state.optimizer = update_rule(&job.spec, state.models.policy.params())?;
-        state.changed_here();
+        state.reset_optimizer(&job.spec)?;
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());
     }

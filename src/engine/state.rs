@@ -234,23 +234,47 @@ impl TrainState {
             .unwrap_or(spec.train.clip_norm)
     }
 
-    /// True while every part of the optimizer's state is a number: a NaN may be there before it is in the weights.
-    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
-        let mut finite = true;
-        for part in self.optimizer.state() {
-            let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
-            self.optimizer.read_state(part.name, &mut look)?;
+    /// The state of the update rules is dropped, the critic's as well.
+    pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
+        self.optimizer = update_rule(spec, self.models.policy.params())?;
+        if let Some(critic) = &mut self.critic {
+            critic.reset_optimizer(spec)?;
         }
-        Ok(finite)
+        self.changed_here();
+        Ok(())
     }
 
-    /// True while every weight is a number: what is not is never saved.
-    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
-        self.models
-            .policy
-            .params()
-            .read_held(|weights| weights.iter().all(|x| x.is_finite()))
+    /// True while every part of the optimizers' state is a number: a NaN may be there before it is in the weights.
+    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
+        let of_critic = self
+            .critic
+            .as_ref()
+            .map_or(Ok(true), Critic::moments_are_finite);
+        Ok(of_critic? && state_is_finite(&*self.optimizer)?)
     }
+
+    /// True while every weight is a number, the critic's too: what is not is never saved.
+    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
+        let of_critic = self
+            .critic
+            .as_ref()
+            .map_or(Ok(true), Critic::weights_are_finite);
+        Ok(of_critic? && held_are_finite(&self.models.policy)?)
+    }
+}
+
+pub(super) fn state_is_finite(rule: &dyn UpdateRule) -> candle_core::Result<bool> {
+    let mut finite = true;
+    for part in rule.state() {
+        let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
+        rule.read_state(part.name, &mut look)?;
+    }
+    Ok(finite)
+}
+
+pub(super) fn held_are_finite(model: &Model) -> candle_core::Result<bool> {
+    let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+    model.params().read_held(finite)
 }
 
 /// The update rule of a spec with fresh state, and an average of the weights beside it where the spec wants one.

@@ -528,3 +528,29 @@ fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
     let kept = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
     assert_eq!(kept.steps, [4]);
 }
+
+#[test]
+fn a_critic_counts_in_what_must_be_finite() {
+    use crate::engine::update::Rates;
+    let spec = made(&["method=ppo"]);
+    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let mut state = TrainState::fresh(&spec, &data).unwrap();
+    let finite = |state: &TrainState| {
+        let weights = state.weights_are_finite().unwrap();
+        (weights, state.moments_are_finite().unwrap())
+    };
+    assert_eq!(finite(&state), (true, true));
+    let rates = Rates {
+        lr: 1e-3,
+        clip_norm: 1.0,
+    };
+    state
+        .critic
+        .as_mut()
+        .unwrap()
+        .update(f64::NAN, rates)
+        .unwrap();
+    assert_eq!(finite(&state), (false, false));
+    state.reset_optimizer(&spec).unwrap();
+    assert_eq!(finite(&state), (false, true));
+}

@@ -75,12 +75,29 @@ impl Trainer<'_, '_> {
     }
 
     fn obey_checkpoint(&mut self, id: CommandId) -> Result<(), EngineError> {
-        self.cx.refuse_broken_weights()?;
-        match self.checkpoints.save(&mut self.cx) {
-            Ok(()) => self.cx.port.accept(id),
-            Err(error) => self.cx.port.reject(id, error.to_string()),
+        if self.save_for(id, "")? {
+            self.cx.port.accept(id);
         }
         Ok(())
+    }
+
+    /// Saves because a command asks for it; where it cannot be done, the command is rejected, with a `hint`. Says whether it
+    /// was done.
+    ///
+    /// # Errors
+    /// The run cannot go on: weights are non-finite, ranks are gone.
+    pub(super) fn save_for(&mut self, id: CommandId, hint: &str) -> Result<bool, EngineError> {
+        match self.checkpoints.save(&mut self.cx) {
+            Ok(()) => Ok(true),
+            Err(EngineError::Checkpoint(error)) => {
+                self.cx.port.reject(id, format!("{error}{hint}"));
+                Ok(false)
+            }
+            Err(error) => {
+                self.cx.port.reject(id, error.to_string());
+                Err(error)
+            }
+        }
     }
 
     fn obey_sample(

@@ -111,7 +111,7 @@ impl Trainer<'_, '_> {
             whole: undo.to.whole,
             lost: now - rescue.min(now),
         });
-        self.checkpoints.save_or_warn(&mut self.cx);
+        self.checkpoints.save_or_warn(&mut self.cx)?;
         if self.checkpoints.saved_at() == Some(step) {
             self.forget_what_was_given_up();
         }
