@@ -61,7 +61,7 @@ pub struct Progress {
     /// The best of the steps that were saved: its checkpoint is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_saved: Option<Best>,
-    /// Evaluations since the best one.
+    /// Scheduled evaluations since the best one.
     #[serde(skip_serializing_if = "is_zero")]
     pub stale: u64,
     /// Tokens consumed of each source of a mix; empty without one.

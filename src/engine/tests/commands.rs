@@ -267,3 +267,28 @@ fn a_resume_tells_of_settings_that_were_lost() {
     let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("is lost"));
     assert!(events.iter().any(lost));
 }
+
+/// Behind step 5 the rate breaks what was learned, so no evaluation is better than the first.
+#[test]
+fn patience_counts_scheduled_evaluations() {
+    let last = |asked: &[u64]| {
+        let events = Run::new(&["eval.patience=2"]).go_with(&mut |event, send, _| {
+            let Event::Stepped { step, .. } = event else {
+                return;
+            };
+            let evaluate = [Command::Evaluate, Command::Evaluate];
+            let commands = match step {
+                5 => vec![adjust("lr", 10.0)],
+                step if asked.contains(step) => evaluate.into(),
+                _ => vec![],
+            };
+            for command in commands {
+                send.send(Request { id: 7, command }).unwrap();
+            }
+        });
+        finished(&events).1
+    };
+    assert_eq!(last(&[]), 15);
+    assert_eq!(last(&[7, 8, 12]), 15, "between them");
+    assert_eq!(last(&[10]), 15, "at one of them, twice");
+}

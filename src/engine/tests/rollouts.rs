@@ -554,3 +554,19 @@ fn a_critic_counts_in_what_must_be_finite() {
     state.reset_optimizer(&spec).unwrap();
     assert_eq!(finite(&state), (false, true));
 }
+
+#[test]
+fn an_evaluation_reads_no_more_prompts_than_it_may() {
+    let read = |rows: &str| {
+        let events = run_of(&["max_steps=1", "eval.every=0", rows]).go();
+        let found = events.iter().rev().find_map(|event| match event {
+            Event::Evaluated {
+                n_windows, whole, ..
+            } => Some((*n_windows, *whole)),
+            _ => None,
+        });
+        found.unwrap()
+    };
+    assert_eq!(read("eval.rows=10"), (10, false));
+    assert!(read("eval.rows=1000").1, "a limit above all rows is none");
+}

@@ -3,6 +3,7 @@
 use super::Trainer;
 use super::stop::Flow;
 use crate::engine::EngineError;
+use crate::engine::due::is_due;
 use crate::wire::{Command, CommandId, Event, Num, Phase, Request};
 
 /// Longest note and prompt in bytes: they travel in one line of the log.
@@ -54,7 +55,7 @@ impl Trainer<'_, '_> {
             Command::Checkpoint => self.obey_checkpoint(id)?,
             Command::Evaluate => {
                 self.cx.port.accept(id);
-                self.cx.evaluate_now(self.stepper.experience())?;
+                self.obey_evaluate()?;
             }
             Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
             Command::Adjust { key, value } => self.obey_adjust(id, &key, value),
@@ -98,6 +99,17 @@ impl Trainer<'_, '_> {
                 Err(error)
             }
         }
+    }
+
+    /// Patience counts scheduled evaluations: one in between can find a new best, and costs nothing where it finds none.
+    fn obey_evaluate(&mut self) -> Result<(), EngineError> {
+        let (step, spec, stale) = (self.cx.step(), self.cx.spec, self.cx.state.progress.stale);
+        self.cx.evaluate_now(self.stepper.experience())?;
+        if !is_due(step, spec.eval.every, spec.train.max_steps, None) {
+            let progress = &mut self.cx.state.progress;
+            progress.stale = progress.stale.min(stale);
+        }
+        Ok(())
     }
 
     fn obey_sample(
