@@ -1,6 +1,7 @@
 //! Each command, its answer and its effect.
 
 use super::*;
+use crate::base::sampling::Sampling;
 use crate::run::RunState;
 
 /// Sends `command` after step 3 and gives the events behind it.
@@ -36,6 +37,16 @@ fn adjust(key: &str, value: f64) -> Command {
     Command::Adjust {
         key: key.into(),
         value,
+    }
+}
+
+/// A sample with a setting changed.
+fn sample(change: fn(&mut Sampling)) -> Command {
+    let mut sampling = Sampling::default();
+    change(&mut sampling);
+    Command::Sample {
+        prompt: "First".into(),
+        sampling,
     }
 }
 
@@ -163,6 +174,10 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
         (adjust("lr", f64::NAN), "outside"),
         (adjust("lr", -1.0), "outside"),
         (adjust("momentum", 0.9), "momentum"),
+        (sample(|s| s.temperature = f32::NAN), "temperature"),
+        (sample(|s| s.repetition_penalty = 0.0), "repetition_penalty"),
+        (sample(|s| s.top_p = 0.0), "top_p"),
+        (sample(|s| s.max_new_tokens = 4097), "at most 4096"),
         (Command::Resume, "not paused"),
         (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
         (Command::Note { text: "  ".into() }, "note"),

@@ -4,6 +4,7 @@ use super::Trainer;
 use super::stop::Flow;
 use crate::engine::EngineError;
 use crate::engine::due::is_due;
+use crate::engine::infer;
 use crate::wire::{Command, CommandId, Event, Num, Phase, Request};
 
 /// Longest note and prompt in bytes: they travel in one line of the log.
@@ -118,10 +119,11 @@ impl Trainer<'_, '_> {
         prompt: &str,
         sampling: crate::base::sampling::Sampling,
     ) {
-        if prompt.len() > MAX_TEXT_BYTES || sampling.max_new_tokens > MAX_SAMPLE_TOKENS {
-            let why = format!(
-                "a sample takes a prompt of at most {MAX_TEXT_BYTES} bytes and makes at most {MAX_SAMPLE_TOKENS} tokens"
-            );
+        if prompt.len() > MAX_TEXT_BYTES {
+            let why = format!("a sample takes a prompt of at most {MAX_TEXT_BYTES} bytes");
+            return self.cx.port.reject(id, why);
+        }
+        if let Err(why) = infer::check(&sampling, MAX_SAMPLE_TOKENS) {
             return self.cx.port.reject(id, why);
         }
         match self.cx.sample_now(prompt, &sampling) {
