@@ -58,6 +58,8 @@ pub struct Batch {
     pub references: Vec<String>,
     /// Tokens that are not padding; of each source in turn where there are several.
     pub tokens: Vec<u64>,
+    /// Of a part: targets that count in the whole micro-batch.
+    pub whole: Option<usize>,
 }
 
 impl Batch {
@@ -77,6 +79,7 @@ impl Batch {
         self.columns.clear();
         self.references.clear();
         self.tokens.clear();
+        self.whole = None;
         self.batch_size = 0;
     }
 
@@ -86,6 +89,11 @@ impl Batch {
             true => self.targets.len(),
             false => self.mask.iter().filter(|counts| **counts).count(),
         }
+    }
+
+    /// Targets that count in the loss of the micro-batch, of which this may be a part.
+    pub fn supervised_of_micro_batch(&self) -> usize {
+        self.whole.unwrap_or_else(|| self.supervised())
     }
 
     /// Examples that the batch tells apart: pairs, judged answers or prompts, and 0 where an example is one text.
@@ -174,6 +182,7 @@ impl Batch {
             columns: self.columns.iter().map(column).collect(),
             references: of(&self.references, &rows),
             tokens: Vec::new(),
+            whole: Some(self.supervised_of_micro_batch()),
         }
     }
 
@@ -277,6 +286,9 @@ mod tests {
         assert_eq!(parts[1].inputs, [2, 3, 4, 5]);
         assert_eq!(parts[1].targets, [3, 4, 5, 6]);
         assert_eq!(parts[1].mask, [true, false, true, false]);
+        let counts = |p: &Batch| (p.supervised(), p.supervised_of_micro_batch());
+        assert_eq!(counts(&parts[1]), (2, 5));
+        assert_eq!(counts(&batch), (5, 5));
         assert_eq!(parts[1].sequence, [0, 0, 1, 1]);
         assert_eq!(parts[2].column(LABEL), Some(&[3.0, 4.0][..]));
         assert_eq!(parts[2].column(MARGIN), Some(&[6.0, 7.0, 8.0, 9.0][..]));

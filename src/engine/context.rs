@@ -5,10 +5,11 @@ use super::broken::{self, NonFinite};
 use super::emit::Port;
 use super::eval::BestBy;
 use super::extra::Extras;
-use super::state::TrainState;
+use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
 use crate::data::Dataset;
 use crate::spec::RunSpec;
+use crate::wire::{Event, Num};
 use std::sync::Arc;
 
 pub(super) struct RunContext<'a, 'p> {
@@ -34,6 +35,23 @@ impl RunContext<'_, '_> {
         let train = &self.spec.train;
         let rows = train.micro_batch_size * self.spec.method.needs().unit.sequences();
         train.grad_accum_steps * rows * self.spec.model.seq_len
+    }
+
+    /// Reports each setting that is not what it was `before`, as after a load; whether there is any.
+    pub fn emit_adjusted(&mut self, step: u64, before: Settings) -> bool {
+        let now = self.state.settings(self.spec);
+        let changed = before.into_iter().zip(now).filter(|(old, new)| old != new);
+        let mut any = false;
+        for ((key, old), (_, new)) in changed {
+            any = true;
+            self.port.emit(Event::Adjusted {
+                step,
+                key: key.into(),
+                old: Num(old),
+                new: Num(new),
+            });
+        }
+        any
     }
 
     /// Weights that are not finite are not saved.

@@ -4,7 +4,7 @@
 use super::EngineError;
 use super::checkpoint::{CheckpointError, flat};
 use super::roles::set;
-use super::state::{arithmetic, critic_source};
+use super::state::{arithmetic, critic_source, held_are_finite, state_is_finite};
 use super::update::{At, Gradients, Rates, apply, gradients};
 use crate::data::Batch;
 use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
@@ -69,7 +69,7 @@ impl Critic {
             None => self.model.copy_trunk(policy)?,
         }
         self.model.init_adapters(spec.seed)?;
-        self.optimizer = spec.optimizer.build(self.model.params())?;
+        self.reset_optimizer(spec)?;
         self.begun = true;
         Ok(())
     }
@@ -119,6 +119,31 @@ impl Critic {
     /// Those of the optimizer.
     pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
         self.optimizer.show_average(self.model.params_mut(), show)
+    }
+
+    /// Drops its moments.
+    ///
+    /// # Errors
+    /// Those of the optimizer.
+    pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
+        self.optimizer = spec.optimizer.build(self.model.params())?;
+        Ok(())
+    }
+
+    /// True while every weight is a number.
+    ///
+    /// # Errors
+    /// Those of candle.
+    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
+        held_are_finite(&self.model)
+    }
+
+    /// True while every part of the optimizer's state is a number.
+    ///
+    /// # Errors
+    /// Those of candle.
+    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
+        state_is_finite(&*self.optimizer)
     }
 
     /// Writes weights and moments into a checkpoint's file.

@@ -31,6 +31,7 @@ pub struct Evaluation {
     /// The method's loss, a mean over what its normalizer counts.
     pub loss: f64,
     pub readings: Readings,
+    /// Examples read: windows, pairs, judged answers.
     pub n_windows: u64,
     pub whole: bool,
 }
@@ -73,7 +74,7 @@ pub fn evaluate(
         let out = models.score(&batch)?;
         // Sums, divided at the end by what all batches count.
         total += measure(method, &batch, &out, 1.0, &mut readings)?;
-        n_windows += batch.batch_size;
+        n_windows += batch.batch_size / batch.unit.sequences();
         counted += method.normalizer().count(std::slice::from_ref(&batch));
     }
     Ok(Some(Evaluation {
@@ -250,7 +251,9 @@ impl RunContext<'_, '_> {
             value: *value,
             direction: self.best_by.direction,
         };
-        progress.stale += 1;
+        // The same step once more is no further evaluation.
+        let again = progress.measured.as_ref().is_some_and(|m| m.step == step);
+        progress.stale += u64::from(!again);
         if found.replaces(progress.best.as_ref()) {
             progress.best = Some(found.clone());
             progress.stale = 0;

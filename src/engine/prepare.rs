@@ -13,7 +13,7 @@ use super::probing::probes;
 use super::reading::read_data;
 use super::remote::Remote;
 use super::rollouts::Rollouts;
-use super::state::{TrainState, update_rule};
+use super::state::{Settings, TrainState};
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
@@ -235,8 +235,7 @@ fn resume(
     if job.fresh_optimizer {
         // Of an average and the weights behind it, the weights go on.
         state.show_average(false)?;
-        state.optimizer = update_rule(&job.spec, state.models.policy.params())?;
-        state.changed_here();
+        state.reset_optimizer(&job.spec)?;
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());
     }
@@ -269,6 +268,23 @@ fn replanned(job: &EngineJob, state: &TrainState) -> Option<String> {
         of_plan(now),
         of_plan(before)
     ))
+}
+
+/// The settings that `Adjust` can change, as the log tells them. A crash loses what was changed after the checkpoint.
+pub(super) fn settings_told(job: &EngineJob) -> Settings {
+    let spec = &job.spec;
+    let mut told = [
+        ("lr", spec.optimizer.lr()),
+        ("clip_norm", spec.train.clip_norm),
+    ];
+    // A log that cannot be read tells of no change.
+    let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Adjusted"], |event| {
+        if let Event::Adjusted { key, new, .. } = event {
+            let known = told.iter_mut().find(|(known, _)| *known == key);
+            known.into_iter().for_each(|(_, value)| *value = new.0);
+        }
+    });
+    told
 }
 
 /// Step of the newest checkpoint that the log acknowledges.

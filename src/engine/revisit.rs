@@ -114,6 +114,9 @@ impl<'a> Revisit<'a> {
         weights: Option<&mut Weights>,
     ) -> Result<Vec<Row>, EngineError> {
         let left = self.data.val_windows().saturating_sub(first);
+        if left == 0 {
+            return Ok(Vec::new());
+        }
         let batch = self
             .data
             .val_batch(first, self.spec.train.micro_batch_size.min(left));
@@ -275,6 +278,12 @@ mod tests {
                 assert_eq!(data.tokenizer.encode(&row.text).unwrap(), row.ids);
             }
         }
+        let end = data.val_windows();
+        assert_eq!(revisit.held_out(end, Some(&mut weights)).unwrap(), []);
+        assert_eq!(
+            revisit.held_out(end - 1, Some(&mut weights)).unwrap().len(),
+            1
+        );
         let mean = crate::run::revisit::mean_loss(&rows).unwrap();
         assert!((mean - sum / n as f64).abs() < 1e-6, "{mean}");
     }

@@ -31,6 +31,9 @@ pub struct Adjustments {
     pub clip_norm: Option<f64>,
 }
 
+/// The settings that `Adjust` can change, by its keys, as they are in use.
+pub type Settings = [(&'static str, f64); 2];
+
 /// How a rescue can be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +61,7 @@ pub struct Progress {
     /// The best of the steps that were saved: its checkpoint is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best_saved: Option<Best>,
-    /// Evaluations since the best one.
+    /// Scheduled evaluations since the best one.
     #[serde(skip_serializing_if = "is_zero")]
     pub stale: u64,
     /// Tokens consumed of each source of a mix; empty without one.
@@ -209,6 +212,20 @@ impl TrainState {
         }
     }
 
+    /// The schedule's peak as it is now.
+    pub fn peak_lr(&self, spec: &RunSpec) -> f64 {
+        let adjusted = self.progress.adjustments.lr;
+        adjusted.unwrap_or(spec.optimizer.lr())
+    }
+
+    /// What `Adjust` can change, as it is now.
+    pub fn settings(&self, spec: &RunSpec) -> Settings {
+        [
+            ("lr", self.peak_lr(spec)),
+            ("clip_norm", self.clip_norm(spec)),
+        ]
+    }
+
     /// The gradient norm above which gradients are scaled down; 0 is off.
     pub fn clip_norm(&self, spec: &RunSpec) -> f64 {
         self.progress
@@ -217,23 +234,47 @@ impl TrainState {
             .unwrap_or(spec.train.clip_norm)
     }
 
-    /// True while every part of the optimizer's state is a number: a NaN may be there before it is in the weights.
-    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
-        let mut finite = true;
-        for part in self.optimizer.state() {
-            let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
-            self.optimizer.read_state(part.name, &mut look)?;
+    /// The state of the update rules is dropped, the critic's as well.
+    pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
+        self.optimizer = update_rule(spec, self.models.policy.params())?;
+        if let Some(critic) = &mut self.critic {
+            critic.reset_optimizer(spec)?;
         }
-        Ok(finite)
+        self.changed_here();
+        Ok(())
     }
 
-    /// True while every weight is a number: what is not is never saved.
-    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
-        self.models
-            .policy
-            .params()
-            .read_held(|weights| weights.iter().all(|x| x.is_finite()))
+    /// True while every part of the optimizers' state is a number: a NaN may be there before it is in the weights.
+    pub fn moments_are_finite(&self) -> candle_core::Result<bool> {
+        let of_critic = self
+            .critic
+            .as_ref()
+            .map_or(Ok(true), Critic::moments_are_finite);
+        Ok(of_critic? && state_is_finite(&*self.optimizer)?)
     }
+
+    /// True while every weight is a number, the critic's too: what is not is never saved.
+    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
+        let of_critic = self
+            .critic
+            .as_ref()
+            .map_or(Ok(true), Critic::weights_are_finite);
+        Ok(of_critic? && held_are_finite(&self.models.policy)?)
+    }
+}
+
+pub(super) fn state_is_finite(rule: &dyn UpdateRule) -> candle_core::Result<bool> {
+    let mut finite = true;
+    for part in rule.state() {
+        let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
+        rule.read_state(part.name, &mut look)?;
+    }
+    Ok(finite)
+}
+
+pub(super) fn held_are_finite(model: &Model) -> candle_core::Result<bool> {
+    let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+    model.params().read_held(finite)
 }
 
 /// The update rule of a spec with fresh state, and an average of the weights beside it where the spec wants one.

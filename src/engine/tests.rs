@@ -138,6 +138,45 @@ impl Run {
     }
 }
 
+/// Opens a run as the loop does and hands over what it works on.
+fn opened<R>(
+    run: &Run,
+    look: impl FnOnce(
+        &mut context::RunContext<'_, '_>,
+        &mut step::Stepper,
+        &mut checkpoint::Checkpoints,
+    ) -> R,
+) -> R {
+    let (_send, receive) = sync_channel(1);
+    let mut emit = |_: Event| {};
+    let clock = Arc::new(SystemClock::new());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut port = Port::new(&mut emit, receive, stop, clock, &run.job.env);
+    let data = prepare::data(&run.job, &mut port).unwrap();
+    let (mut cx, mut stepper, mut checkpoints) =
+        prepare::prepare(&run.job, data, &mut port).unwrap();
+    look(&mut cx, &mut stepper, &mut checkpoints)
+}
+
+/// Writes events as the run's log.
+fn keep_log(run: &Run, events: &[Event]) {
+    let lines: Vec<String> = in_envelopes(events)
+        .iter()
+        .map(crate::wire::encode)
+        .collect();
+    std::fs::write(run.job.run_dir.events_path(), lines.concat()).unwrap();
+}
+
+fn in_envelopes(events: &[Event]) -> Vec<crate::wire::Envelope> {
+    let envelope = |(i, event): (usize, &Event)| crate::wire::Envelope {
+        v: crate::wire::VERSION,
+        seq: i as u64 + 1,
+        t: Default::default(),
+        event: event.clone(),
+    };
+    events.iter().enumerate().map(envelope).collect()
+}
+
 /// Sends `command` when the step goes by.
 fn at(step: u64, command: Command) -> impl FnMut(&Event, &SyncSender<Request>, &AtomicBool) + Send {
     move |event, send, _| {

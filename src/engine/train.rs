@@ -99,6 +99,10 @@ pub(super) fn begin(
     if job.resume {
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
+        if cx.emit_adjusted(step, prepare::settings_told(job)) {
+            let what = "settings are those of the checkpoint: what was changed after it is lost";
+            cx.port.note(step, what.into());
+        }
     }
     if resumed_from.is_none() && job.spec.preflight.enabled && checks_are_worth_it(cx) {
         preflight::gate(cx)?;
@@ -143,7 +147,7 @@ impl Trainer<'_, '_> {
     /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
     fn train_on(&mut self) -> Result<Outcome, EngineError> {
         let max_steps = self.cx.spec.train.max_steps;
-        self.save_a_point_to_go_back_to();
+        self.save_a_point_to_go_back_to()?;
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
             match self.obey()? {
@@ -199,7 +203,7 @@ impl Trainer<'_, '_> {
                     continue;
                 }
                 if step < max_steps {
-                    self.checkpoints.save_or_warn(&mut self.cx);
+                    self.checkpoints.save_or_warn(&mut self.cx)?;
                 } else {
                     self.checkpoints.save_at_the_end(&mut self.cx)?;
                     self.forget_what_was_given_up();

@@ -47,11 +47,10 @@ impl Gradients {
 }
 
 /// The passes of a micro-batch: more than one for answers to prompts, in a model whose rows know nothing of each other
-/// (experts balance their load over a pass, and dropout numbers its rows).
+/// (experts balance their load over a pass).
 fn passes<'a>(model: &Model, batch: &'a Batch) -> Cow<'a, [Batch]> {
-    let config = model.config();
     let own = batch.unit == Unit::Prompt && batch.column(SAMPLER_LOGP).is_some();
-    let apart = own && config.moe.is_none() && config.dropout == 0.0;
+    let apart = own && model.config().moe.is_none();
     match apart && batch.batch_size * batch.seq_len > ANSWER_PLACES {
         true => Cow::Owned(batch.parts(ANSWER_PLACES)),
         false => Cow::Borrowed(std::slice::from_ref(batch)),
@@ -85,16 +84,20 @@ pub fn gradients_seen(
 ) -> Result<Gradients> {
     let normalizer = method.normalizer().count(batches).max(1) as f64;
     let mut found = Gradients::default();
-    model.params_mut().zero_grads()?;
+    model.begin_step()?;
     for (micro, batch) in batches.iter().enumerate() {
-        model.set_step_position(StepPosition {
+        let mut position = StepPosition {
             seed: at.seed,
             micro_step: at.micro_step + micro as u64,
+            first_token: 0,
             share: 1.0 / batches.len() as f64,
-        });
+        };
+        model.set_step_position(position);
         probes.before_micro(micro, model);
         let mut share = 0.0;
         for part in passes(model, batch).iter() {
+            model.set_step_position(position);
+            position.first_token += part.inputs.len();
             share += micro_step(method, model, part, normalizer, &mut found.readings)?;
         }
         found.loss += share;
@@ -133,6 +136,7 @@ pub fn curvature(
         model.set_step_position(StepPosition {
             seed: at.seed,
             micro_step,
+            first_token: 0,
             share: 0.0,
         });
         micro_step_of(method, model, &drawn, labels)?;
@@ -230,7 +234,18 @@ mod tests {
     /// Answers that go through the model in parts have the gradient that they have together.
     #[test]
     fn answers_in_parts_have_the_gradient_of_all() {
-        let (spec, data) = tiny(&[]);
+        in_parts(&[]);
+    }
+
+    /// Each part drops what the whole would.
+    #[test]
+    fn parts_drop_features_as_the_whole_does() {
+        in_parts(&["model.dropout=0.3"]);
+        in_parts(&["adapter.lora.rank=2", "adapter.lora.dropout=0.5"]);
+    }
+
+    fn in_parts(words: &[&str]) {
+        let (spec, data) = tiny(words);
         let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
         let model = &mut state.models.policy;
         let mut batch = data.train_batch(1, 0, 3 * ANSWER_PLACES / data.seq_len() + 1);
@@ -268,6 +283,29 @@ mod tests {
         for (a, b) in grads.iter().zip(&exact) {
             assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");
         }
+    }
+
+    /// A step that is looked at and not applied leaves nothing for the next: no expert's bias moves by what it has seen.
+    #[test]
+    fn a_step_that_is_not_applied_leaves_nothing_behind() {
+        let (spec, data) = tiny(&["model.moe.n_expert=4", "model.moe.balancing.bias.rate=0.5"]);
+        let after = |looks: bool| {
+            let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
+            let (model, rule) = (&mut state.models.policy, &mut *state.optimizer);
+            let at = At::default();
+            if looks {
+                gradients(&*spec.method, model, &[data.train_batch(9, 0, 16)], at).unwrap();
+            }
+            let rates = Rates {
+                lr: 1e-3,
+                clip_norm: 1.0,
+            };
+            let batches = [data.train_batch(1, 0, 2)];
+            let (found, _) = update(&*spec.method, model, rule, &batches, at, rates).unwrap();
+            let weights = model.params().read_weights(<[f32]>::to_vec).unwrap();
+            (found.experts, weights)
+        };
+        assert!(after(true) == after(false));
     }
 
     /// The mean gradient on labels that the model draws is zero, in expectation: it falls as one over the root of their number.

@@ -157,7 +157,7 @@ impl super::Method for Config {
         if self.beta > 0.0 || batch.column(OLD_LOGP).is_some() {
             return false;
         }
-        let local = batch.supervised().max(1) as f32;
+        let local = batch.supervised_of_micro_batch().max(1) as f32;
         scale_rows(batch, c, |row, tokens| {
             let advantage = of_row(batch, ADVANTAGE, row).unwrap_or(1.0);
             advantage

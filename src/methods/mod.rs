@@ -74,7 +74,7 @@ pub enum Normalizer {
     Pairs,
     /// Sequences that the batch tells apart.
     Sequences,
-    /// Micro-batches: each divides by its own tokens.
+    /// Micro-batches: each divides by its own tokens, a part by those of its micro-batch.
     Batches,
 }
 

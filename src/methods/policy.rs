@@ -202,7 +202,10 @@ pub fn aggregate(
             let tokens = mask.sum(1)?.maximum(1.0)?;
             (losses.sum(1)? / tokens)?.sum_all()?
         }
-        Aggregation::Bnpo => (losses.sum_all()? / scored.batch.supervised().max(1) as f64)?,
+        Aggregation::Bnpo => {
+            let tokens = scored.batch.supervised_of_micro_batch().max(1);
+            (losses.sum_all()? / tokens as f64)?
+        }
         Aggregation::DrGrpo => {
             let limits = match scored.batch.column(ANSWER_LIMIT) {
                 Some(_) => scored.column(ANSWER_LIMIT)?,

@@ -65,8 +65,16 @@ impl Oracle {
         let parts = (0..self.rows).step_by(rows).map(|at| at..at + rows);
         let batches: Vec<Batch> = parts.map(|rows| self.batch(rows, case.fresh)).collect();
         let normalizer = case.method.normalizer().count(&batches) as f64;
+        self.summed(case, &batches, normalizer)
+    }
+
+    /// The same over batches of all rows in order.
+    fn summed(&self, case: &Case, batches: &[Batch], normalizer: f64) -> (f64, Readings, Vec<f32>) {
         let (mut loss, mut readings, mut gradient) = (0.0, Readings::default(), Vec::new());
-        for (batch, logp) in batches.iter().zip(self.logps.chunks(rows * self.tokens)) {
+        let mut rest = &*self.logps;
+        for batch in batches {
+            let (logp, others) = rest.split_at(batch.inputs.len());
+            rest = others;
             let zeros = vec![0.0; logp.len()];
             let values = TokenValues {
                 logp,
@@ -159,6 +167,35 @@ fn micro_batches_change_nothing() {
                     .into_iter()
                     .all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5)
             );
+        }
+    }
+}
+
+/// A micro-batch that goes through the model in parts is one micro-batch, by any aggregation.
+#[test]
+fn parts_of_a_micro_batch_change_nothing() {
+    let oracle = oracle();
+    let near = |a: f64, b: f64, case: &Case| {
+        assert!((a - b).abs() < 1e-5, "{a}, {b}: {:?}", case.method);
+    };
+    for case in &oracle.cases {
+        let whole = oracle.batch(0..oracle.rows, case.fresh);
+        let normalizer = case.method.normalizer().count(std::slice::from_ref(&whole)) as f64;
+        let parts = whole.parts(oracle.tokens);
+        assert_eq!(parts.len(), oracle.rows);
+        let (loss, _, gradient) = oracle.summed(case, &parts, normalizer);
+        near(loss, case.loss, case);
+        for (ours, theirs) in gradient.iter().zip(&case.gradient) {
+            near(f64::from(*ours), *theirs, case);
+        }
+        let mut at = 0;
+        for part in &parts {
+            let mut c = mask(part);
+            let linear = case.method.coefficients(part, &mut c);
+            for (c, theirs) in c.iter().zip(&case.gradient[at..]).filter(|_| linear) {
+                near(-f64::from(*c) / normalizer, *theirs, case);
+            }
+            at += c.len();
         }
     }
 }

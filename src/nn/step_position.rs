@@ -8,6 +8,8 @@ pub struct StepPosition {
     pub seed: u64,
     /// Counted over the whole run.
     pub micro_step: u64,
+    /// Tokens of the micro-step before this pass, where it goes through the model in parts.
+    pub first_token: usize,
     /// What the losses that balance experts count in the optimizer step: one over its micro-steps.
     pub share: f64,
 }
@@ -17,6 +19,7 @@ impl Default for StepPosition {
         StepPosition {
             seed: 0,
             micro_step: 0,
+            first_token: 0,
             share: 1.0,
         }
     }
@@ -48,6 +51,7 @@ impl StepPosition {
             seed: self.seed,
             micro_step: self.micro_step,
             lane,
+            first_row: self.first_token,
             rate,
         })
     }

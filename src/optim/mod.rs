@@ -97,8 +97,8 @@ pub struct StatePart {
 }
 
 /// The factor that brings a gradient of global norm `norm` down to `clip_norm`, as torch's `clip_grad_norm_` computes it;
-/// 1 where nothing is to be clipped or `clip_norm` is 0 (off). A norm that is not finite gives a factor that is not
-/// finite: the caller decides what to do about it.
+/// 1 where nothing is to be clipped or `clip_norm` is 0 (off). A norm of NaN gives NaN and an infinite one 0: the
+/// caller has to look at the norm itself.
 pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
     if clip_norm <= 0.0 || norm <= clip_norm {
         1.0

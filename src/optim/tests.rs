@@ -173,4 +173,5 @@ fn clipping_scales_only_what_is_too_long() {
     assert_eq!(clip_scale(5.0, 0.0), 1.0, "0 is off");
     assert!((clip_scale(4.0, 1.0) - 0.25).abs() < 1e-6);
     assert!(clip_scale(f64::NAN, 1.0).is_nan());
+    assert_eq!(clip_scale(f64::INFINITY, 1.0), 0.0);
 }

@@ -142,7 +142,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
 /// Rows of a micro-batch that learn at once: its own answers go through the model in parts.
 fn rows_at_once(request: &Request, batch: usize) -> usize {
     let config = request.arch.config();
-    if request.extras.answers.is_none() || config.moe.is_some() || config.dropout > 0.0 {
+    if request.extras.answers.is_none() || config.moe.is_some() {
         return batch;
     }
     batch.min(ANSWER_PLACES.div_ceil(request.seq_len.max(1) as usize))

@@ -147,7 +147,7 @@ pub struct EvalConfig {
     /// The reading by which the best checkpoint is chosen: `eval/NAME` of eval.tasks, or another one that evaluations measure,
     /// e.g. `val/rewards/margins`. A new best is saved at once. Default: that of the method.
     pub best_by: Option<String>,
-    /// Save and stop after so many evaluations in a row without a new best. Default: train to the last step.
+    /// Save and stop after so many scheduled evaluations in a row without a new best. Default: train to the last step.
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
 }

@@ -300,7 +300,9 @@ pub fn train(plan: &Plan) -> Seen {
                 .trainable()
                 .zip(rule.last_norms())
                 .filter(|(i, _)| i.shape.len() == 2);
-            let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
+            let ratios: Vec<f64> = matrices
+                .filter_map(|(_, norms)| norms.update_ratio())
+                .collect();
             values.insert(
                 id::UPDATE_RATIO.into(),
                 Num(llmtui::base::stats::median(&ratios).unwrap()),

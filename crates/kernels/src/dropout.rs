@@ -15,6 +15,8 @@ pub struct Dropout {
     pub micro_step: u64,
     /// The site in the model.
     pub lane: u32,
+    /// Number of the first row: 0, or where rows go through in parts the rows before this one.
+    pub first_row: usize,
     /// Dropout probability, below 1.
     pub rate: f64,
 }
@@ -42,6 +44,7 @@ impl Dropout {
     #[inline]
     fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, &[f32])) {
         let mut factors = [0.0; AT_ONCE];
+        let row = self.first_row + row;
         for first in (0..width).step_by(AT_ONCE) {
             let factors = &mut factors[..AT_ONCE.min(width - first)];
             let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
@@ -251,6 +254,7 @@ mod tests {
         seed: 5,
         micro_step: 3,
         lane: 7,
+        first_row: 0,
         rate: 0.3,
     };
 
@@ -296,6 +300,11 @@ mod tests {
         }
         // Row by row the same, whoever computes it.
         assert_eq!(mask[..66], DROPOUT.mask(2, 33));
+        let behind = Dropout {
+            first_row: 2,
+            ..DROPOUT
+        };
+        assert_eq!(mask[66..], behind.mask(2, 33));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub trait TokenizerKind {
         self.learn(&mut training::in_pieces(train_text))
     }
 
-    /// LossMask from texts as they come: files larger than memory.
+    /// Learns from texts as they come: files larger than memory.
     ///
     /// # Errors
     /// Too little text for what was asked; a kind that learns nothing.

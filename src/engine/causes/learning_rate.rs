@@ -84,24 +84,18 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
         return Ok(Finding::not_applicable("the learning rate is 0"));
     }
     let share = subject.budget / FACTORS.len() as u32;
-    let mut steps = STEPS;
+    let mut steps = None;
     let mut after = Vec::new();
     for (at, factor) in FACTORS.iter().enumerate() {
         if at > 0 {
             state = begun(subject, from)?;
         }
-        // The first copy finds out how many steps there is time for.
-        let limit = (at == 0).then_some(share);
-        steps = train(
-            subject,
-            &mut state,
-            factor * rate,
-            (steps, limit),
-            from.is_none(),
-        )?;
-        if steps < ENOUGH {
+        // The first copy that does not break finds out how many steps there is time for.
+        let limit = (steps.unwrap_or(STEPS), steps.is_none().then_some(share));
+        let taken = train(subject, &mut state, factor * rate, limit, from.is_none())?;
+        if let Some(taken) = taken.filter(|taken| *taken < ENOUGH) {
             let words = format!(
-                "a step takes too long: {steps} of {STEPS} fit into {} s",
+                "a step takes too long: {taken} of {STEPS} fit into {} s",
                 share.as_secs()
             );
             return Ok(Finding::unknown(
@@ -109,13 +103,17 @@ fn run(subject: &Subject<'_>) -> Result<Finding, EngineError> {
                 "a smaller batch, or a machine with more cores",
             ));
         }
-        after.push(held_out(subject, &mut state.models)?);
+        after.push(match taken {
+            Some(_) => held_out(subject, &mut state.models)?,
+            None => vec![f64::NAN; BATCHES],
+        });
+        steps = steps.or(taken);
     }
     Ok(judge(&Outcome {
         rate,
         from: from.map_or(0, |entry| entry.step),
         random: from.is_none() && spec.train.from.is_none(),
-        steps,
+        steps: steps.unwrap_or(STEPS),
         before: mean(&before),
         after,
     }))
@@ -146,20 +144,22 @@ fn starting_point<'s>(subject: &'s Subject<'_>) -> Option<&'s CheckpointEntry> {
 }
 
 /// Takes the run's next steps at a rate of our own; from the start of a run with a linear warm-up over the first half of them.
-/// How many were taken: fewer where the time is up, or a loss is non-finite.
+/// How many were taken, fewer where the time is up; `None` where a loss or a gradient became non-finite. Shows the average.
 fn train(
     subject: &Subject<'_>,
     state: &mut TrainState,
     lr: f64,
     (steps, limit): (u64, Option<Duration>),
     warms_up: bool,
-) -> Result<u64, EngineError> {
+) -> Result<Option<u64>, EngineError> {
     let (spec, begun) = (subject.spec, subject.clock.elapsed());
     let clip_norm = state.clip_norm(spec);
     let first = state.progress.step;
+    let mut taken = Some(steps);
     for step in 0..steps {
         if step > 0 && limit.is_some_and(|limit| subject.clock.elapsed() - begun >= limit) {
-            return Ok(step);
+            taken = Some(step);
+            break;
         }
         let accum = spec.train.accum(first + step + 1) as u64;
         let micro_step = micro_step_of(first + step + 1, &spec.train, &state.progress.skips);
@@ -185,11 +185,12 @@ fn train(
         let (model, optimizer) = (&mut state.models.policy, &mut *state.optimizer);
         let (found, _) = update(&*spec.method, model, optimizer, &batches, at, rates)?;
         if !found.are_finite() {
+            taken = None;
             break;
         }
     }
     state.show_average(true)?;
-    Ok(steps)
+    Ok(taken)
 }
 
 /// The loss of each of the same held-out batches.
@@ -294,7 +295,40 @@ fn judge(outcome: &Outcome) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::SystemClock;
     use crate::base::finding::Status;
+    use crate::engine::revisit::Revisit;
+    use crate::engine::tests::tiny;
+    use crate::run::RunDir;
+
+    /// A copy with its weights after so many steps at a rate, within a time.
+    fn copy(lr: f64, limit: (u64, Option<Duration>)) -> (Option<u64>, Vec<f32>) {
+        let (spec, data) = tiny(&["train.ema_decay=0.9"]);
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let subject = Subject {
+            run: &RunDir::create(dir.path(), "t", &spec.to_yaml(), "", &clock).unwrap(),
+            spec: &spec,
+            data: &data,
+            revisit: Revisit::of_spec(&spec, &data),
+            checkpoints: Vec::new(),
+            steps: 1,
+            clock: &clock,
+            budget: Duration::ZERO,
+        };
+        let mut state = begun(&subject, None).unwrap();
+        let taken = train(&subject, &mut state, lr, limit, false).unwrap();
+        let weights = state.models.policy.params().read_weights(<[f32]>::to_vec);
+        (taken, weights.unwrap())
+    }
+
+    #[test]
+    fn a_copy_out_of_time_shows_its_average_and_one_that_breaks_counts_no_steps() {
+        let (whole, cut) = (copy(0.01, (1, None)), copy(0.01, (9, Some(Duration::ZERO))));
+        assert_eq!((whole.0, cut.0), (Some(1), Some(1)));
+        assert!(whole.1 == cut.1);
+        assert_eq!(copy(f64::MAX, (4, None)).0, None);
+    }
 
     fn judged(before: f64, means: [f64; 5]) -> Finding {
         let around = |mean: f64| {

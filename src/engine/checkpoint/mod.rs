@@ -255,16 +255,20 @@ impl Checkpoints {
         self.saved_at
     }
 
-    /// Saves and reports it; the run goes on when it cannot be done, and the next checkpoint tries again.
-    pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
+    /// Saves and reports it; the run goes on where the disk does not take it, and the next checkpoint tries again.
+    ///
+    /// # Errors
+    /// Weights that are non-finite.
+    pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
-        if let Err(error) = self.save(cx) {
-            cx.port.warn(
-                step,
-                "checkpoint_failed",
-                error.to_string(),
-                "the older checkpoints are untouched and training goes on; make room on the disk",
-            );
+        match self.save(cx) {
+            Err(EngineError::Checkpoint(error)) => {
+                let hint = "the older checkpoints are untouched and training goes on; make room on the disk";
+                cx.port
+                    .warn(step, "checkpoint_failed", error.to_string(), hint);
+                Ok(())
+            }
+            done => done,
         }
     }
 
@@ -276,23 +280,26 @@ impl Checkpoints {
             |step| format!("the newest checkpoint is of step {step}"),
         );
         self.save(cx).map_err(|error| match error {
-            CheckpointError::Write { .. } => EngineError::Machine(format!(
+            EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => EngineError::Machine(format!(
                 "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
                 cx.job.run_dir.id()
             )),
-            other => other.into(),
+            other => other,
         })
     }
 
     /// Saves, verifies, reports it, and only then deletes older checkpoints. What is saved already is not saved again.
-    pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
+    ///
+    /// # Errors
+    /// A disk that does not take it, a [`CheckpointError`]. Weights that are non-finite, which are never saved.
+    pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
         if self.saved.as_ref() == Some(&cx.state.progress) && self.store.stands(step) {
             return Ok(());
         }
         cx.port.enter(Phase::Checkpointing, step);
         let begun = cx.port.clock.elapsed();
-        cx.state.take_from_ranks()?;
+        cx.refuse_broken_weights()?;
         let progress = &mut cx.state.progress;
         // Checkpoints of programs before this one name the best evaluation alone.
         let stands = |best: &crate::wire::Best| self.store.stands(best.step);

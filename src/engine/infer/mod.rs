@@ -272,7 +272,7 @@ impl Desk<'_> {
     }
 
     fn accept_prompt(&mut self, id: CommandId, prompt: Prompt, sampling: Sampling) {
-        if let Err(why) = check(&sampling) {
+        if let Err(why) = check(&sampling, MAX_NEW_TOKENS) {
             return self.reject(id, why);
         }
         if self.waiting.len() >= WAITING {
@@ -356,8 +356,8 @@ fn end_of(text: &str) -> &str {
     &text[from..]
 }
 
-/// Settings come from other processes: each is checked before the model sees it.
-fn check(sampling: &Sampling) -> Result<(), String> {
+/// Settings come from other processes: each is checked before the model sees it. `most` tokens may be written.
+pub(super) fn check(sampling: &Sampling, most: usize) -> Result<(), String> {
     let Sampling {
         temperature,
         top_p,
@@ -378,9 +378,9 @@ fn check(sampling: &Sampling) -> Result<(), String> {
         Err(format!(
             "repetition_penalty must be a number above 0, not {repetition_penalty}"
         ))
-    } else if *max_new_tokens > MAX_NEW_TOKENS {
+    } else if *max_new_tokens > most {
         Err(format!(
-            "max_new_tokens must be at most {MAX_NEW_TOKENS}, not {max_new_tokens}"
+            "max_new_tokens must be at most {most}, not {max_new_tokens}"
         ))
     } else {
         Ok(())

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 pub struct Subject<'a> {
     pub spec: &'a RunSpec,
     pub data: &'a Dataset,
-    /// The state before the first step. Only read, through forward passes.
+    /// The state before the first step. Weights and moments are only read; gradients are scratch.
     pub state: &'a mut TrainState,
     /// A second model of the same seed, for checks that train; made by the first check that needs one.
     pub twin: Option<TrainState>,

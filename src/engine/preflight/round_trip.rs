@@ -77,7 +77,6 @@ fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
         .params_mut()
         .write_held(|w| w.fill(f32::NAN))?;
     for part in state.optimizer.state() {
-        // No number would be a step count of 0.
         // A NaN would be a step count of 0.
         let mut fill = |values: &mut [f32]| values.fill(1.0);
         state.optimizer.write_state(part.name, &mut fill)?;

@@ -36,10 +36,13 @@ impl Rollouts {
     ) -> Result<Option<Passed>, EngineError> {
         let size = self.spec.train.micro_batch_size;
         let all = self.data.val_windows();
+        let rows = match extent {
+            Extent::Rows(n) => n.min(all),
+            _ => all,
+        };
         let batches = match extent {
             Extent::Batches(n) => n.min(all.div_ceil(size)),
-            Extent::Rows(n) => n.min(all).div_ceil(size),
-            Extent::Whole => all.div_ceil(size),
+            Extent::Rows(_) | Extent::Whole => rows.div_ceil(size),
         };
         let sampling = Sampling {
             temperature: self.config().eval_temperature,
@@ -56,7 +59,9 @@ impl Rollouts {
         for i in 0..batches {
             let batch = match extent {
                 Extent::Batches(_) => self.data.eval_batch(self.spec.seed, i as u64, size),
-                Extent::Rows(_) | Extent::Whole => self.data.val_batch(i * size, size),
+                Extent::Rows(_) | Extent::Whole => {
+                    self.data.val_batch(i * size, size.min(rows - i * size))
+                }
             };
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);
@@ -90,7 +95,7 @@ impl Rollouts {
         Ok(Some(Passed {
             values: values.collect(),
             prompts: seen as u64,
-            whole: extent == Extent::Whole,
+            whole: seen == all && !matches!(extent, Extent::Batches(_)),
             examples,
         }))
     }

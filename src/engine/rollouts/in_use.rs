@@ -11,7 +11,7 @@ use std::path::Path;
 /// A rollout as batches, all columns included.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InUse {
-    /// The step, from 0, for which it was written.
+    /// The step by the data cursor, from 0, for which it was written.
     pub begun: u64,
     pub batches: Vec<Batch>,
     /// What every step that learns from it reports.

@@ -182,22 +182,22 @@ pub(super) fn stops(config: &RolloutConfig, data: &Dataset) -> Vec<String> {
 
 impl Rollouts {
     /// Answers to prompts with their scores; groups whose answers are all worth the same are replaced by answers to other
-    /// prompts, as often as the spec says.
+    /// prompts, as often as the spec says. `drawn` is the step by the data cursor.
     fn write_and_score(
         &mut self,
         models: &mut Models,
-        step: u64,
+        drawn: u64,
         parts: &mut Parts,
     ) -> Result<Scored, EngineError> {
         let (train, config, seed) = (&self.spec.train, self.config(), self.spec.seed);
         let (group_size, refill) = (config.group_size, config.refill as u64);
-        let since = step.saturating_sub(config.cold_start_steps) / config.cycle();
+        let since = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
         let answers = train.micro_batch_size * train.grad_accum_steps * config.steps;
         let prompts = (answers / group_size).max(1);
         let prompts = self
             .data
             .train_batch(seed, config.cold_start_steps + since, prompts);
-        let mut found = self.answered(models, &prompts, (step, 0), parts)?;
+        let mut found = self.answered(models, &prompts, (drawn, 0), parts)?;
         for round in 1..=refill {
             let rewards = Rollouts::weighed(&found.scores, found.written.len());
             let groups = rewards.chunks(group_size).enumerate();
@@ -209,9 +209,9 @@ impl Rollouts {
                 break;
             }
             // Prompts of another order than those of the steps.
-            let other = Rng::new(seed, Stream::Rollout, step, 2 * round as u32 - 1).next_u64();
+            let other = Rng::new(seed, Stream::Rollout, drawn, 2 * round as u32 - 1).next_u64();
             let others = self.data.train_batch(other, 0, dead.len());
-            let fresh = self.answered(models, &others, (step, round as u32), parts)?;
+            let fresh = self.answered(models, &others, (drawn, round as u32), parts)?;
             found.refilled += dead.len();
             found.replace(&dead, fresh, group_size);
         }
@@ -246,30 +246,29 @@ impl Rollouts {
     }
 
     /// Before the first rollout: a critic begins, and a reference is the policy as a cold start left it.
-    fn take_stock(&self, step: u64, state: &mut TrainState) -> Result<(), EngineError> {
-        let first = step == self.config().cold_start_steps;
-        if first && step > 0 {
+    fn take_stock(&self, state: &mut TrainState) -> Result<(), EngineError> {
+        if self.config().cold_start_steps > 0 && !state.models.anchored {
             state.models.anchor()?;
         }
         match &mut state.critic {
-            Some(critic) if first || !critic.has_begun() => {
-                critic.begin(&self.spec, &state.models.policy)
-            }
+            Some(critic) if !critic.has_begun() => critic.begin(&self.spec, &state.models.policy),
             _ => Ok(()),
         }
     }
 
-    /// A rollout by the weights as they are, as batches with every column.
-    fn begin(&mut self, step: u64, state: &mut TrainState) -> Result<InUse, EngineError> {
+    /// A rollout by the weights as they are, as batches with every column. `drawn` is the step by the data cursor, which
+    /// prompts and answers are drawn by: ahead of the steps done where a rescue has passed over some.
+    fn begin(&mut self, drawn: u64, state: &mut TrainState) -> Result<InUse, EngineError> {
         let group_size = self.config().group_size;
-        self.take_stock(step, state)?;
+        self.take_stock(state)?;
+        let step = state.progress.step + 1;
         let models = &mut state.models;
         let mut parts = Parts::default();
         let Scored {
             written,
             scores,
             refilled,
-        } = self.write_and_score(models, step, &mut parts)?;
+        } = self.write_and_score(models, drawn, &mut parts)?;
         let mut rewards = Rollouts::weighed(&scores, written.len());
 
         let scored_at = self.clock.elapsed();
@@ -317,11 +316,11 @@ impl Rollouts {
         readings.extend(more.into_iter().map(|(id, x)| (id.to_string(), x)));
         if self.config().keep > 0 {
             let texts = (&self.data.tokenizer, group_size);
-            self.unwritten = Some(kept::file(step + 1, &rollout, &batches, texts));
+            self.unwritten = Some(kept::file(step, &rollout, &batches, texts));
         }
         self.last = Some(rollout);
         Ok(InUse {
-            begun: step,
+            begun: drawn,
             batches,
             readings,
         })
@@ -336,10 +335,10 @@ impl Experience for Rollouts {
     ) -> Result<StepBatches, EngineError> {
         let (train, seed) = (&self.spec.train, self.spec.seed);
         let accum = train.grad_accum_steps;
-        let step = micro_step / accum as u64;
+        let drawn = micro_step / accum as u64;
         let (cold, cycle) = (self.config().cold_start_steps, self.config().cycle());
         self.parts = Parts::default();
-        if step < cold {
+        if state.progress.step < cold {
             (self.last, self.told) = (None, None);
             let batch = |i| {
                 self.data
@@ -351,14 +350,14 @@ impl Experience for Rollouts {
                 batches,
             });
         }
-        let place = (step - cold) % cycle;
+        let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
         // A resume brings them back; where the spec was changed since, answers are written anew.
-        let mut held = match held.filter(|held| held.begun + place == step) {
+        let mut held = match held.filter(|held| held.begun + place == drawn) {
             Some(held) => held,
             None => {
-                let mut held = self.begin(step, state)?;
-                held.begun = step - place;
+                let mut held = self.begin(drawn, state)?;
+                held.begun = drawn - place;
                 held
             }
         };

@@ -1,6 +1,8 @@
 //! Each command, its answer and its effect.
 
 use super::*;
+use crate::base::sampling::Sampling;
+use crate::run::RunState;
 
 /// Sends `command` after step 3 and gives the events behind it.
 fn after(command: Command, words: &[&str]) -> Vec<Event> {
@@ -35,6 +37,16 @@ fn adjust(key: &str, value: f64) -> Command {
     Command::Adjust {
         key: key.into(),
         value,
+    }
+}
+
+/// A sample with a setting changed.
+fn sample(change: fn(&mut Sampling)) -> Command {
+    let mut sampling = Sampling::default();
+    change(&mut sampling);
+    Command::Sample {
+        prompt: "First".into(),
+        sampling,
     }
 }
 
@@ -162,6 +174,10 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
         (adjust("lr", f64::NAN), "outside"),
         (adjust("lr", -1.0), "outside"),
         (adjust("momentum", 0.9), "momentum"),
+        (sample(|s| s.temperature = f32::NAN), "temperature"),
+        (sample(|s| s.repetition_penalty = 0.0), "repetition_penalty"),
+        (sample(|s| s.top_p = 0.0), "top_p"),
+        (sample(|s| s.max_new_tokens = 4097), "at most 4096"),
         (Command::Resume, "not paused"),
         (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
         (Command::Note { text: "  ".into() }, "note"),
@@ -209,4 +225,85 @@ fn a_roll_back_returns_to_the_kept_state_and_gives_up_what_came_after() {
     );
     let saved = |e: &Event| matches!(e, Event::Checkpointed { step: 4, .. });
     assert_eq!(events.iter().filter(|e| saved(e)).count(), 2);
+}
+
+/// The settings that viewers see at the end, and those that `Adjusted` told of, with their step.
+fn settings(events: &[Event]) -> ([f64; 2], Vec<(u64, String)>) {
+    let state = RunState::from_events(&in_envelopes(events));
+    let told = |event: &Event| match event {
+        Event::Adjusted { step, key, .. } => Some((*step, key.clone())),
+        _ => None,
+    };
+    let now = ["lr", "clip_norm"].map(|key| state.settings[key]);
+    (now, events.iter().filter_map(told).collect())
+}
+
+#[test]
+fn a_roll_back_tells_of_the_settings_that_it_brings_back() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let spec = &run.job.spec;
+    let mut done = false;
+    let events = run.go_with(&mut |event, send, _| {
+        if matches!(event, Event::Stepped { step: 3, .. }) && !done {
+            done = true;
+            let commands = [
+                adjust("lr", 1e-4),
+                adjust("clip_norm", 0.5),
+                Command::Rollback { step: 2 },
+            ];
+            for (id, command) in (1..).zip(commands) {
+                send.send(Request { id, command }).unwrap();
+            }
+        }
+    });
+    let (now, told) = settings(&events);
+    assert_eq!(now, [spec.optimizer.lr(), spec.train.clip_norm]);
+    let of = |step| ["lr", "clip_norm"].map(|key| (step, key.to_string()));
+    assert_eq!(told, [of(3), of(2)].concat());
+}
+
+/// What was changed behind the newest checkpoint goes with a crash, and the resume says so.
+#[test]
+fn a_resume_tells_of_settings_that_were_lost() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let first = run.go_with(&mut |event, send, _| {
+        if matches!(event, Event::Stepped { step: 3, .. }) {
+            let when = StopWhen::Now;
+            for (id, command) in (1..).zip([adjust("lr", 1e-4), Command::Stop { when }]) {
+                send.send(Request { id, command }).unwrap();
+            }
+        }
+    });
+    keep_log(&run, &first);
+    let events = [first, run.resumed()].concat();
+    let (now, told) = settings(&events);
+    assert_eq!(now[0], run.job.spec.optimizer.lr());
+    assert_eq!(told, [3, 2].map(|step| (step, "lr".to_string())));
+    let lost = |e: &Event| matches!(e, Event::Noted { step: 2, text } if text.contains("is lost"));
+    assert!(events.iter().any(lost));
+}
+
+/// Behind step 5 the rate breaks what was learned, so no evaluation is better than the first.
+#[test]
+fn patience_counts_scheduled_evaluations() {
+    let last = |asked: &[u64]| {
+        let events = Run::new(&["eval.patience=2"]).go_with(&mut |event, send, _| {
+            let Event::Stepped { step, .. } = event else {
+                return;
+            };
+            let evaluate = [Command::Evaluate, Command::Evaluate];
+            let commands = match step {
+                5 => vec![adjust("lr", 10.0)],
+                step if asked.contains(step) => evaluate.into(),
+                _ => vec![],
+            };
+            for command in commands {
+                send.send(Request { id: 7, command }).unwrap();
+            }
+        });
+        finished(&events).1
+    };
+    assert_eq!(last(&[]), 15);
+    assert_eq!(last(&[7, 8, 12]), 15, "between them");
+    assert_eq!(last(&[10]), 15, "at one of them, twice");
 }

@@ -23,23 +23,6 @@ fn to_step(run: &Run, max_steps: u64, fresh_optimizer: bool) -> Run {
     }
 }
 
-/// A log as a run's directory keeps it.
-fn keep_log(run: &Run, events: &[Event]) {
-    let lines: Vec<String> = events
-        .iter()
-        .enumerate()
-        .map(|(i, event)| {
-            crate::wire::encode(&crate::wire::Envelope {
-                v: crate::wire::VERSION,
-                seq: i as u64 + 1,
-                t: Default::default(),
-                event: event.clone(),
-            })
-        })
-        .collect();
-    std::fs::write(run.job.run_dir.events_path(), lines.concat()).unwrap();
-}
-
 #[test]
 fn a_finished_run_goes_on_by_a_schedule_over_all_of_its_steps() {
     let run = Run::new(&["max_steps=10"]);

@@ -73,6 +73,26 @@ fn a_loss_that_is_non_finite_ends_the_run_and_is_never_saved() {
     }
 }
 
+/// Whatever asks for the save: the rhythm, a command, a signal, the end.
+#[test]
+fn weights_that_are_non_finite_are_saved_by_nobody() {
+    let run = Run::new(&[]);
+    opened(&run, |cx, _, checkpoints| {
+        let params = cx.state.models.policy.params_mut();
+        params.write_weights(|w| w[0] = f32::NAN).unwrap();
+        for save in [
+            checkpoint::Checkpoints::save,
+            checkpoint::Checkpoints::save_or_warn,
+            checkpoint::Checkpoints::save_at_the_end,
+        ] {
+            let error = save(checkpoints, cx).unwrap_err();
+            assert_eq!(error.outcome(), Outcome::Failed, "{error}");
+            assert!(error.to_string().contains("a weight became NaN"), "{error}");
+        }
+    });
+    assert!(run.kept().is_empty());
+}
+
 #[test]
 fn a_checkpoint_with_values_that_are_non_finite_is_called_so_and_not_continued() {
     let step_5 = "the checkpoint of step 5 holds";

@@ -77,6 +77,24 @@ fn held_out(events: &[Event], id: &str) -> f64 {
 }
 
 #[test]
+fn pairs_are_counted_as_examples() {
+    let text = format!("method: orpo\n{}", data("preference", false));
+    let spec = spec_of(&text, &[]);
+    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let mut models = TrainState::fresh(&spec, &data).unwrap().models;
+    let mut read = |extent| {
+        let how = (1, 16);
+        let found = evaluate(&*spec.method, &mut models, &data, how, extent, &mut || {
+            false
+        });
+        found.unwrap().map(|found| (found.n_windows, found.whole))
+    };
+    let all = data.val_windows() as u64;
+    assert_eq!(read(Extent::Whole), Some((all, true)));
+    assert_eq!(read(Extent::Batches(2)), Some((32, false)));
+}
+
+#[test]
 fn a_reward_model_learns_is_saved_read_back_and_rewards_answers() {
     let text = format!("method: reward\n{}", data("preference", false));
     let (run, events) = trained(&text, &[]);

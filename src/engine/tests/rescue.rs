@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::run::RunState;
-use crate::wire::{Envelope, UndoPoint};
+use crate::wire::UndoPoint;
 
 /// Long enough for a window, with a checkpoint each ten steps.
 const WORDS: &[&str] = &[
@@ -81,16 +81,6 @@ fn a_run_that_is_made_to_spike_ends_within_two_percent_of_an_undisturbed_one() {
     );
     let rule = crate::diagnosis::diagnose(&state);
     assert!(rule.findings.iter().any(|f| f.id == "rescued"));
-}
-
-fn in_envelopes(events: &[Event]) -> Vec<Envelope> {
-    let envelope = |(i, event): (usize, &Event)| Envelope {
-        v: 1,
-        seq: i as u64 + 1,
-        t: Default::default(),
-        event: event.clone(),
-    };
-    events.iter().enumerate().map(envelope).collect()
 }
 
 #[test]

@@ -507,3 +507,66 @@ fn pass_at_k_needs_as_many_answers_and_some_chance() {
         "{low}"
     );
 }
+
+/// Phases go by the steps that were done, and the data cursor runs ahead of them where a rescue passed over batches.
+#[test]
+fn a_rescue_at_the_end_of_a_cold_start_leaves_its_length_and_the_reference() {
+    use crate::run::rollouts::{Wanted, find};
+    let run = run_of(&["rollout.cold_start_steps=3", "method.grpo.beta=0.1"]);
+    opened(&run, |cx, stepper, _| {
+        let experience = stepper.experience();
+        for (done, learns_from_answers) in [(2, false), (3, true)] {
+            cx.state.progress.step = done;
+            // Two micro-steps make a step: those of the fourth step were passed over.
+            experience.step(8, &mut cx.state).unwrap();
+            let rollouts = experience.rollouts().unwrap();
+            assert_eq!(rollouts.readings().is_some(), learns_from_answers);
+            assert_eq!(cx.state.models.anchored, learns_from_answers);
+            rollouts.keep(run.job.run_dir.path()).unwrap();
+        }
+    });
+    let kept = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
+    assert_eq!(kept.steps, [4]);
+}
+
+#[test]
+fn a_critic_counts_in_what_must_be_finite() {
+    use crate::engine::update::Rates;
+    let spec = made(&["method=ppo"]);
+    let data = spec.open_data(&Surroundings::default()).unwrap();
+    let mut state = TrainState::fresh(&spec, &data).unwrap();
+    let finite = |state: &TrainState| {
+        let weights = state.weights_are_finite().unwrap();
+        (weights, state.moments_are_finite().unwrap())
+    };
+    assert_eq!(finite(&state), (true, true));
+    let rates = Rates {
+        lr: 1e-3,
+        clip_norm: 1.0,
+    };
+    state
+        .critic
+        .as_mut()
+        .unwrap()
+        .update(f64::NAN, rates)
+        .unwrap();
+    assert_eq!(finite(&state), (false, false));
+    state.reset_optimizer(&spec).unwrap();
+    assert_eq!(finite(&state), (false, true));
+}
+
+#[test]
+fn an_evaluation_reads_no_more_prompts_than_it_may() {
+    let read = |rows: &str| {
+        let events = run_of(&["max_steps=1", "eval.every=0", rows]).go();
+        let found = events.iter().rev().find_map(|event| match event {
+            Event::Evaluated {
+                n_windows, whole, ..
+            } => Some((*n_windows, *whole)),
+            _ => None,
+        });
+        found.unwrap()
+    };
+    assert_eq!(read("eval.rows=10"), (10, false));
+    assert!(read("eval.rows=1000").1, "a limit above all rows is none");
+}

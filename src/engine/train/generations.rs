@@ -116,6 +116,7 @@ impl Trainer<'_, '_> {
     /// The state of the newest checkpoint that can be read, or of the beginning; and the frozen reference, which went with the ranks.
     fn go_back_to_the_newest(&mut self) -> Result<(), EngineError> {
         let (spec, data) = (self.cx.spec, self.cx.data.clone());
+        let before = self.cx.state.settings(spec);
         let mut fresh = TrainState::fresh(spec, &data)?;
         fresh.models.remote = self.cx.state.models.remote.take();
         fresh
@@ -133,6 +134,7 @@ impl Trainer<'_, '_> {
         self.stepper.forget();
         self.summarize();
         self.cx.port.emit(Event::RolledBack { step });
+        self.cx.emit_adjusted(step, before);
         self.cx
             .port
             .note(step, format!("goes on from step {}", human::grouped(step)));

@@ -3,6 +3,8 @@
 use super::Trainer;
 use super::stop::Flow;
 use crate::engine::EngineError;
+use crate::engine::due::is_due;
+use crate::engine::infer;
 use crate::wire::{Command, CommandId, Event, Num, Phase, Request};
 
 /// Longest note and prompt in bytes: they travel in one line of the log.
@@ -54,7 +56,7 @@ impl Trainer<'_, '_> {
             Command::Checkpoint => self.obey_checkpoint(id)?,
             Command::Evaluate => {
                 self.cx.port.accept(id);
-                self.cx.evaluate_now(self.stepper.experience())?;
+                self.obey_evaluate()?;
             }
             Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
             Command::Adjust { key, value } => self.obey_adjust(id, &key, value),
@@ -75,10 +77,38 @@ impl Trainer<'_, '_> {
     }
 
     fn obey_checkpoint(&mut self, id: CommandId) -> Result<(), EngineError> {
-        self.cx.refuse_broken_weights()?;
+        if self.save_for(id, "")? {
+            self.cx.port.accept(id);
+        }
+        Ok(())
+    }
+
+    /// Saves because a command asks for it; where it cannot be done, the command is rejected, with a `hint`. Says whether it
+    /// was done.
+    ///
+    /// # Errors
+    /// The run cannot go on: weights are non-finite, ranks are gone.
+    pub(super) fn save_for(&mut self, id: CommandId, hint: &str) -> Result<bool, EngineError> {
         match self.checkpoints.save(&mut self.cx) {
-            Ok(()) => self.cx.port.accept(id),
-            Err(error) => self.cx.port.reject(id, error.to_string()),
+            Ok(()) => Ok(true),
+            Err(EngineError::Checkpoint(error)) => {
+                self.cx.port.reject(id, format!("{error}{hint}"));
+                Ok(false)
+            }
+            Err(error) => {
+                self.cx.port.reject(id, error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    /// Patience counts scheduled evaluations: one in between can find a new best, and costs nothing where it finds none.
+    fn obey_evaluate(&mut self) -> Result<(), EngineError> {
+        let (step, spec, stale) = (self.cx.step(), self.cx.spec, self.cx.state.progress.stale);
+        self.cx.evaluate_now(self.stepper.experience())?;
+        if !is_due(step, spec.eval.every, spec.train.max_steps, None) {
+            let progress = &mut self.cx.state.progress;
+            progress.stale = progress.stale.min(stale);
         }
         Ok(())
     }
@@ -89,10 +119,11 @@ impl Trainer<'_, '_> {
         prompt: &str,
         sampling: crate::base::sampling::Sampling,
     ) {
-        if prompt.len() > MAX_TEXT_BYTES || sampling.max_new_tokens > MAX_SAMPLE_TOKENS {
-            let why = format!(
-                "a sample takes a prompt of at most {MAX_TEXT_BYTES} bytes and makes at most {MAX_SAMPLE_TOKENS} tokens"
-            );
+        if prompt.len() > MAX_TEXT_BYTES {
+            let why = format!("a sample takes a prompt of at most {MAX_TEXT_BYTES} bytes");
+            return self.cx.port.reject(id, why);
+        }
+        if let Err(why) = infer::check(&sampling, MAX_SAMPLE_TOKENS) {
             return self.cx.port.reject(id, why);
         }
         match self.cx.sample_now(prompt, &sampling) {
@@ -139,11 +170,13 @@ impl Trainer<'_, '_> {
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
+        let before = self.cx.state.settings(self.cx.spec);
         match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
                 self.summarize();
                 self.cx.port.accept(id);
                 self.cx.port.emit(Event::RolledBack { step });
+                self.cx.emit_adjusted(step, before);
                 if self.cx.state.progress.undo.is_none() {
                     self.forget_what_was_given_up();
                 }

@@ -5,17 +5,18 @@ use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
 use crate::engine::broken::NonFinite;
-use crate::engine::state::{Progress, Undo, update_rule};
+use crate::engine::state::{Progress, Undo};
 use crate::spec::RescuePolicy;
 use crate::wire::{Event, Num, Phase};
 
 impl Trainer<'_, '_> {
     /// Where rescues may come, the beginning can be gone back to as well.
-    pub(super) fn save_a_point_to_go_back_to(&mut self) {
+    pub(super) fn save_a_point_to_go_back_to(&mut self) -> Result<(), EngineError> {
         let acts = self.cx.spec.rescue.policy == RescuePolicy::Act;
         if acts && self.cx.step() == 0 && self.checkpoints.saved_at().is_none() {
-            self.checkpoints.save_or_warn(&mut self.cx);
+            self.checkpoints.save_or_warn(&mut self.cx)?;
         }
+        Ok(())
     }
 
     /// After a value that is non-finite: a rescue, or the end of the run.
@@ -48,6 +49,7 @@ impl Trainer<'_, '_> {
     fn rescue(&mut self, why: &str) -> Result<bool, EngineError> {
         let (rescue, train) = (&self.cx.spec.rescue, &self.cx.spec.train);
         let left = self.cx.state.progress.clone();
+        let settings = self.cx.state.settings(self.cx.spec);
         if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
             return Ok(false);
         }
@@ -67,8 +69,7 @@ impl Trainer<'_, '_> {
         let lr = before.min(kept) * rescue.lr_factor;
         let moments_reset = !stable || !state.moments_are_finite()?;
         if moments_reset {
-            state.optimizer = update_rule(self.cx.spec, state.models.policy.params())?;
-            state.changed_here();
+            state.reset_optimizer(self.cx.spec)?;
         }
         let progress = &mut state.progress;
         progress.adjustments.lr = Some(lr);
@@ -87,12 +88,7 @@ impl Trainer<'_, '_> {
         self.stepper.forget();
         self.summarize();
         self.cx.port.emit(Event::RolledBack { step });
-        self.cx.port.emit(Event::Adjusted {
-            step,
-            key: "lr".into(),
-            old: Num(before),
-            new: Num(lr),
-        });
+        self.cx.emit_adjusted(step, settings);
         self.cx.port.emit(Event::Rescued {
             step,
             from,
@@ -104,7 +100,7 @@ impl Trainer<'_, '_> {
             at_most: rescue.at_most,
             undo,
         });
-        self.checkpoints.save_or_warn(&mut self.cx);
+        self.checkpoints.save_or_warn(&mut self.cx)?;
         self.cx.port.enter(Phase::Training, step);
         Ok(true)
     }

@@ -17,16 +17,14 @@ pub(super) enum Flow {
 
 impl Trainer<'_, '_> {
     /// Obeys a `Stop` command. A stop after a checkpoint that cannot be written is refused: the run goes on.
+    ///
+    /// # Errors
+    /// Weights that are non-finite: the run has failed.
     pub(super) fn stop(&mut self, id: CommandId, when: StopWhen) -> Result<Flow, EngineError> {
         let phase = self.cx.port.phase();
         self.cx.port.enter(Phase::Stopping, self.cx.step());
-        if when == StopWhen::AfterCheckpoint
-            && let Err(error) = self.checkpoints.save(&mut self.cx)
-        {
-            self.cx.port.reject(
-                id,
-                format!("{error}; make room, or stop now without a checkpoint"),
-            );
+        let hint = "; make room, or stop now without a checkpoint";
+        if when == StopWhen::AfterCheckpoint && !self.save_for(id, hint)? {
             self.cx.port.enter(phase, self.cx.step());
             return Ok(Flow::Continue);
         }

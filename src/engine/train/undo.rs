@@ -79,7 +79,9 @@ impl Trainer<'_, '_> {
                 .reject(id, "no rescue stands that could be undone");
             return Ok(());
         };
-        let (rescues, now, lr_now) = (progress.rescues, progress.step, self.peak_lr());
+        let (rescues, now) = (progress.rescues, progress.step);
+        let settings = self.cx.state.settings(self.cx.spec);
+        let lr_now = self.cx.state.peak_lr(self.cx.spec);
         let kept = folder(&self.cx).join(name_of(undo.to.step));
         if let Err(fault) = checkpoint::Manifest::verify(&kept) {
             let why = format!("the state from before the rescue is not there any more: {fault}");
@@ -93,20 +95,13 @@ impl Trainer<'_, '_> {
         progress.rescues = rescues;
         progress.undo = None;
         let (step, tokens) = (progress.step, progress.tokens);
-        let lr = self.peak_lr();
+        let lr = self.cx.state.peak_lr(self.cx.spec);
         self.stepper.forget();
         self.summarize();
         self.cx.port.accept(id);
         let rescue = undo.rescue;
         self.cx.port.emit(Event::RolledBack { step: rescue });
-        if lr_now != lr {
-            self.cx.port.emit(Event::Adjusted {
-                step: rescue,
-                key: "lr".into(),
-                old: Num(lr_now),
-                new: Num(lr),
-            });
-        }
+        self.cx.emit_adjusted(rescue, settings);
         self.cx.port.emit(Event::RescueUndone {
             step,
             tokens,
@@ -116,18 +111,12 @@ impl Trainer<'_, '_> {
             whole: undo.to.whole,
             lost: now - rescue.min(now),
         });
-        self.checkpoints.save_or_warn(&mut self.cx);
+        self.checkpoints.save_or_warn(&mut self.cx)?;
         if self.checkpoints.saved_at() == Some(step) {
             self.forget_what_was_given_up();
         }
         self.cx.port.enter(Phase::Training, step);
         Ok(())
-    }
-
-    /// The schedule's peak as it is now.
-    pub(super) fn peak_lr(&self) -> f64 {
-        let of_spec = self.cx.spec.optimizer.lr();
-        self.cx.state.progress.adjustments.lr.unwrap_or(of_spec)
     }
 }
 

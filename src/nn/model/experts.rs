@@ -6,7 +6,7 @@ use crate::nn::Balancing;
 use crate::nn::layout::MlpSpans;
 use candle_core::Result;
 
-/// How busy the experts were in the micro-steps since the last [`Model::end_step`]; means over the blocks that have any.
+/// How busy the experts were in the micro-steps since [`Model::begin_step`]; means over the blocks that have any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExpertLoad {
     /// Tokens of the busiest expert over the mean: 1 where all get alike.
@@ -74,8 +74,18 @@ impl Model {
         })
     }
 
+    /// Begins an optimizer step: gradients are zero, and experts have seen nothing. A step before that was not applied
+    /// leaves nothing behind.
+    ///
+    /// # Errors
+    /// Those of candle.
+    pub fn begin_step(&mut self) -> Result<()> {
+        self.loads.clear();
+        self.params.zero_grads()
+    }
+
     /// Ends an optimizer step, after its update: the biases of experts move against what was seen (DeepSeek-V3, arXiv
-    /// 2412.19437, section 2.1.2), and counting restarts.
+    /// 2412.19437, section 2.1.2).
     pub fn end_step(&mut self) -> Result<()> {
         let biased = self.config.moe.as_ref().map(|moe| moe.balancing);
         if let Some(Balancing::Bias { rate }) = biased

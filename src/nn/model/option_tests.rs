@@ -159,6 +159,7 @@ pub(super) fn model(config: &ModelConfig, backend: Backend) -> Model {
     model.set_step_position(StepPosition {
         seed: 3,
         micro_step: 7,
+        first_token: 0,
         share: 0.5,
     });
     model
@@ -367,6 +368,7 @@ fn evaluation_drops_nothing_and_training_drops_by_step() {
         let moment = StepPosition {
             seed: 3,
             micro_step,
+            first_token: 0,
             share: 1.0,
         };
         model.set_step_position(moment);
