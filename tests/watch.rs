@@ -117,6 +117,39 @@ fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
     assert!(state.pace.step_ms().is_some());
 }
 
+/// Between checkpoints a trainer's state is silent, for as long as they are apart.
+#[test]
+fn a_run_is_live_between_its_checkpoints() {
+    let dir = tempfile::tempdir().unwrap();
+    let minutes = |n: u64| std::time::Duration::from_secs(60 * n);
+    let begun = std::time::UNIX_EPOCH + minutes(28_000_000);
+    let save = |step: u64, at: u64| {
+        let folder = dir.path().join(format!("checkpoint-{step}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("trainer_state.json");
+        let entry = format!("{{\"step\": {step}, \"loss\": 2.5}}");
+        let state =
+            format!("{{\"global_step\": {step}, \"max_steps\": 900, \"log_history\": [{entry}]}}");
+        std::fs::write(&path, state).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(begun + minutes(at)).unwrap();
+    };
+    let is_live = |at: u64| {
+        let found = find(dir.path(), Some("trainer_state")).unwrap();
+        let now = UnixMillis((28_000_000 + at) * 60_000);
+        let clock = Box::new(ManualClock::at(now.0));
+        let mut watched = Watched::open(found, Mapping::default(), clock);
+        RunState::from_events(&drain(&mut watched)).running()
+    };
+    save(100, 0);
+    assert!(is_live(5 * 60) && !is_live(7 * 60));
+    save(200, 40);
+    assert!(is_live(40 + 119) && !is_live(40 + 121));
+    // A checkpoint every minute, and a quarter of an hour at least.
+    save(200, 1);
+    assert!(is_live(1 + 14) && !is_live(1 + 16));
+}
+
 #[test]
 fn a_preference_run_keeps_its_readings() {
     let state = fold(&logs("trl"), None, &[]);
@@ -200,6 +233,16 @@ fn tables_and_lines_of_ones_own_are_read_with_a_mapping() {
         (state.step, state.last_t),
         (3, UnixMillis(1_700_000_000_000))
     );
+}
+
+#[test]
+fn a_damaged_line_does_not_reopen_a_run_that_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("llmtui.jsonl");
+    let lines = "{\"step\": 1, \"loss\": 2.5}\nno JSON\n{\"event\": \"end\"}\n";
+    std::fs::write(&path, lines).unwrap();
+    let state = fold(&path, None, &[]);
+    assert_eq!((state.word(), state.n_warnings), ("completed", 1));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Longer text is counted from its beginning.
+/// Of longer text the characters are estimated from its beginning.
 const READ_WHOLE: u64 = 64 << 20;
 /// Lines of the preview, and columns of each.
 const PREVIEW: usize = 4;
@@ -30,7 +30,9 @@ pub struct DataFacts {
     pub bytes: u64,
     /// Rows of a file of rows.
     pub rows: Option<u64>,
-    /// Characters of text, for rows those of all values; for a large file estimated from its beginning.
+    /// Rows and characters are estimated from the file's beginning.
+    pub estimated: bool,
+    /// Characters of text, for rows those of all values.
     pub chars: Option<u64>,
     /// Distinct characters of plain text.
     pub distinct: Option<usize>,
@@ -46,16 +48,26 @@ pub struct DataFacts {
 }
 
 impl DataFacts {
+    /// `12,000 rows`, `about 5.00M rows`
+    pub fn rows_words(&self) -> Option<String> {
+        Some(format!("{} rows", self.counted(self.rows?)))
+    }
+
+    fn counted(&self, n: u64) -> String {
+        match self.estimated {
+            true => format!("about {}", human::short(n as f64)),
+            false => human::grouped(n),
+        }
+    }
+
     /// `plain text · 1.1 MiB · 1,115,394 characters, 65 different`
     pub fn summary(&self) -> String {
         let mut words = vec![self.format.clone(), human::bytes(self.bytes)];
-        if let Some(rows) = self.rows {
-            words.push(format!("{} rows", human::grouped(rows)));
-        }
+        words.extend(self.rows_words());
         if let (Some(chars), Some(distinct)) = (self.chars, self.distinct) {
             words.push(format!(
                 "{} characters, {distinct} different",
-                human::grouped(chars)
+                self.counted(chars)
             ));
         }
         words.join(" · ")
@@ -84,7 +96,7 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         _ => format!("{shown} cannot be read: {e}"),
     })?;
     if meta.is_dir() {
-        return folder(path);
+        return folder(path, READ_WHOLE);
     }
     let extension = path
         .extension()
@@ -102,31 +114,37 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
 }
 
 fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
+    let text = beginning(path, bytes, READ_WHOLE)?;
+    if text.trim().is_empty() {
+        return Err(format!("{} contains no text", path.display()));
+    }
+    Ok(text_facts(&text, bytes, 1))
+}
+
+/// The first `most` bytes of a text of `bytes`.
+fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
     let mut buffer = Vec::new();
     let shown = path.display();
     File::open(path)
-        .and_then(|f| f.take(READ_WHOLE).read_to_end(&mut buffer))
+        .and_then(|f| f.take(most).read_to_end(&mut buffer))
         .map_err(|e| format!("{shown} cannot be read: {e}"))?;
-    let text = match std::str::from_utf8(&buffer) {
-        Ok(text) => text,
+    String::from_utf8(buffer).or_else(|e| {
+        let fault = e.utf8_error();
+        let mut buffer = e.into_bytes();
         // A bounded read may end inside a character.
-        Err(e) if e.error_len().is_none() && bytes > READ_WHOLE => {
-            std::str::from_utf8(&buffer[..e.valid_up_to()]).unwrap_or_default()
+        if fault.error_len().is_none() && bytes > most {
+            buffer.truncate(fault.valid_up_to());
+            return Ok(String::from_utf8(buffer).unwrap_or_default());
         }
-        Err(e) => {
-            return Err(format!(
-                "{shown} is not UTF-8 text (byte {}): convert it, e.g. iconv -f latin1 -t utf-8",
-                e.valid_up_to()
-            ));
-        }
-    };
-    if text.trim().is_empty() {
-        return Err(format!("{shown} contains no text"));
-    }
-    Ok(text_facts(text, bytes, 1))
+        Err(format!(
+            "{shown} is not UTF-8 text (byte {}): convert it, e.g. iconv -f latin1 -t utf-8",
+            fault.valid_up_to()
+        ))
+    })
 }
 
-fn folder(path: &Path) -> Result<DataFacts, String> {
+/// Its texts, from the first `most` bytes of them.
+fn folder(path: &Path, most: u64) -> Result<DataFacts, String> {
     let shown = path.display();
     let mut files: Vec<_> = fs::read_dir(path)
         .map_err(|e| format!("{shown} cannot be read: {e}"))?
@@ -145,10 +163,9 @@ fn folder(path: &Path) -> Result<DataFacts, String> {
     for file in &files {
         let size = fs::metadata(file).map_or(0, |m| m.len());
         bytes += size;
-        if whole.len() as u64 + size <= READ_WHOLE {
-            let read = fs::read_to_string(file)
-                .map_err(|e| format!("{} cannot be read as text: {e}", file.display()))?;
-            whole.push_str(&read);
+        let room = most.saturating_sub(whole.len() as u64);
+        if room > 0 {
+            whole.push_str(&beginning(file, size, room)?);
         }
     }
     if whole.trim().is_empty() {
@@ -176,6 +193,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         },
         bytes,
         rows: None,
+        estimated: read < bytes,
         chars: Some(chars),
         distinct: Some(distinct.len()),
         checkable: false,
@@ -432,6 +450,24 @@ mod tests {
                 .summary()
                 .contains("1,115,394 characters, 65 different")
         );
+    }
+
+    #[test]
+    fn a_folder_of_long_texts_is_told_from_their_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.txt"), "Grüße\n".repeat(100)).unwrap();
+        fs::write(dir.path().join("b.txt"), "ab").unwrap();
+        let bytes = 802;
+        // Ends inside of a character.
+        let facts = folder(dir.path(), 8 * 10 + 3).unwrap();
+        assert_eq!((facts.bytes, facts.distinct), (bytes, Some(7)));
+        assert!(facts.estimated && facts.summary().contains("about "));
+        assert!((590..615).contains(&facts.chars.unwrap()), "{facts:?}");
+        let facts = folder(dir.path(), bytes).unwrap();
+        assert_eq!((facts.estimated, facts.chars), (false, Some(602)));
+        fs::write(dir.path().join("b.txt"), [b'a', 0xff]).unwrap();
+        let error = folder(dir.path(), bytes).unwrap_err();
+        assert!(error.contains("b.txt is not UTF-8 text"), "{error}");
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
-use crate::data::source::{ReadContext, SourceConfig, rows as read};
+use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
 use crate::data::{DataError, Record};
 use serde_json::Value;
 use std::path::Path;
 
 /// Rows inspected to detect the format.
 const SAMPLE: usize = 50;
-/// Most rows to count; larger files are reported as having more.
+/// Most rows to read; of a larger file rows and characters are estimated from these.
 const COUNTED: u64 = 200_000;
 /// Columns with verifiable answers.
 const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
@@ -20,6 +20,11 @@ const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
 /// # Errors
 /// A sentence with the location and what to do.
 pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
+    first_rows(path, bytes, COUNTED)
+}
+
+/// [`rows`], from the first `most` rows.
+fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let words = |e: DataError| format!("{e}; {}", e.hint());
     let source = SourceConfig::path(path.display().to_string());
     let mut all = read(&source, &ReadContext::default()).map_err(words)?;
@@ -36,9 +41,20 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
             Err(_) => {}
         }
         n_rows += 1;
-        if n_rows >= COUNTED {
+        if n_rows >= most {
             break;
         }
+    }
+    // A file that ends with the last row read was counted.
+    let read = all.bytes_read();
+    let estimated = n_rows >= most && all.next().is_some();
+    if estimated {
+        let whole = match all.kind() {
+            "parquet" => announced_rows(path).unwrap_or(n_rows),
+            _ => (n_rows as f64 * bytes as f64 / read.clamp(1, bytes.max(1)) as f64) as u64,
+        };
+        chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
+        n_rows = whole;
     }
     if sample.is_empty() {
         let shown = path.display();
@@ -65,6 +81,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         format: format!("{} rows, {found}", all.kind()),
         bytes,
         rows: Some(n_rows),
+        estimated,
         chars: Some(chars),
         distinct: None,
         checkable,
@@ -141,6 +158,7 @@ fn kind(format: FormatId) -> DataKind {
 
 #[cfg(test)]
 mod tests {
+    use super::first_rows;
     use crate::advisor::choose::{DataKind, learns_from};
     use crate::advisor::look::{DataFacts, data};
 
@@ -201,6 +219,26 @@ mod tests {
             );
             let list = look("a.json", &format!("[{row},{row}]")).unwrap();
             assert_eq!((list.kind, list.rows), (kind, Some(2)));
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_estimated_from_its_first_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        // Far longer than what is read ahead.
+        let row = format!("{{\"text\": \"{}\"}}\n", "x".repeat(989));
+        std::fs::write(&path, row.repeat(2_000)).unwrap();
+        let bytes = 2_000_000;
+        let facts = first_rows(&path, bytes, 500).unwrap();
+        let rows = facts.rows.unwrap();
+        assert!(facts.estimated && (1_700..=2_000).contains(&rows), "{rows}");
+        assert_eq!(facts.chars, Some(989 * rows));
+        assert!(facts.summary().contains("about "), "{}", facts.summary());
+        for most in [2_000, 3_000] {
+            let facts = first_rows(&path, bytes, most).unwrap();
+            assert_eq!((facts.rows, facts.estimated), (Some(2_000), false));
+            assert_eq!(facts.chars, Some(989 * 2_000));
         }
     }
 

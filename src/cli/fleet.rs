@@ -178,7 +178,10 @@ fn cells(row: &Row<'_>) -> [String; 8] {
         one_line(&run.id),
         one_line(&run.status),
         one_line(run.verdict.as_deref().unwrap_or("-")),
-        format!("{}/{}", run.step, run.max_steps),
+        match run.max_steps {
+            0 => run.step.to_string(),
+            n => format!("{}/{n}", run.step),
+        },
         loss(run.train_loss),
         loss(run.val_loss),
         left.map_or("-".into(), |s| {

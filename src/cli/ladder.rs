@@ -76,8 +76,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let name = args.spec.target().ok_or_else(|| {
         Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
     })?;
+    let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
-    let mut request = target::resolve(name, &args.spec.set, &cx.spec_sources())
+    let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
@@ -96,7 +97,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         prediction: None,
     };
     if !args.dry_run {
-        climb(&mut report, &runs, name, args, cx)?;
+        climb(&mut report, &runs, (name, &set), cx)?;
     }
     use std::io::Write;
     let text = match args.json {
@@ -124,18 +125,17 @@ fn rung(run: &SmallRun, axis: Axis) -> Rung {
     }
 }
 
-/// Runs the rungs one after the other and fits the curve.
+/// Runs the rungs of a target with its settings one after the other and fits the curve.
 fn climb(
     report: &mut Report,
     runs: &[SmallRun],
-    name: &str,
-    args: &Args,
+    (name, set): (&str, &[String]),
     cx: &Context,
 ) -> anyhow::Result<()> {
     for (i, small) in runs.iter().enumerate() {
-        let mut set = args.spec.set.clone();
-        set.extend(small.settings.iter().cloned());
+        let set = [set, &small.settings].concat();
         let loaded = spec::load(name, &set, &cx.spec_sources())?;
+        let loaded = super::memory::decided(loaded, cx);
         let dir = create(&loaded.spec, &loaded.asked, cx)?;
         tell!(
             "run {} of {}: {} ({} steps)",

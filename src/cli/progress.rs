@@ -126,11 +126,12 @@ impl Progress {
     }
 
     fn step_line(&self, step: u64, max_steps: u64) -> String {
-        let mut line = format!(
-            "step {}/{}",
-            human::grouped(step),
-            human::grouped(max_steps)
-        );
+        // Another program's log may not say where it ends.
+        let of = match max_steps {
+            0 => String::new(),
+            n => format!("/{}", human::grouped(n)),
+        };
+        let mut line = format!("step {}{of}", human::grouped(step));
         // Once answers are learned from, the loss of a cold start is that of an earlier step.
         let answers = self.state.latest("reward").is_some();
         let first = match answers {
@@ -303,6 +304,13 @@ mod tests {
                 .unwrap()
                 .starts_with("step 100/100  loss 2.500")
         );
+    }
+
+    #[test]
+    fn a_run_of_unknown_length_is_told_without_its_end() {
+        let (_, lines) = told(vec![(0, started(0)), (2_000, stepped(1_240))]);
+        let line = lines.last().unwrap();
+        assert!(line.starts_with("step 1,240  loss"), "{line}");
     }
 
     /// The loss of a cold start says nothing of the answers after it.

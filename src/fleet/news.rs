@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// Readings of a machine by their ids: `host/cpu_percent`, `gpu0/utilization`, …
+/// Readings of a machine by their ids: `host/cpu_percent`, `gpu/0/util`, …
 pub type Machine = BTreeMap<String, f64>;
 
 /// One line.

@@ -34,7 +34,7 @@ pub struct Observation {
     /// The plan's memory without preflight's peak.
     pub predicted_bytes: u64,
     pub measured_bytes: u64,
-    /// Model FLOP/s, attention included.
+    /// Model FLOP/s of all passes, attention included.
     pub flops_per_second: Option<f64>,
     /// The dtype of its matmuls: `f32`, `bf16`. Absent in older versions' lines.
     #[serde(default)]
@@ -57,7 +57,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         .get(id::TOK_PER_SEC)
         .map(|series| series.recent().map(|point| point.value).collect())
         .unwrap_or_default();
-    let per_token = work::flops_per_token(&request.arch, request.seq_len);
+    let per_token = work::engine_flops_per_token(&request);
     Some(Observation {
         run: state.run.clone(),
         n_params: head.n_params,
@@ -196,6 +196,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Envelope, Event, Num, VERSION};
 
     fn observation(run: &str, predicted: u64, measured: u64) -> Observation {
         Observation {
@@ -261,6 +262,61 @@ mod tests {
         let seconds = 3600.0 * plan.work.hours.unwrap();
         let wanted = work::flops_per_token(&request.arch, 64) * request.tokens as f64 / 1e11;
         assert!((seconds / wanted - 1.0).abs() < 1e-9);
+    }
+
+    /// A run's own speed predicts its own time, whatever its method does with a token.
+    #[test]
+    fn a_run_that_is_planned_again_takes_as_long_as_it_took() {
+        for (preset, set) in [
+            ("quickstart", &[][..]),
+            ("dpo-demo", &[]),
+            ("quickstart", &["adapter.lora.rank=4"]),
+        ] {
+            let set: Vec<String> = set.iter().map(|word| (*word).to_string()).collect();
+            let sources = crate::spec::SpecSources::default();
+            let spec = crate::spec::load(preset, &set, &sources).unwrap().spec;
+            let told = |seq: u64, event: Event| Envelope {
+                v: VERSION,
+                seq,
+                t: UnixMillis(seq),
+                event,
+            };
+            let started = Event::Started {
+                name: "r".into(),
+                method: String::new(),
+                spec: spec.to_value(),
+                n_params: 0,
+                vocab_size: 65,
+                max_steps: 10,
+                batch_tokens: 0,
+                epoch_tokens: 1_000_000,
+                resumed_from: None,
+                precision: None,
+            };
+            let stepped = |step: u64| Event::Stepped {
+                step,
+                tokens: step,
+                values: [(RSS, 1e8), (id::TOK_PER_SEC, 5_000.0)]
+                    .map(|(id, x)| (id.to_string(), Num(x)))
+                    .into(),
+            };
+            let steps = (1..=READINGS).map(|step| told(1 + step, stepped(step)));
+            let events: Vec<Envelope> = [told(1, started)].into_iter().chain(steps).collect();
+            let mut observation = observe(&RunState::from_events(&events)).unwrap();
+            let mut request = target::of_run(&spec.to_value(), 65, 1_000_000).unwrap();
+            observation.n_params = request.arch.n_params();
+            Machine {
+                runs: vec![observation],
+                ..Machine::default()
+            }
+            .equip(&mut request);
+            let seconds = 3600.0 * plan(&request).work.hours.unwrap();
+            let took = request.tokens as f64 / 5_000.0;
+            assert!(
+                (seconds / took - 1.0).abs() < 1e-9,
+                "{preset}: {seconds} for {took}"
+            );
+        }
     }
 
     #[test]

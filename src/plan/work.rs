@@ -27,6 +27,11 @@ pub fn passes(request: &Request) -> f64 {
     }
 }
 
+/// FLOPs of all passes over a token, attention included: what this engine's time is told from.
+pub fn engine_flops_per_token(request: &Request) -> f64 {
+    passes(request) / 6.0 * flops_per_token(&request.arch, request.seq_len)
+}
+
 /// FLOPs, time and cost of the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Work {
@@ -50,7 +55,7 @@ pub fn work(request: &Request) -> Work {
     let attention_flops = share * attention_per_token(arch, request.seq_len) * tokens;
     let timed = match request.estimator {
         Estimator::General => flops,
-        Estimator::Engine => share * flops_per_token(arch, request.seq_len) * tokens,
+        Estimator::Engine => engine_flops_per_token(request) * tokens,
     };
     let speed = request
         .device

@@ -103,12 +103,11 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
             "vocabulary",
             format!("{} tokens", human::grouped(head.vocab_size)),
         ));
-        let steps = format!(
-            "{} of {}",
-            human::grouped(state.step),
-            human::grouped(head.max_steps)
-        );
-        facts.push(fact("steps", steps));
+        let of = match head.max_steps {
+            0 => String::new(),
+            n => format!(" of {}", human::grouped(n)),
+        };
+        facts.push(fact("steps", human::grouped(state.step) + &of));
         let per_step = human::grouped(head.batch_tokens);
         facts.push(fact(
             "tokens",

@@ -129,7 +129,7 @@ pub const ALIASES: &[(&str, &str)] = &[
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "fp16",
-        "this build trains on the CPU, in f32 or bf16: set train.precision",
+        "fp16 with loss scaling is not supported: set train.precision to auto, f32 or bf16",
     ),
     (
         "mixed_precision",
@@ -154,7 +154,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "device",
-        "this build trains on the CPU; train.threads limits its cores",
+        "set engine: torch trains on GPUs, candle on the CPU, where train.threads limits its cores; auto decides",
     ),
     (
         "extends",

@@ -24,7 +24,7 @@ mod task;
 
 pub use answers::judge;
 pub use compare::{Comparison, Flip, compare};
-pub use config::{Kind, TaskConfig};
+pub use config::{AnswerConfig, Kind, TaskConfig};
 pub use error::TaskError;
 pub use items::Item;
 pub use kept::kept;

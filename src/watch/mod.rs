@@ -21,6 +21,7 @@ use crate::wire::Envelope;
 use facts::Facts;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use translate::Translator;
 
 /// What Hugging Face's Trainer and TRL's are given to be watched live: 20 lines of Python.
@@ -45,6 +46,9 @@ pub enum Item {
     Trouble(String),
 }
 
+/// Logs are written with every step or so.
+const SILENT: Duration = Duration::from_secs(15 * 60);
+
 /// A log that grows.
 pub trait Source: Send {
     /// Appends what is new, from at most [`tail::AT_ONCE`] bytes; true where more can be had at once.
@@ -55,6 +59,11 @@ pub trait Source: Send {
 
     /// When the log changed last; `None` where it is gone.
     fn changed(&self) -> Option<UnixMillis>;
+
+    /// How long the log of a live run may be silent, at least.
+    fn patience(&self) -> Duration {
+        SILENT
+    }
 }
 
 /// A kind of log.
@@ -108,7 +117,8 @@ impl Watched {
         let changed = self.source.changed().unwrap_or(now).min(now);
         let mut events = self.translator.translate(items, changed);
         if !more {
-            events.extend(self.translator.rest(now, changed));
+            let patience = self.source.patience();
+            events.extend(self.translator.rest(now, changed, patience));
         }
         Ok(News { events, more })
     }

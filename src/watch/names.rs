@@ -66,7 +66,13 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("val/bpb", &["validation bpb", "val bpb"]),
+    (MFU, &["bf16_mfu"]),
 ];
+
+/// Model FLOPs utilization, here a share of 1.
+const MFU: &str = "mfu";
+/// The same in percent, by its name (torchtitan's trackers).
+const MFU_PERCENT: &str = "mfu(%)";
 
 /// Times of a step and their milliseconds.
 const TIMES: &[(&str, f64)] = &[
@@ -193,6 +199,9 @@ fn known(name: &str) -> Role {
     if lower.starts_with('_') || lower == "total_flos" {
         return Role::Nothing;
     }
+    if lower == MFU_PERCENT {
+        return Role::Metric(MFU.into(), 0.01);
+    }
     if let Some((_, factor)) = TIMES.iter().find(|(time, _)| *time == lower) {
         return Role::Metric("step_ms".into(), *factor);
     }
@@ -239,6 +248,16 @@ fn known(name: &str) -> Role {
         return Role::Metric(format!("val/{rest}"), 1.0);
     }
     Role::Metric(name.trim().to_string(), 1.0)
+}
+
+/// A value as it is told; `None` where it says nothing. nanoGPT and nanochat log utilization in percent without saying so, and
+/// nanoGPT -100 until it has measured one.
+pub fn value(id: &str, x: f64) -> Option<f64> {
+    match id {
+        MFU if x < 0.0 => None,
+        MFU if x > 1.0 => Some(x / 100.0),
+        _ => Some(x),
+    }
 }
 
 /// Whether a reading is of held-out data.
@@ -326,6 +345,11 @@ mod tests {
             assert_eq!(id(name), "Nothing", "{name}");
         }
         assert_eq!(id("MyMetric"), "MyMetric");
+        assert_eq!([id("train/mfu"), id("bf16_mfu")], ["mfu", "mfu"]);
+        assert_eq!(known("mfu(%)"), Role::Metric("mfu".into(), 0.01));
+        let values = [45.2, 0.452, -100.0].map(|x| value("mfu", x));
+        assert_eq!(values, [Some(0.452), Some(0.452), None]);
+        assert_eq!(value("tflops", 45.2), Some(45.2));
         assert_eq!(
             known("time_metrics/end_to_end(s)"),
             Role::Metric("step_ms".into(), 1e3)

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// Different metrics of a run; what comes later is left out.
 const MAX_METRICS: usize = 256;
-/// A log that is silent for so long, and for 20 times the usual pause, is one of a run that ended or hangs.
-const SILENT: Duration = Duration::from_secs(15 * 60);
 
 /// Translates one log, from its beginning.
 #[derive(Debug)]
@@ -73,8 +71,8 @@ impl Translator {
         for item in items {
             match item {
                 Item::Facts(facts) => {
-                    // Told anew when the next reading comes.
-                    if self.facts.absorb(facts) && self.started {
+                    // Of a run that has ended they are told when it goes on.
+                    if self.facts.absorb(facts) && self.started && !self.finished {
                         self.close_group();
                         self.start();
                     }
@@ -94,7 +92,10 @@ impl Translator {
                 Item::Ended(well) => self.end(well, ""),
                 Item::Trouble(message) => {
                     self.close_group();
-                    self.open();
+                    // A warning does not make a run go on that has ended.
+                    if !self.started {
+                        self.open();
+                    }
                     let step = self.step;
                     self.tell(Event::Warned {
                         step,
@@ -109,15 +110,21 @@ impl Translator {
         std::mem::take(&mut self.events)
     }
 
-    /// What is to be said once everything was read: a silent log's run has ended.
-    pub fn rest(&mut self, now: UnixMillis, changed: UnixMillis) -> Vec<Envelope> {
+    /// What is to be said once everything was read: a log that is silent for longer than its source is patient, and for 20 times
+    /// the usual pause, is one of a run that ended or hangs.
+    pub fn rest(
+        &mut self,
+        now: UnixMillis,
+        changed: UnixMillis,
+        patience: Duration,
+    ) -> Vec<Envelope> {
         if self.started && !self.finished {
             let first = self.first_t.unwrap_or(self.last_t);
             let pause = self
                 .last_t
                 .since(first)
                 .checked_div(u32::try_from(self.seq).unwrap_or(u32::MAX));
-            let patience = SILENT.max(pause.unwrap_or_default().saturating_mul(20));
+            let patience = patience.max(pause.unwrap_or_default().saturating_mul(20));
             let silence = now.since(changed);
             if silence > patience {
                 let age = crate::base::human::age(silence);
@@ -146,11 +153,18 @@ impl Translator {
         if self.finished && step == self.step {
             return;
         }
+        // Before the tokens of this step: they are not those of the one before.
+        if self.group.as_ref().is_some_and(|group| group.step != step) {
+            self.close_group();
+        }
         let (mut train, mut held_out) = (Values::new(), Values::new());
         for (name, x) in values {
             match self.mapping.role(&name) {
                 Role::Tokens => self.tokens = super::json::step_of(x).unwrap_or(self.tokens),
                 Role::Metric(id, factor) => {
+                    let Some(x) = names::value(&id, x * factor) else {
+                        continue;
+                    };
                     if !self.newest.contains_key(&id) && self.newest.len() >= MAX_METRICS {
                         self.too_many(&id);
                         continue;
@@ -160,16 +174,13 @@ impl Translator {
                     } else {
                         &mut train
                     };
-                    values.insert(id, Num(x * factor));
+                    values.insert(id, Num(x));
                 }
                 Role::Step | Role::Time | Role::Nothing => {}
             }
         }
         if train.is_empty() && held_out.is_empty() {
             return;
-        }
-        if self.group.as_ref().is_some_and(|group| group.step != step) {
-            self.close_group();
         }
         self.go_back(step, train.keys().chain(held_out.keys()).cloned().collect());
         let group = self.group.get_or_insert_with(|| Group {
@@ -400,9 +411,10 @@ mod tests {
         let mut translator = Translator::new("x", "csv", Mapping::default());
         let mut events =
             translator.translate(vec![reading(1, &[("loss", 1.0)])], UnixMillis(2_000));
-        events.extend(translator.rest(UnixMillis(60_000), UnixMillis(2_000)));
+        let patience = Duration::from_secs(900);
+        events.extend(translator.rest(UnixMillis(60_000), UnixMillis(2_000), patience));
         assert!(RunState::from_events(&events).running());
-        events.extend(translator.rest(UnixMillis(3_600_000), UnixMillis(2_000)));
+        events.extend(translator.rest(UnixMillis(3_600_000), UnixMillis(2_000), patience));
         let state = RunState::from_events(&events);
         assert!(
             state
@@ -415,6 +427,48 @@ mod tests {
             translator.translate(vec![reading(2, &[("loss", 1.0)])], UnixMillis(9_000_000)),
         );
         assert!(RunState::from_events(&events).running());
+    }
+
+    #[test]
+    fn each_step_is_told_with_its_own_tokens() {
+        let told = |items: Vec<Item>| -> Vec<(u64, u64)> {
+            let events =
+                Translator::new("x", "csv", Mapping::default()).translate(items, UnixMillis(5));
+            let stepped = events.iter().filter_map(|envelope| match &envelope.event {
+                Event::Stepped { step, tokens, .. } => Some((*step, *tokens)),
+                _ => None,
+            });
+            stepped.collect()
+        };
+        let (loss, tokens) = (("loss", 1.0), |n: f64| ("tokens", n));
+        let together = (1..=3).map(|step| reading(step, &[loss, tokens(100.0 * step as f64)]));
+        assert_eq!(told(together.collect()), [(1, 100), (2, 200), (3, 300)]);
+        // Trackers may write each number in a record of its own, in any order.
+        for order in [[0, 1], [1, 0]] {
+            let apart = (1..=3).flat_map(|step| {
+                let pair = [loss, tokens(100.0 * step as f64)];
+                order.map(|i| reading(step, &[pair[i]]))
+            });
+            let apart = [reading(0, &[loss])].into_iter().chain(apart).collect();
+            assert_eq!(told(apart), [(0, 0), (1, 100), (2, 200), (3, 300)]);
+        }
+    }
+
+    #[test]
+    fn neither_a_warning_nor_facts_reopen_a_run_that_has_ended() {
+        let facts = Facts {
+            max_steps: Some(7),
+            ..Facts::default()
+        };
+        let state = fold(vec![
+            reading(1, &[("loss", 1.0)]),
+            Item::Ended(true),
+            Item::Trouble("a line is no JSON".into()),
+            Item::Facts(facts),
+        ]);
+        assert_eq!((state.word(), state.n_warnings), ("completed", 1));
+        // Without any reading the warning is all there is.
+        assert_eq!(fold(vec![Item::Trouble("no log".into())]).n_warnings, 1);
     }
 
     #[test]

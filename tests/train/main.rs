@@ -215,6 +215,14 @@ fn a_run_starts_from_another_by_its_name_or_folder() {
         let spec = std::fs::read_to_string(run.path().join("spec.yaml")).unwrap();
         assert!(spec.contains(&best.display().to_string()), "{spec}");
     }
+    for arguments in [
+        &["model", "show", "smoke"][..],
+        &["plan", "smoke"],
+        &["ladder", "shakespeare", "--dry-run"],
+    ] {
+        let output = place.go(&[arguments, &["-s", "train.from=first"]].concat());
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", err(&output));
+    }
 }
 
 #[test]

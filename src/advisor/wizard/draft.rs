@@ -284,7 +284,8 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
             .next_power_of_two()
             .checked_div(2)
             .unwrap_or(0)
-            .clamp(8, seq_len);
+            .max(8)
+            .min(seq_len);
         let why = format!(
             "the held-out tenth has only about {} tokens: a longer context does not fit",
             human::grouped(held_out as u64)
@@ -313,7 +314,9 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         None => (PASSES, FEWEST_STEPS),
     };
     if passes > most && train.epochs.is_none() {
-        let steps = round_steps((epoch * most / step) as u64).clamp(fewest, train.max_steps);
+        let steps = round_steps((epoch * most / step) as u64)
+            .max(fewest)
+            .min(train.max_steps);
         if steps < train.max_steps {
             let why = format!(
                 "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",

@@ -174,6 +174,31 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
     assert_eq!(wizard.step(), Step::Data);
 }
 
+/// Every recipe is offered for a text, however short.
+#[test]
+fn a_text_of_a_few_characters_is_asked_for_its_size_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for length in [1, 7, 30, 69, 200] {
+        let path = dir.path().join("own.txt");
+        std::fs::write(&path, "x".repeat(length)).unwrap();
+        let mut wizard = wizard();
+        wizard.enter();
+        wizard.select(1);
+        wizard.type_in(&path.display().to_string());
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        wizard.seen(look.now());
+        until(&mut wizard, Step::Model);
+        let presets = wizard.fitting_presets();
+        assert!(presets.iter().any(|preset| preset.name == "smoke"));
+        for preset in presets {
+            let steps = wizard.recipe(preset).value("train.max_steps").as_u64();
+            assert!(steps <= preset.draft.value("train.max_steps").as_u64());
+        }
+    }
+}
+
 /// A wizard that was told of a file with these rows, three hundred times.
 fn with_rows(dir: &std::path::Path, row: &str) -> Wizard {
     let path = dir.join("chat.jsonl");

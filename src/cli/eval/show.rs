@@ -4,7 +4,7 @@ use super::{Args, Asked};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::tasks::{
-    Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
+    AnswerConfig, Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -52,12 +52,24 @@ fn comparisons(models: &[Asked], summary: &Summary, task: usize) -> Vec<Option<C
 
 /// What a metric is, in words.
 fn meaning(metric: &str, prepared: &[Prepared]) -> &'static str {
-    let configs = prepared.iter().map(|task| &task.task.config().answer);
-    let rewards = configs.flat_map(|how| &how.rewards);
-    let named: Vec<_> = rewards.filter(|reward| reward.name == metric).collect();
-    if let Some(reward) = named.first() {
-        return reward.reward.entry().summary;
+    let mut all = prepared.iter().map(|task| &task.task.config().answer);
+    all.find_map(|how| meaning_in(metric, how))
+        .unwrap_or_else(|| usual(metric))
+}
+
+/// What a task's own metric is.
+fn meaning_in(metric: &str, how: &AnswerConfig) -> Option<&'static str> {
+    if let Some(reward) = how.rewards.iter().find(|reward| reward.name == metric) {
+        return Some(reward.reward.entry().summary);
     }
+    let count = how.counts.iter().find(|count| count.name == metric)?;
+    Some(match count.absent {
+        true => "share of answers without the task's pattern",
+        false => "share of answers with the task's pattern",
+    })
+}
+
+fn usual(metric: &str) -> &'static str {
     match metric {
         "reward" => "the weighted sum of the task's rewards",
         "acc" => "share of right answers",
@@ -68,6 +80,14 @@ fn meaning(metric: &str, prepared: &[Prepared]) -> &'static str {
         }
         "bits_per_byte" => "bits of loss per byte of text",
         "pass@1" => "share of programs that pass their tests, one greedy answer each",
+        "prompt_level_strict_acc" => "share of prompts with all instructions followed",
+        "inst_level_strict_acc" => "share of instructions followed",
+        "prompt_level_loose_acc" => {
+            "share of prompts with all instructions followed, first and last line and asterisks aside"
+        }
+        "inst_level_loose_acc" => {
+            "share of instructions followed, first and last line and asterisks aside"
+        }
         _ => "share of answers that equal the target",
     }
 }
@@ -250,4 +270,29 @@ pub(super) fn json(args: &Args, models: &[Asked], prepared: &[Prepared]) -> anyh
         value["comparisons"] = each.collect();
     }
     Ok(format!("{}\n", crate::cli::out::json(&value)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_metric_is_explained_as_what_it_is() {
+        let how = json!({"counts": [
+            {"name": "refused", "pattern": "sorry"},
+            {"name": "answered", "pattern": "sorry", "absent": true},
+        ]});
+        let how: AnswerConfig = serde_json::from_value(how).unwrap();
+        let count = |metric: &str| meaning_in(metric, &how);
+        assert!(count("refused").unwrap().contains("with the task's"));
+        assert!(count("answered").unwrap().contains("without the task's"));
+        assert_eq!(count("exact"), None);
+        let target = usual("exact");
+        for level in ["prompt", "inst"] {
+            for way in ["strict", "loose"] {
+                let metric = format!("{level}_level_{way}_acc");
+                assert_ne!(usual(&metric), target, "{metric}");
+            }
+        }
+    }
 }

@@ -74,8 +74,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
     let sources = cx.spec_sources();
     if target::is_spec(&args.target, &sources) {
-        model_ref::pull_for_spec(&args.target, &args.set, cx)?;
-        let spec = crate::spec::load(&args.target, &args.set, &sources)?.spec;
+        let set = model_ref::with_runs(&args.set, cx)?;
+        model_ref::pull_for_spec(&args.target, &set, cx)?;
+        let spec = crate::spec::load(&args.target, &set, &sources)?.spec;
         let data = target::measure(&spec)
             .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
         return Ok(Shown {

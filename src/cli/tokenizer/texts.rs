@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A chunk ends with the first line that reaches this size, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// A longer line is split, to bound memory.
+/// A longer line is split between two characters, to bound memory.
 const MAX_LINE: u64 = 16 << 20;
 
 /// Extensions of structured or compressed files, whose syntax would end up in the vocabulary.
@@ -70,7 +70,10 @@ pub struct Pieces {
 struct Open {
     path: PathBuf,
     input: BufReader<File>,
-    line: u64,
+    /// Whole lines before the next piece.
+    lines: u64,
+    /// The beginning of a character that a piece was cut in.
+    rest: Vec<u8>,
 }
 
 /// Holds the error after the iterator has ended.
@@ -99,7 +102,8 @@ impl Pieces {
                 self.open = Some(Open {
                     path,
                     input: BufReader::with_capacity(1 << 18, file),
-                    line: 0,
+                    lines: 0,
+                    rest: Vec::new(),
                 });
                 continue;
             };
@@ -118,8 +122,9 @@ impl Pieces {
 impl Open {
     /// Some lines; empty at the end.
     fn piece(&mut self) -> Result<String, Failure> {
-        let mut bytes = Vec::with_capacity(PIECE_BYTES + 256);
-        let first = self.line + 1;
+        let mut bytes = std::mem::take(&mut self.rest);
+        bytes.reserve(PIECE_BYTES + 256);
+        let mut ended = false;
         while bytes.len() < PIECE_BYTES {
             let n = self
                 .input
@@ -128,19 +133,28 @@ impl Open {
                 .read_until(b'\n', &mut bytes)
                 .map_err(|e| unreadable(&self.path, &e))?;
             if n == 0 {
+                ended = true;
                 break;
             }
-            self.line += 1;
         }
-        String::from_utf8(bytes).map_err(|e| {
-            let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-            let line = first + good.iter().filter(|b| **b == b'\n').count() as u64;
-            Failure::yours(
-                format!("{} is not UTF-8: line {line}", self.path.display()),
-                "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
-            )
-        })
+        if let Err(e) = std::str::from_utf8(&bytes) {
+            let good = e.valid_up_to();
+            if ended || e.error_len().is_some() {
+                let line = 1 + self.lines + lines(&bytes[..good]);
+                return Err(Failure::yours(
+                    format!("{} is not UTF-8: line {line}", self.path.display()),
+                    "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
+                ));
+            }
+            self.rest = bytes.split_off(good);
+        }
+        self.lines += lines(&bytes);
+        Ok(String::from_utf8(bytes).unwrap_or_default())
     }
+}
+
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 impl Iterator for Pieces {
@@ -191,6 +205,21 @@ mod tests {
             "{}",
             fault.what
         );
+    }
+
+    #[test]
+    fn a_line_beyond_the_bound_is_split_between_characters() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        let text = format!("\na{}\nb\n", "\u{e4}".repeat(MAX_LINE as usize / 2 + 10));
+        std::fs::write(&path, &text).unwrap();
+        assert!(whole(&path).unwrap() == text);
+        // The lines before a fault are counted over pieces, and half a character at the end is one.
+        let mut bytes = text.into_bytes();
+        bytes.extend(b"\xc3");
+        std::fs::write(&path, bytes).unwrap();
+        let what = whole(&path).unwrap_err().what;
+        assert!(what.ends_with("is not UTF-8: line 4"), "{what}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::base::human::grouped;
 /// Tokens below which the loss of the split says little: its standard error is about 1.5 / √n nats.
 const FEW: u64 = 2_000;
 const LARGE_SHARE: f64 = 0.3;
+/// No larger share is recommended: it would teach nothing.
+const MOST_SHARE: f64 = 0.2;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, mut list) = (subject.spec, Vec::new());
@@ -25,15 +27,27 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let few = subject.sizes.val_tokens.filter(|n| *n < FEW);
     if let Some(tokens) = few.filter(|_| spec.method.on_policy().is_none()) {
         let noise = 1.5 / (tokens.max(1) as f64).sqrt();
-        let pass = subject.sizes.pass_tokens.unwrap_or_default() as f64;
-        let wanted = (FEW as f64 * 2.0 / (pass + FEW as f64)).clamp(share, 0.2);
+        // The split grows with its share, whatever the size of the data.
+        let wanted = (share * 2.0 * FEW as f64 / tokens.max(1) as f64).min(MOST_SHARE);
+        let (place, fix) = match own || share >= wanted {
+            true => (
+                "data.val_path",
+                "set data.val_path to a longer text of its own".into(),
+            ),
+            false => (
+                "data.val_fraction",
+                format!(
+                    "-s data.val_fraction={wanted:.2}, or data.val_path with a text of its own"
+                ),
+            ),
+        };
         list.push(poor(
-            "data.val_fraction",
+            place,
             format!(
                 "{} validation tokens: their loss is known to about ±{noise:.2} nats, and overfitting shows late",
                 grouped(tokens)
             ),
-            format!("-s data.val_fraction={wanted:.2}, or data.val_path with a text of its own"),
+            fix,
             "standard error of a mean over n tokens, σ about 1.5 nats",
         ));
     }

@@ -160,7 +160,26 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         val_tokens: Some(100),
         ..KNOWN
     };
-    finds("quickstart", &[], small, "100 validation tokens");
+    let few = "100 validation tokens";
+    let fix = |share: &str| finds("quickstart", &[share], small, few).fix;
+    assert!(fix("data.val_fraction=0.1").starts_with("-s data.val_fraction=0.20,"));
+    // A larger share is no way out.
+    for share in ["0.2", "0.25", "0.9"] {
+        let fix = fix(&format!("data.val_fraction={share}"));
+        assert!(fix.starts_with("set data.val_path"), "{share}: {fix}");
+    }
+    // A plan knows the split, not the passes.
+    let plan = Sizes {
+        pass_tokens: None,
+        val_tokens: Some(1_600),
+        ..KNOWN
+    };
+    let found = finds("quickstart", &[], plan, "1,600 validation tokens");
+    assert!(
+        found.fix.contains("data.val_fraction=0.20"),
+        "{}",
+        found.fix
+    );
     let little = Sizes {
         pass_tokens: Some(400_000),
         ..KNOWN

@@ -146,6 +146,7 @@ fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
         (_, true) => None,
         (Some("k" | "K"), _) => Some((name, x * 1e3)),
         (Some("M"), _) => Some((name, x * 1e6)),
+        (Some("%"), _) if name.ends_with("mfu") => Some((name, x / 100.0)),
         // Minutes since the start, and what is left.
         _ if name.starts_with("total") || name == "eta" || name == "info" => None,
         _ => Some((name, x)),
@@ -198,7 +199,7 @@ mod tests {
             ("loss", 8.1353),
             ("grad_norm", 1.5011),
             ("tps", 7101.0),
-            ("mfu", 0.17),
+            ("mfu", 0.17 / 100.0),
         ]) {
             assert!(read_values.contains(&value), "{value:?} in {read_values:?}");
         }
@@ -212,7 +213,7 @@ mod tests {
             (step, found),
             (
                 10,
-                values(&[("loss", 3.2), ("step_ms", 20.5), ("mfu", 3.1)])
+                values(&[("loss", 3.2), ("step_ms", 20.5), ("mfu", 0.031)])
             )
         );
         let (_, _, found) = read("step 7 | loss nan").unwrap();

@@ -4,16 +4,25 @@
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small;
 use crate::base::registry::Entry;
-use crate::watch::{Facts, Format, Item, Source, json, tail};
+use crate::base::stats::median;
+use crate::watch::{Facts, Format, Item, SILENT, Source, json, tail};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Largest file that is read, in bytes: 300,000 entries.
 const MAX_BYTES: u64 = 64 << 20;
 /// Entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 const NAME: &str = "trainer_state.json";
+/// How long a second checkpoint may take; from then on their distance is known.
+const SECOND: Duration = Duration::from_secs(6 * 3600);
+/// Usual distances of two checkpoints until the next one is given up.
+const LATE: f64 = 3.0;
+/// Checkpoints whose distances are usual.
+const RECENT: usize = 64;
 
 pub const FORMAT: Format = Format {
     entry: Entry {
@@ -35,6 +44,8 @@ struct TrainerState {
     read: Option<(PathBuf, UnixMillis)>,
     entries: Vec<Value>,
     ended: bool,
+    /// When the newest checkpoints were written, those that were deleted since included.
+    written: BTreeSet<UnixMillis>,
 }
 
 impl TrainerState {
@@ -52,15 +63,24 @@ impl TrainerState {
             read: None,
             entries: Vec::new(),
             ended: false,
+            written: BTreeSet::new(),
         }
     }
 
     /// The newest of the file of the run and those of its checkpoints.
     fn newest(&self) -> Option<(UnixMillis, PathBuf)> {
+        self.files().into_iter().max()
+    }
+
+    /// The file of the run and those of its checkpoints, each with its time.
+    fn files(&self) -> Vec<(UnixMillis, PathBuf)> {
+        let dated = |path: PathBuf| Some((tail::changed(&path)?, path));
         if self.only {
-            return Some((tail::changed(&self.root)?, self.root.clone()));
+            return dated(self.root.clone()).into_iter().collect();
         }
-        let entries = std::fs::read_dir(&self.root).ok()?;
+        let Ok(entries) = std::fs::read_dir(&self.root) else {
+            return Vec::new();
+        };
         let folders = entries
             .take(MAX_ENTRIES)
             .filter_map(|entry| Some(entry.ok()?.path()));
@@ -68,8 +88,7 @@ impl TrainerState {
             .filter(|path| is_checkpoint(path))
             .map(|path| path.join(NAME));
         let all = candidates.chain([self.root.join(NAME)]);
-        all.filter_map(|path| Some((tail::changed(&path)?, path)))
-            .max()
+        all.filter_map(dated).collect()
     }
 }
 
@@ -81,7 +100,13 @@ fn is_checkpoint(path: &Path) -> bool {
 
 impl Source for TrainerState {
     fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
-        let Some((changed, path)) = self.newest() else {
+        let files = self.files();
+        self.written
+            .extend(files.iter().map(|(changed, _)| *changed));
+        while self.written.len() > RECENT {
+            self.written.pop_first();
+        }
+        let Some((changed, path)) = files.into_iter().max() else {
             return Ok(false);
         };
         if self.read.as_ref() == Some(&(path.clone(), changed)) {
@@ -134,5 +159,19 @@ impl Source for TrainerState {
 
     fn changed(&self) -> Option<UnixMillis> {
         Some(self.newest()?.0)
+    }
+
+    /// Between two checkpoints nothing is written.
+    fn patience(&self) -> Duration {
+        let later = self.written.iter().skip(1);
+        let distances: Vec<f64> = self
+            .written
+            .iter()
+            .zip(later)
+            .map(|(before, after)| after.since(*before).as_secs_f64())
+            .collect();
+        median(&distances).map_or(SECOND, |usual| {
+            SILENT.max(Duration::from_secs_f64(LATE * usual))
+        })
     }
 }

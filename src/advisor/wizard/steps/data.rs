@@ -75,9 +75,9 @@ impl Ask for Data {
             DataAnswer::Path => {
                 let path = std::path::Path::new(wizard.answers.data_path.trim());
                 let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-                let size = wizard.chosen_data().map(|f| match f.rows {
-                    Some(rows) => format!(" · {} rows", human::grouped(rows)),
-                    None => format!(" · {}", human::bytes(f.bytes)),
+                let size = wizard.chosen_data().map(|f| {
+                    let size = f.rows_words().unwrap_or_else(|| human::bytes(f.bytes));
+                    format!(" · {size}")
                 });
                 name.unwrap_or_default() + &size.unwrap_or_default()
             }

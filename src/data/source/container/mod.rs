@@ -7,6 +7,7 @@ mod parquet;
 mod text;
 
 pub(in crate::data) use parquet::PARSER as PARQUET;
+pub use parquet::announced_rows;
 
 use super::fault::Trouble;
 use crate::data::{DataError, Record};

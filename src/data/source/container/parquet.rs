@@ -10,6 +10,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Map, Value, json};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ const LIMITS: Limits = Limits {
     total_bytes: u64::MAX,
 };
 
+/// The parser's option that asks for the number of rows alone.
+const ANNOUNCED: &str = "announced";
+
 struct Rows {
     lines: Lines,
     file: Arc<str>,
@@ -59,6 +63,16 @@ fn open(input: Input) -> Result<Stream, DataError> {
         file: input.file,
         row: 0,
     }))
+}
+
+/// Rows of a file, as its end announces them: without decoding any. `None` where it is no whole parquet file.
+pub fn announced_rows(path: &Path) -> Option<u64> {
+    let path = std::path::absolute(path).ok()?;
+    let request = Request::file(&path).with(json!(ANNOUNCED));
+    let mut lines = Child::of_this_program()
+        .run(&PARSER, request, &LIMITS)
+        .ok()?;
+    lines.next()?.ok()?.parse().ok()
 }
 
 impl Iterator for Rows {
@@ -92,6 +106,9 @@ fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
     let reader =
         SerializedFileReader::new(file).map_err(|e| format!("no whole parquet file: {e}"))?;
     let announced = reader.metadata().file_metadata().num_rows();
+    if request.options == ANNOUNCED {
+        return say(&announced.to_string());
+    }
     let mut given = 0;
     for row in reader {
         let row = row.map_err(|e| format!("row {} cannot be decoded: {e}", given + 1))?;
@@ -162,7 +179,6 @@ pub(crate) mod tests {
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
-    use std::path::Path;
 
     /// Writes a table with a text column and a number.
     pub(crate) fn write(path: &Path, rows: &[(&str, i64)]) {
@@ -211,7 +227,9 @@ pub(crate) mod tests {
         assert_eq!(second.place.to_string(), "a.parquet:2");
         assert_eq!(second.fields["text"], "zwei \u{e4}");
         assert_eq!(second.fields["n"], -2);
-        assert_eq!(rows.len(), 2);
+        assert_eq!((rows.len(), announced_rows(&path)), (2, Some(2)));
+        std::fs::write(&path, "PAR1").unwrap();
+        assert_eq!(announced_rows(&path), None);
     }
 
     #[test]

@@ -332,8 +332,9 @@ pub(super) fn sentence(buffer: &mut Buffer, area: Rect, state: &RunState, theme:
         .latest("train/loss")
         .map(|x| format!(", loss {}", human::number(x)))
         .unwrap_or_default();
-    let steps = state.head.as_ref().map_or(String::new(), |h| {
-        format!(" of {}", human::grouped(h.max_steps))
+    let head = state.head.as_ref().filter(|head| head.max_steps > 0);
+    let steps = head.map_or(String::new(), |head| {
+        format!(" of {}", human::grouped(head.max_steps))
     });
     let words = format!(
         "{}: step {}{steps}{loss}",
