@@ -354,6 +354,19 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
 }
 
 #[test]
+fn a_run_in_place_of_a_model_is_told_its_newest_checkpoint() {
+    let (dir, sources) = nowhere();
+    fs::create_dir_all(dir.path().join("rm/checkpoints/step-000010")).unwrap();
+    fs::create_dir_all(dir.path().join("rm/checkpoints/step-000020")).unwrap();
+    fs::write(dir.path().join("rm/run.json"), "{}").unwrap();
+    let words = ["rewards=[{model: {path: rm}}]".to_string()];
+    let error = spec::load("grpo-sort", &words, &sources).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("rm is a run, not a model"), "{error}");
+    assert!(error.contains("rm/checkpoints/step-000020"), "{error}");
+}
+
+#[test]
 fn a_model_of_the_hub_is_found_in_its_cache() {
     let (dir, mut sources) = nowhere();
     let commit = "0123456789abcdef0123456789abcdef01234567";

@@ -138,8 +138,13 @@ impl Progress {
             true => [("reward", "reward"), ("pass@1", "eval/pass@1")],
             false => [("loss", "train/loss"), ("val", "val/loss")],
         };
+        // Methods on pairs and judged answers; others report none of these.
+        let preferences = [
+            ("accuracy", "rewards/accuracies"),
+            ("margin", "rewards/margins"),
+        ];
         let others = [("grad", "grad_norm"), ("lr", "lr")];
-        for (word, id) in first.into_iter().chain(others) {
+        for (word, id) in first.into_iter().chain(preferences).chain(others) {
             if let Some(x) = self.state.latest(id) {
                 line.push_str(&format!("  {word} {}", human::number(x)));
             }
@@ -206,6 +211,8 @@ impl Progress {
 fn evaluated(step: u64, values: &Values) -> Vec<String> {
     let word = |id: &str| match id {
         "val/loss" => Some("val loss".to_string()),
+        "val/rewards/accuracies" => Some("val accuracy".to_string()),
+        "val/rewards/margins" => Some("val margin".to_string()),
         id if id.starts_with("extra/") => {
             Some(format!("loss on {}", one_line(&id["extra/".len()..])))
         }
@@ -311,6 +318,29 @@ mod tests {
         let (_, lines) = told(vec![(0, started(0)), (2_000, stepped(1_240))]);
         let line = lines.last().unwrap();
         assert!(line.starts_with("step 1,240  loss"), "{line}");
+    }
+
+    #[test]
+    fn preferences_are_told_by_accuracy_and_margin() {
+        let values = |ids: [&str; 2]| ids.map(|id| (id.to_string(), Num(0.75))).into();
+        let pairs = Event::Stepped {
+            step: 2,
+            tokens: 2,
+            values: values(["rewards/accuracies", "rewards/margins"]),
+        };
+        let evaluated = Event::Evaluated {
+            step: 2,
+            tokens: 2,
+            values: values(["val/rewards/accuracies", "val/rewards/margins"]),
+            n_windows: 8,
+            whole: false,
+            seconds: 0.0,
+        };
+        let (_, lines) = told(vec![(0, started(2)), (1, pairs), (2, evaluated)]);
+        let text = lines.join("\n");
+        assert!(text.contains("accuracy 0.7500  margin 0.7500"), "{text}");
+        assert!(text.contains("step 2  val accuracy 0.7500"), "{text}");
+        assert!(text.contains("step 2  val margin 0.7500"), "{text}");
     }
 
     /// The loss of a cold start says nothing of the answers after it.

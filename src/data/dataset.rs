@@ -137,7 +137,11 @@ impl Dataset {
 
     /// Places that steps fill in one pass over the training split: its tokens and the padding beside them.
     pub fn pass_tokens(&self) -> u64 {
-        (self.epoch_tokens() as f64 / self.filled().max(1e-6)) as u64
+        let sequences = match &self.splits {
+            Splits::Corpus(_) => 1,
+            Splits::Documents(documents) => documents.how.unit.sequences(),
+        };
+        (self.micro_steps_per_epoch(1) * (sequences * self.seq_len) as f64) as u64
     }
 
     /// The sources of a mix, in the order in which batches count their tokens; none where there is one text.

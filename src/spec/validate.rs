@@ -421,6 +421,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
+        no_run(&mut judge, "rewards", path, &full);
     }
     for reward in &config.rewards {
         if let Some((what, fix)) = reward.reward.missing() {
@@ -432,6 +433,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         let full = base.join(path);
         let key = "method.ppo.critic_from";
         exists(&mut judge, key, path, &full, full.is_dir());
+        no_run(&mut judge, key, path, &full);
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
@@ -440,6 +442,27 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             model_folder(&mut judge, "train.from", path, &full);
         }
     }
+}
+
+/// A run holds several checkpoints: which one is meant has to be said.
+fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) {
+    let folders = std::fs::read_dir(full.join("checkpoints"));
+    let names = folders.into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let newest = names.filter(|name| name.starts_with("step-")).max();
+    let fix = match newest {
+        Some(newest) => format!(
+            "its newest checkpoint: {}",
+            said.join("checkpoints").join(newest).display()
+        ),
+        None => "a checkpoint of it, once there is one".into(),
+    };
+    judge.want(
+        !full.join("run.json").is_file(),
+        &[key],
+        format!("{} is a run, not a model", said.display()),
+        fix,
+    );
 }
 
 /// A folder, or a hub id that is not in the cache yet.

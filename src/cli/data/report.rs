@@ -106,7 +106,7 @@ fn histogram(out: &mut String, title: &str, spread: &Spread, limit: Option<u64>)
         );
     }
     if let Some(limit) = limit {
-        let over = spread.lengths.over(limit);
+        let over = spread.lengths.over_row(limit);
         let share = 100.0 * over as f64 / spread.rows.max(1) as f64;
         let _ = writeln!(
             out,

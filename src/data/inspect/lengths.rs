@@ -66,6 +66,11 @@ impl Lengths {
         range.map(|(_, rows)| rows).sum()
     }
 
+    /// Rows that lose tokens with such a `seq_len`: of seq_len + 1 tokens the last one is only a target.
+    pub fn over_row(&self, seq_len: u64) -> u64 {
+        self.over(seq_len.saturating_add(1))
+    }
+
     /// At most `n` bins of a round width; where few rows are very long, the last bin takes all of them.
     pub fn bins(&self, n: usize) -> Vec<Bin> {
         if self.rows == 0 || n == 0 {
@@ -138,6 +143,7 @@ mod tests {
             [50, 95, 99, 100]
         );
         assert_eq!((lengths.over(95), lengths.over(100)), (5, 0));
+        assert_eq!(lengths.over_row(95), 4);
         assert!((lengths.mean() - 50.5).abs() < 1e-9);
     }
 

@@ -295,7 +295,7 @@ impl Inspector {
             supervised: self.supervised_tokens,
             seq_len: limit,
             over_seq_len: limit
-                .map(|limit| self.tokens.over(limit) as f64 / self.tokens.rows().max(1) as f64),
+                .map(|limit| self.tokens.over_row(limit) as f64 / self.tokens.rows().max(1) as f64),
             vocab_size: view.vocab_size(),
             used,
             top: ids.into_iter().take(TOP).map(count).collect(),

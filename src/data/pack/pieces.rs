@@ -33,6 +33,40 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// With what became of the sequences of one example, since `before`, counted once: the worst of it.
+    fn of_example(self, before: Account) -> Account {
+        let now = Account {
+            lost_tokens: self.lost_tokens,
+            ..before
+        };
+        let Account {
+            split,
+            truncated,
+            dropped,
+            nothing_supervised,
+            ..
+        } = before;
+        match () {
+            () if self.dropped > dropped => Account {
+                dropped: dropped + 1,
+                ..now
+            },
+            () if self.nothing_supervised > nothing_supervised => Account {
+                nothing_supervised: nothing_supervised + 1,
+                ..now
+            },
+            () if self.truncated > truncated => Account {
+                truncated: truncated + 1,
+                ..now
+            },
+            () if self.split > split => Account {
+                split: split + 1,
+                ..now
+            },
+            () => now,
+        }
+    }
+
     /// One line for each kind of loss; `source` and `seq_len` are for people.
     pub fn notes(&self, source: &str, documents: u64, seq_len: usize) -> Vec<String> {
         let longer = format!("of {documents} documents are longer than a row of {seq_len} tokens");
@@ -95,9 +129,10 @@ pub(crate) fn cut(
     }
     let sequences = store.unit.sequences();
     for example in documents.chunks(store.unit.documents()) {
-        let before = cutter.pieces.len();
+        let (before, account) = (cutter.pieces.len(), cutter.account);
         let (texts, margin) = example.split_at(sequences.min(example.len()));
         texts.iter().for_each(|span| cutter.document(*span));
+        cutter.account = cutter.account.of_example(account);
         if sequences > 1 && cutter.pieces.len() != before + sequences {
             cutter.pieces.truncate(before);
             continue;
@@ -200,6 +235,22 @@ mod tests {
         let store = store(&[&documents]);
         let (pieces, account) = cut(&store, &store.spans().collect::<Vec<_>>(), 4, too_long);
         (pieces.iter().map(|p| (p.start, p.len)).collect(), account)
+    }
+
+    #[test]
+    fn a_pair_counts_once_by_the_worst_that_became_of_it() {
+        let of = |split, truncated, dropped, nothing_supervised| Account {
+            split,
+            truncated,
+            dropped,
+            nothing_supervised,
+            lost_tokens: 0,
+        };
+        let before = of(1, 1, 1, 1);
+        assert_eq!(of(1, 3, 1, 1).of_example(before), of(1, 2, 1, 1));
+        assert_eq!(of(1, 2, 2, 2).of_example(before), of(1, 1, 2, 1));
+        assert_eq!(of(1, 2, 1, 2).of_example(before), of(1, 1, 1, 2));
+        assert_eq!(before.of_example(before), before);
     }
 
     #[test]
