@@ -9,6 +9,7 @@ use crate::ui::overlays::Canvas;
 use crate::ui::panes::{PANES, PaneEntry};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::theme::Meaning;
+use crate::ui::toasts::Typing;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -30,7 +31,12 @@ impl App {
     pub fn draw(&mut self, frame: &mut Frame) {
         self.draw_still(frame);
         if let Some(screen) = screen(frame.area()) {
-            self.toasts.draw(frame, screen.body, &self.theme);
+            let typing = match self.overlays.is_empty() {
+                false => Typing::Overlay,
+                true if self.pane().typing() => Typing::Pane,
+                true => Typing::No,
+            };
+            self.toasts.draw(frame, &screen, typing, &self.theme);
         }
     }
 
