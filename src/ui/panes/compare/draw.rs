@@ -7,6 +7,7 @@ use crate::run::compare::By;
 use crate::run::series::Series;
 use crate::spec::shown;
 use crate::ui::layout::{cut, fill, split_top};
+use crate::ui::panes::dashboard::catalog::begins_at_zero;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Scale;
@@ -111,7 +112,7 @@ impl ComparePane {
                 true => Scale::Log,
                 false => Scale::Linear,
             },
-            from_zero: false,
+            from_zero: begins_at_zero(&figure.id, &figure.unit),
             bytes: figure.unit == "bytes",
             cursor: None,
             settled: false,
@@ -217,7 +218,8 @@ impl ComparePane {
         for figure in &self.figures {
             let winner = figure.winner(&figure.last);
             let cell = |(at, x): (usize, &Option<f64>)| {
-                (x.map_or("-".into(), human::number), winner == Some(at))
+                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
+                (value, winner == Some(at))
             };
             rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
         }
