@@ -342,14 +342,13 @@ impl Overlay for Editor {
         if self.mode == Mode::Yaml {
             return Hints::of_overlay(vec![(A::SaveSpec, "save as"), (A::Down, "scroll")]);
         }
-        let mut own = vec![(A::Accept, "change")];
+        let mut own = vec![(A::Accept, "change"), (A::StartSpec, "train")];
         own.extend(titles(&[
             A::SearchSpec,
+            A::SaveSpec,
             A::OnlyChanges,
             A::ViewYaml,
             A::UndoEdit,
-            A::SaveSpec,
-            A::StartSpec,
             A::ResetValue,
             A::RedoEdit,
         ]));
