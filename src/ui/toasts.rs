@@ -23,10 +23,10 @@ const WIDTH: u16 = 48;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Typing {
     No,
-    /// In the lower rows of the pane.
-    Pane,
-    /// Anywhere: an overlay may have fields in every row.
-    Overlay,
+    /// In the lower rows.
+    Below,
+    /// In any row.
+    Anywhere,
 }
 
 /// Below this height news that ask for nothing take one row at the bottom, and no box over what is being read.
@@ -104,7 +104,7 @@ impl Toasts {
 
     pub fn draw(&self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
         let area = screen.body;
-        if typing == Typing::Overlay {
+        if typing == Typing::Anywhere {
             if let Some(toast) = self.list.back() {
                 draw_row(toast, frame, screen.tabs, theme);
             }
@@ -114,7 +114,7 @@ impl Toasts {
             |toast: &&Toast| area.height < TALL && matches!(toast.level, Level::Info | Level::Good);
         self.draw_boxes(frame, area, theme, |toast| !in_a_row(&toast));
         let row = match typing {
-            Typing::Pane => screen.tabs,
+            Typing::Below => screen.tabs,
             _ => split_bottom(area, 1).1,
         };
         if let Some(toast) = self.list.iter().rev().find(in_a_row)

@@ -6,7 +6,7 @@ use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, screen, wrap};
 use crate::ui::overlays::Canvas;
-use crate::ui::panes::{PANES, PaneEntry};
+use crate::ui::panes::{PANES, PaneEntry, chat};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::theme::Meaning;
 use crate::ui::toasts::Typing;
@@ -31,10 +31,11 @@ impl App {
     pub fn draw(&mut self, frame: &mut Frame) {
         self.draw_still(frame);
         if let Some(screen) = screen(frame.area()) {
-            let typing = match self.overlays.is_empty() {
-                false => Typing::Overlay,
-                true if self.pane().typing() => Typing::Pane,
-                true => Typing::No,
+            let typing = match self.pane().typing() {
+                _ if !self.overlays.is_empty() => Typing::Anywhere,
+                true if *self.entry() == chat::ENTRY => Typing::Below,
+                true => Typing::Anywhere,
+                false => Typing::No,
             };
             self.toasts.draw(frame, &screen, typing, &self.theme);
         }

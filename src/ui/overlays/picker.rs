@@ -493,7 +493,7 @@ mod tests {
 
     #[test]
     fn the_selected_row_is_told_whole_and_a_wide_screen_is_used() {
-        let cause = "each step was larger than the loss surface there is straight";
+        let cause = "each step went further than the gradient holds";
         let title = "optimizer.adamw.lr=3e-4 in a branch from 1,000 (before it)";
         let item = Item {
             title: title.into(),
