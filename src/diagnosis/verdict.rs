@@ -26,7 +26,7 @@ impl Verdict {
             Verdict::Overfitting => "OVERFITTING",
             Verdict::Learning => "LEARNING",
             Verdict::Stable => "STABLE",
-            Verdict::TooEarly => "TOO EARLY",
+            Verdict::TooEarly => crate::run::index::TOO_EARLY,
         }
     }
 

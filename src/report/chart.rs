@@ -184,7 +184,7 @@ mod tests {
             labels(3.3e-5, 2e-3),
             ["0.0005", "0.0010", "0.0015", "0.0020"]
         );
-        assert_eq!(labels(0.0, 18_000.0), ["0", "5,000", "10.0k", "15.0k"]);
+        assert_eq!(labels(0.0, 18_000.0), ["0", "5,000", "10k", "15k"]);
         assert_eq!(labels(7.0, 7.0).len(), 1, "a span of nothing has one mark");
     }
 }

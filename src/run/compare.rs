@@ -6,6 +6,7 @@ use super::series::Series;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
 use crate::base::clock::UnixMillis;
+use crate::base::human;
 use crate::base::text::one_line;
 use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
 use serde_json::Value;
@@ -307,7 +308,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Which run has the best of the values, where they differ and a direction says what is better.
+    /// Which run has the best of the values, where it differs from the others as they are written and a direction says what
+    /// is better.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
         let sign = match self.direction {
             Direction::Lower => 1.0,
@@ -322,7 +324,9 @@ impl Figure {
         let mut rest: Vec<(usize, f64)> = known.collect();
         rest.push(first);
         let best = rest.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let alone = rest.iter().filter(|(_, x)| *x == best.1).count() == 1;
+        let written = |x: f64| human::reading(sign * x, &self.unit);
+        let equal = |(_, x): &&(usize, f64)| written(*x) == written(best.1);
+        let alone = rest.iter().filter(equal).count() == 1;
         (rest.len() > 1 && alone).then_some(best.0)
     }
 }
@@ -498,5 +502,7 @@ mod tests {
         assert_eq!(found[0].winner(&found[0].last), Some(2));
         assert_eq!(found[0].winner(&[Some(1.0), Some(1.0)]), None);
         assert_eq!(found[0].winner(&[Some(1.0), None]), None);
+        let alike = [Some(1.000_01), Some(1.000_02)];
+        assert_eq!(found[0].winner(&alike), None, "both are written 1.000");
     }
 }

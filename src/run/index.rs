@@ -17,6 +17,8 @@ const HEAD: u64 = 128 << 10;
 const END: u64 = 1 << 20;
 /// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
 pub const VERDICT: &str = "verdict";
+/// The verdict before there is anything to judge; of a run that has ended it says nothing.
+pub const TOO_EARLY: &str = "TOO EARLY";
 /// Points of the small loss curve.
 const CURVE: usize = 24;
 /// Bytes read per point of the curve.
@@ -80,7 +82,8 @@ pub struct RunSummary {
     pub updated: UnixMillis,
     /// Time reported by the engine processes, or from first to newest event of one that reported none.
     pub seconds: f64,
-    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so.
+    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
+    /// run ended before it could.
     pub verdict: Option<String>,
     /// Training loss at evenly spaced positions of the log, oldest first; non-finite values are left out.
     pub curve: Vec<f64>,
@@ -233,11 +236,13 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         scan.read(&run.events_path(), size).map_err(io_error)?;
     }
     let best = scan.vals.iter().map(|(_, loss)| *loss);
+    let status = scan.status(alive);
+    let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
     Ok(RunSummary {
         id: header.id,
         name: header.name,
         path: run.path().into(),
-        status: scan.status(alive),
+        status,
         phase: scan.phase.filter(|_| alive),
         step: scan.step,
         train_loss: scan.train_loss,
@@ -254,7 +259,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
-        verdict: scan.verdict,
+        verdict: scan.verdict.filter(judged),
         message: scan.message,
         parent: header.parent,
         changed: changed(run),

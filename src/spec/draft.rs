@@ -368,8 +368,9 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// A float as people type it: `0.1`, `1e-4`, `0.0003`.
+/// A float as people type it: `0.1`, `1e-4`, `0.0003`. What arithmetic left in the last digits is not told.
 fn number(x: f64) -> String {
+    let x = format!("{x:.13e}").parse().unwrap_or(x);
     let plain = format!("{x}");
     match x.abs() {
         0.0 => "0".into(),
@@ -525,5 +526,6 @@ mod tests {
             assert_eq!(number(x), text);
             assert_eq!(text.parse::<f64>().unwrap(), x);
         }
+        assert_eq!(number(5.000000000000001e-7), "5e-7");
     }
 }

@@ -91,6 +91,20 @@ impl Glyphs {
         if ascii { &ASCII } else { &UNICODE }
     }
 
+    /// A mark in front of a number or a finding: in ASCII two columns wide, as `+` in front of a number is its sign.
+    pub fn beside_numbers(&self, mark: &'static str) -> &'static str {
+        match mark {
+            _ if !std::ptr::eq(self, &ASCII) => mark,
+            "+" => "ok",
+            "!" => "! ",
+            "x" => "x ",
+            "^" => "^ ",
+            "v" => "v ",
+            "?" => "? ",
+            _ => "  ",
+        }
+    }
+
     /// One row of bars for all `values`, neighbours averaged where there are more than `width`, scaled to their own range; NaN
     /// is a blank.
     pub fn sparkline(&self, values: &[f64], width: usize) -> String {
@@ -149,6 +163,25 @@ mod tests {
                 assert!(std::ptr::eq(glyphs, &UNICODE) || mark.is_ascii(), "{mark}");
             }
         }
+    }
+
+    #[test]
+    fn no_mark_beside_a_number_is_a_sign_in_ascii() {
+        for mark in [
+            ASCII.ok,
+            ASCII.warn,
+            ASCII.bad,
+            ASCII.up,
+            ASCII.down,
+            ASCII.separator,
+        ] {
+            let beside = ASCII.beside_numbers(mark);
+            assert!(
+                beside.len() == 2 && !beside.contains(['+', '-']),
+                "{beside}"
+            );
+        }
+        assert_eq!(UNICODE.beside_numbers(UNICODE.ok), "✓");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Short words in the corner that go by themselves.
 
-use super::layout::{cut, wrap};
+use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
 use crate::base::clock::UnixMillis;
 use crate::base::text::one_line;
@@ -19,12 +19,32 @@ const MAX_SHOWN: usize = 3;
 const MAX_ROWS: usize = 3;
 /// Columns of the words.
 const WIDTH: u16 = 48;
+/// Where letters are text: there no toast may lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Typing {
+    No,
+    /// In the lower rows.
+    Below,
+    /// In any row.
+    Anywhere,
+}
+
 /// Below this height news that ask for nothing take one row at the bottom, and no box over what is being read.
 const TALL: u16 = 28;
+
+/// What a toast speaks of, and so when it is no longer true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// The run on the screen: until another run, or another engine of it, is there.
+    Run,
+    /// What was asked for on this screen: warnings until it is left.
+    Screen,
+}
 
 #[derive(Debug)]
 struct Toast {
     level: Level,
+    about: About,
     text: String,
     until: UnixMillis,
 }
@@ -36,7 +56,7 @@ pub struct Toasts {
 }
 
 impl Toasts {
-    pub fn add(&mut self, now: UnixMillis, level: Level, text: &str) {
+    pub fn add(&mut self, now: UnixMillis, level: Level, about: About, text: &str) {
         let millis = match level {
             Level::Info | Level::Good => 4_000,
             Level::Warn => 8_000,
@@ -49,6 +69,7 @@ impl Toasts {
             .retain(|toast| toast.level != level || kind(&toast.text) != kind(&text));
         self.list.push_back(Toast {
             level,
+            about,
             text,
             until: UnixMillis(now.0 + millis),
         });
@@ -64,16 +85,42 @@ impl Toasts {
         self.list.len() != before
     }
 
+    /// Another run is on the screen, or another engine of the same one.
+    pub fn run_changed(&mut self) {
+        self.list.retain(|toast| toast.about != About::Run);
+        self.screen_left();
+    }
+
+    /// The screen is another one: its warnings mean nothing there.
+    pub fn screen_left(&mut self) {
+        let news = |toast: &Toast| matches!(toast.level, Level::Info | Level::Good);
+        self.list
+            .retain(|toast| toast.about == About::Run || news(toast));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    pub fn draw(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
+    pub fn draw(&self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
+        let area = screen.body;
+        if typing == Typing::Anywhere {
+            if let Some(toast) = self.list.back() {
+                draw_row(toast, frame, screen.tabs, theme);
+            }
+            return;
+        }
         let in_a_row =
             |toast: &&Toast| area.height < TALL && matches!(toast.level, Level::Info | Level::Good);
         self.draw_boxes(frame, area, theme, |toast| !in_a_row(&toast));
-        if let Some(toast) = self.list.iter().rev().find(in_a_row) {
-            draw_row(toast, frame, area, theme);
+        let row = match typing {
+            Typing::Below => screen.tabs,
+            _ => split_bottom(area, 1).1,
+        };
+        if let Some(toast) = self.list.iter().rev().find(in_a_row)
+            && !says(frame, row, &toast.text)
+        {
+            draw_row(toast, frame, row, theme);
         }
     }
 
@@ -130,7 +177,14 @@ impl Toasts {
     }
 }
 
-/// One row at the bottom, to the right.
+/// Whether the row says this already.
+fn says(frame: &mut Frame, row: Rect, text: &str) -> bool {
+    let buffer = frame.buffer_mut();
+    let cells = row.columns().map(|cell| buffer[(cell.x, row.y)].symbol());
+    cells.collect::<String>().contains(text)
+}
+
+/// One row, to the right.
 fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
     let (mark, meaning) = mark(toast.level, theme);
     let room = usize::from(area.width).saturating_sub(4);
@@ -140,9 +194,8 @@ fn draw_row(toast: &Toast, frame: &mut Frame, area: Rect, theme: &Theme) {
         .min(area.width);
     let place = Rect {
         x: area.right() - width,
-        y: area.bottom().saturating_sub(1),
         width,
-        height: 1.min(area.height),
+        ..area
     };
     let line = Line::from(vec![
         Span::styled(format!(" {mark}"), theme.style(meaning)),
@@ -170,14 +223,39 @@ mod tests {
     fn toasts_go_and_never_pile_up() {
         let mut toasts = Toasts::default();
         for i in 0..9 {
-            toasts.add(UnixMillis(0), Level::Info, &format!("n{i} is new"));
+            toasts.add(
+                UnixMillis(0),
+                Level::Info,
+                About::Run,
+                &format!("n{i} is new"),
+            );
         }
-        toasts.add(UnixMillis(0), Level::Bad, "worse");
-        toasts.add(UnixMillis(0), Level::Bad, "worse");
+        toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
+        toasts.add(UnixMillis(0), Level::Bad, About::Run, "worse");
         assert_eq!(toasts.list.len(), MAX_SHOWN);
         assert!(!toasts.expire(UnixMillis(3_999)));
         assert!(toasts.expire(UnixMillis(4_000)));
         assert_eq!(toasts.list.len(), 1);
         assert!(toasts.expire(UnixMillis(15_000)) && toasts.is_empty());
+    }
+
+    #[test]
+    fn a_toast_goes_with_what_it_speaks_of() {
+        let mut toasts = Toasts::default();
+        let mut add = |level, about, text| toasts.add(UnixMillis(0), level, about, text);
+        add(Level::Bad, About::Run, "broken link");
+        add(Level::Warn, About::Screen, "wrong value");
+        add(Level::Info, About::Screen, "saved");
+        let texts = |toasts: &Toasts| {
+            toasts
+                .list
+                .iter()
+                .map(|t| t.text.clone())
+                .collect::<Vec<_>>()
+        };
+        toasts.screen_left();
+        assert_eq!(texts(&toasts), ["broken link", "saved"]);
+        toasts.run_changed();
+        assert_eq!(texts(&toasts), ["saved"]);
     }
 }

@@ -15,7 +15,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `999`, `20.9k`, `1.54M`, `2.1B`: three significant digits.
+/// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, whole multiples without zeros behind the point.
 pub fn short(x: f64) -> String {
     if !x.is_finite() {
         return number(x);
@@ -28,7 +28,7 @@ pub fn short(x: f64) -> String {
         _ => (x, ""),
     };
     let decimals = match scaled.abs() {
-        _ if suffix.is_empty() && x.fract() == 0.0 => 0,
+        _ if scaled.fract() == 0.0 => 0,
         a if a >= 99.95 => 0,
         a if a >= 9.995 => 1,
         _ => 2,
@@ -90,6 +90,23 @@ pub fn number(x: f64) -> String {
     }
 }
 
+/// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.8 GiB`, `240 ms`, `3.03 s`.
+pub fn reading(x: f64, unit: &str) -> String {
+    if !x.is_finite() {
+        return number(x);
+    }
+    match unit {
+        "bytes" => bytes(x.max(0.0) as u64),
+        "1/s" => short(x),
+        "%" => format!("{x:.0} %"),
+        "share" => format!("{:.0} %", x * 100.0),
+        "ms" if x.abs() >= 999.5 => format!("{} s", short(x / 1000.0)),
+        "ms" => format!("{} ms", short(x)),
+        "" | "nats" | "bits" => number(x),
+        unit => format!("{} {unit}", number(x)),
+    }
+}
+
 /// A value with its standard error: `0.4213 ± 0.0081`, far from 1 as `9.793e16 ± 2e15`.
 pub fn with_error(value: f64, stderr: Option<f64>) -> String {
     let far = value.abs() >= 1e4;
@@ -109,8 +126,8 @@ mod tests {
     fn shapes() {
         assert_eq!(grouped(1_234_567), "1,234,567");
         assert_eq!(
-            [999.0, 20_941.0, 1_540_000.0, 999_600.0].map(short),
-            ["999", "20.9k", "1.54M", "1.00M"]
+            [999.0, 8_000.0, 20_941.0, 1_540_000.0, 999_600.0].map(short),
+            ["999", "8k", "20.9k", "1.54M", "1.00M"]
         );
         assert_eq!(
             [0, 1023, 81_788_928, 1_181_116_006].map(bytes),
@@ -123,6 +140,22 @@ mod tests {
         assert_eq!(
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
+        );
+    }
+
+    #[test]
+    fn readings_are_in_the_unit_that_one_says() {
+        let readings = [
+            reading(4_080_218_931.0, "bytes"),
+            reading(3_030.0, "ms"),
+            reading(240.0, "ms"),
+            reading(0.42, "share"),
+            reading(1.5, "nats"),
+            reading(70.0, "W"),
+        ];
+        assert_eq!(
+            readings,
+            ["3.8 GiB", "3.03 s", "240 ms", "42 %", "1.500", "70.00 W"]
         );
     }
 

@@ -71,6 +71,8 @@ pub struct Answers {
     pub method: Option<MethodId>,
     /// All weights, or an adapter.
     pub adapter: Option<Adapter>,
+    /// What the method was chosen for: another goal or another kind of data has other advice.
+    pub method_for: String,
     /// The preset that the spec extends.
     pub preset: Option<String>,
     /// Settings as typed, by path.

@@ -112,6 +112,12 @@ impl Wizard {
         list.into_iter().nth(at)
     }
 
+    /// What a method is chosen for: the goal and the kind of the data.
+    pub(super) fn method_subject(&self) -> String {
+        let inputs = self.inputs();
+        format!("{:?}|{:?}|{:?}", inputs.goal, inputs.data, inputs.reward)
+    }
+
     /// What settings are typed for.
     pub(super) fn subject(&self) -> String {
         let a = &self.answers;

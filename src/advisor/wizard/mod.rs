@@ -153,6 +153,10 @@ impl Wizard {
     fn advance(&mut self) -> Outcome {
         if let Some(next) = Step::ALL.get(self.step as usize + 1) {
             self.step = *next;
+            // A choice for another goal or other data is no choice: the advice decides.
+            if self.step == Step::Method && self.answers.method_for != self.method_subject() {
+                (self.answers.method, self.answers.adapter) = (None, None);
+            }
             if self.step == Step::Settings {
                 let subject = self.subject();
                 if self.answers.settings_for != subject {

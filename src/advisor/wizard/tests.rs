@@ -558,3 +558,36 @@ fn a_start_model_that_was_only_offered_is_not_remembered() {
     let kept = Answers::from_json(&wizard.to_remember());
     assert_eq!(kept.start_path, "models/mine");
 }
+
+#[test]
+fn a_method_chosen_for_another_goal_is_no_answer_to_this_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at_method = |goal, row: &str, remembered: Answers| {
+        let mut wizard = with_rows(dir.path(), row);
+        let before = std::mem::replace(&mut wizard.answers, remembered);
+        wizard.answers.goal = Some(goal);
+        wizard.answers.data = before.data;
+        wizard.answers.data_path = before.data_path;
+        until(&mut wizard, Step::Start);
+        wizard.select(2);
+        wizard.type_in(&model_folder(dir.path()));
+        until(&mut wizard, Step::Method);
+        wizard
+    };
+    let selected = |wizard: &Wizard| wizard.advice()[wizard.selected()].title();
+    let chats = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    let pairs = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
+    let mut first = at_method(Goal::Instructions, chats, Answers::default());
+    let full = first.advice().iter().position(|a| a.title() == "SFT, full");
+    first.select(full.unwrap());
+    first.enter();
+    let remembered = Answers::from_json(&first.to_remember());
+    let same = at_method(Goal::Instructions, chats, remembered.clone());
+    assert_eq!(selected(&same), "SFT, full");
+    let other = at_method(Goal::Style, pairs, remembered);
+    assert_eq!(
+        selected(&other),
+        selected(&at_method(Goal::Style, pairs, Answers::default()))
+    );
+    assert_ne!(selected(&other), "SFT, full");
+}

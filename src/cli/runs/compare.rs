@@ -153,7 +153,9 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
         let winner = figure.winner(&figure.last);
         let cell = |(at, x): (usize, &Option<f64>)| {
             let star = if winner == Some(at) { "*" } else { "" };
-            x.map_or("-".into(), |x| format!("{star}{}", human::number(x)))
+            x.map_or("-".into(), |x| {
+                format!("{star}{}", human::reading(x, &figure.unit))
+            })
         };
         row(
             &mut out,
@@ -164,7 +166,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
     for figure in wanted {
         out.push_str(&format!("\n{} by {}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {
-            let cell = |x: &Option<f64>| x.map_or("-".into(), human::number);
+            let cell = |x: &Option<f64>| x.map_or("-".into(), |x| human::reading(x, &figure.unit));
             row(&mut out, &x_word(x, by), values.iter().map(cell));
         }
     }

@@ -130,6 +130,22 @@ fn the_newest_verdict_of_a_log_is_its_own() {
 }
 
 #[test]
+fn a_run_that_ended_before_it_could_be_judged_has_no_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let early = Event::Diagnosed {
+        step: 1,
+        finding: Box::new(Finding::pass("few").named(VERDICT, TOO_EARLY)),
+    };
+    log(&run, [hello(), started(10), stepped(1, 4.0), early]);
+    assert_eq!(summarize(&run).unwrap().status, RunStatus::Crashed);
+    assert_eq!(summarize(&run).unwrap().verdict, None);
+    let lock = run.lock().unwrap();
+    assert_eq!(summarize(&run).unwrap().verdict.as_deref(), Some(TOO_EARLY));
+    drop(lock);
+}
+
+#[test]
 fn a_summary_counts_what_still_counts() {
     let dir = tempfile::tempdir().unwrap();
     let run = new_run(dir.path(), "x", 1);

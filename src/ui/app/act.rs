@@ -104,6 +104,9 @@ impl App {
     }
 
     fn go(&mut self, pane: &PaneEntry) -> Vec<Effect> {
+        if *self.entry() != *pane {
+            self.toasts.screen_left();
+        }
         self.show(pane);
         self.with_front(|pane, context| pane.enter(context))
     }

@@ -25,18 +25,21 @@ impl App {
             Reply::Open(overlay) => effects.extend(self.open(overlay)),
             Reply::Preview(choice) => effects.extend(self.preview(choice)),
             Reply::Revert(choice) => {
-                self.overlays.remove(at);
+                self.shut(at);
                 effects.extend(self.preview(choice));
             }
-            Reply::Close => {
-                self.overlays.remove(at);
-            }
+            Reply::Close => self.shut(at),
             Reply::Chosen(choice) => {
-                self.overlays.remove(at);
+                self.shut(at);
                 effects.extend(self.choose(choice));
             }
         }
         effects
+    }
+
+    fn shut(&mut self, at: usize) {
+        self.overlays.remove(at);
+        self.toasts.screen_left();
     }
 
     /// Gives a message to the topmost overlay that waits for it.

@@ -6,9 +6,10 @@ use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, screen, wrap};
 use crate::ui::overlays::Canvas;
-use crate::ui::panes::{PANES, PaneEntry};
+use crate::ui::panes::{PANES, PaneEntry, chat};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::theme::Meaning;
+use crate::ui::toasts::Typing;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -30,7 +31,13 @@ impl App {
     pub fn draw(&mut self, frame: &mut Frame) {
         self.draw_still(frame);
         if let Some(screen) = screen(frame.area()) {
-            self.toasts.draw(frame, screen.body, &self.theme);
+            let typing = match self.pane().typing() {
+                _ if !self.overlays.is_empty() => Typing::Anywhere,
+                true if *self.entry() == chat::ENTRY => Typing::Below,
+                true => Typing::Anywhere,
+                false => Typing::No,
+            };
+            self.toasts.draw(frame, &screen, typing, &self.theme);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
 use crate::ui::panes::home;
 use crate::ui::store::LinkState;
+use crate::ui::toasts::About;
 use crate::wire::{CommandId, Envelope, Event};
 
 impl App {
@@ -116,7 +117,7 @@ impl App {
         self.noticed = self.noticed.max(held.state.last_seq);
         if held.link == LinkState::Live {
             for notice in fresh {
-                self.toast(notice.level, &notice.text);
+                self.toast_about(About::Run, notice.level, &notice.text);
             }
         }
         match &envelope.event {
@@ -124,7 +125,8 @@ impl App {
             Event::Rejected { id, why } => self.answered(*id, Some(why)),
             // The link's own warning: it is not in the log, so no notice tells it.
             Event::Warned { message, hint, .. } if envelope.seq == 0 => {
-                self.toast(Level::Bad, &one_line(&format!("{message}: {hint}")));
+                let words = one_line(&format!("{message}: {hint}"));
+                self.toast_about(About::Run, Level::Bad, &words);
             }
             _ => {}
         }
@@ -157,8 +159,12 @@ impl App {
             held.state.finished.is_none() && !matches!(held.holder, Holder::Log | Holder::Foreign);
         held.link = LinkState::Ended(why.clone());
         match why {
-            Some(why) => self.toast(Level::Bad, &format!("the link to the run broke: {why}")),
-            None if lost => self.toast(
+            Some(why) => {
+                let words = format!("the link to the run broke: {why}");
+                self.toast_about(About::Run, Level::Bad, &words);
+            }
+            None if lost => self.toast_about(
+                About::Run,
                 Level::Bad,
                 "the training process died (killed or out of memory); its last checkpoint is kept",
             ),

@@ -17,7 +17,7 @@ use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
 use super::store::{HeldRun, PresetRow, Store};
 use super::theme::{ColorDepth, Theme, Themes};
-use super::toasts::Toasts;
+use super::toasts::{About, Toasts};
 use crate::base::clock::UnixMillis;
 use crate::run::state::Level;
 use crate::wire::CommandId;
@@ -126,9 +126,6 @@ impl App {
             noticed: 0,
             leaving: Leaving::No,
         };
-        for complaint in options.complaints {
-            app.toasts.add(now, Level::Warn, &complaint);
-        }
         let mut effects = app.refresh();
         match first {
             First::Home => {}
@@ -137,6 +134,9 @@ impl App {
             First::Starting(title) => {
                 app.hold(title);
             }
+        }
+        for complaint in options.complaints {
+            app.toasts.add(now, Level::Warn, About::Screen, &complaint);
         }
         (app, effects)
     }
@@ -263,6 +263,7 @@ impl App {
             .held
             .replace(HeldRun::opening(slot, title, self.store.now));
         self.show(&run::ENTRY);
+        self.toasts.run_changed();
         self.noticed = 0;
         self.pending.clear();
         (
@@ -310,7 +311,11 @@ impl App {
     }
 
     fn toast(&mut self, level: Level, text: &str) {
-        self.toasts.add(self.store.now, level, text);
+        self.toast_about(About::Screen, level, text);
+    }
+
+    fn toast_about(&mut self, about: About, level: Level, text: &str) {
+        self.toasts.add(self.store.now, level, about, text);
         self.data_moved();
     }
 }

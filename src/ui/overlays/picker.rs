@@ -5,10 +5,11 @@ use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
-use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
+use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_bottom, split_top};
 use crate::ui::msg::Msg;
 use crate::ui::request::{Answer, Hints, Topic};
-use crate::ui::theme::Meaning;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text;
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
@@ -17,6 +18,13 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 use unicode_width::UnicodeWidthStr;
+
+/// Columns of the box: what rows need, between these.
+const WIDTH: (usize, usize) = (76, 124);
+/// Rows below the list for the words of the selected row, where some row does not fit.
+const FOOT: u16 = 4;
+/// Below this height the list needs all rows.
+const TALL: u16 = 16;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,18 +180,22 @@ impl Picker {
         self.scroll = 0;
     }
 
+    /// Columns of the longest title and of the longest row.
+    fn needed(&self) -> (usize, usize) {
+        let longest = |of: &dyn Fn(&Item) -> usize| self.items.iter().map(of).max().unwrap_or(0);
+        let titles = longest(&|item| item.title.width());
+        let rest = longest(&|item| item.detail.width() + item.right.width());
+        (titles, titles + rest + 6)
+    }
+
     fn row(&self, item: &Item, selected: bool, width: u16, canvas: &Canvas) -> Line<'static> {
         let (theme, dots) = (canvas.theme, canvas.theme.glyphs().ellipsis);
         let width = usize::from(width);
         let right = cut(&item.right, width / 3, dots);
         let room = width.saturating_sub(right.width() + 4);
-        let titles = self
-            .items
-            .iter()
-            .map(|i| i.title.width())
-            .max()
-            .unwrap_or(0);
-        let title = fill(&item.title, titles.min(room / 2), dots);
+        let (titles, row) = self.needed();
+        let titles = if row <= width { titles } else { titles.min(room / 2) };
+        let title = fill(&item.title, titles, dots);
         let detail = fill(
             &format!("  {}", item.detail),
             room.saturating_sub(title.width()),
@@ -207,6 +219,23 @@ impl Picker {
             Span::styled(format!(" {right}"), quiet(Meaning::Key)),
             Span::styled(" ", base),
         ])
+    }
+}
+
+impl Picker {
+    /// All words of the selected row.
+    fn draw_foot(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
+        let (line, area) = split_top(area, 1);
+        let edge = theme.glyphs().rule.repeat(line.width.into());
+        frame.render_widget(Line::styled(edge, theme.style(Meaning::Border)), line);
+        let Some(item) = self.current() else {
+            return;
+        };
+        let words = match item.detail.is_empty() {
+            true => item.title.clone(),
+            false => format!("{}: {}", item.title, item.detail),
+        };
+        text::paragraph(frame.buffer_mut(), area, &words, Meaning::Text, theme);
     }
 }
 
@@ -305,17 +334,20 @@ impl Overlay for Picker {
         let rows = u16::try_from(self.items.len().max(1))
             .unwrap_or(u16::MAX)
             .clamp(3, 16);
-        let area = centred(
-            area,
-            76.min(area.width.saturating_sub(2)),
-            rows.saturating_add(3),
-        );
+        let (_, row) = self.needed();
+        let width = u16::try_from((row + 2).clamp(WIDTH.0, WIDTH.1)).unwrap_or(u16::MAX);
+        let width = width.min(area.width.saturating_sub(2));
+        let cut_off = row + 2 > usize::from(width) && area.height >= TALL;
+        let foot = if cut_off { FOOT } else { 0 };
+        let area = centred(area, width, rows.saturating_add(3 + foot));
         let block = framed(theme, &self.title);
         let inner = block.inner(area);
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);
         canvas.hits.add(area, Target::Overlay);
         let (query, list) = split_top(inner, 1);
+        let (list, foot) = split_bottom(list, foot);
+        self.draw_foot(frame, foot, theme);
         frame.render_widget(
             Span::styled(theme.glyphs().pointer, theme.style(Meaning::Accent)),
             query,
@@ -368,7 +400,11 @@ pub(super) fn example() -> Box<dyn Overlay> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::hit::HitMap;
+    use crate::ui::keymap::Keymap;
     use crossterm::event::{KeyCode, KeyModifiers};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
 
     fn picker() -> Picker {
         let item = |action: Action| Item {
@@ -453,6 +489,40 @@ mod tests {
         let row = asking.current().unwrap();
         assert_eq!((row.title.as_str(), row.detail.as_str()), ("help", "help.gguf  help/"));
         assert!(asking.incoming(&completed).is_none(), "asked of another text");
+    }
+
+    #[test]
+    fn the_selected_row_is_told_whole_and_a_wide_screen_is_used() {
+        let cause = "each step went further than the gradient holds";
+        let title = "optimizer.adamw.lr=3e-4 in a branch from 1,000 (before it)";
+        let item = Item {
+            title: title.into(),
+            detail: cause.into(),
+            right: String::new(),
+            choice: Choice::Action(Action::Help),
+        };
+        let drawn = |width: u16| {
+            let mut picker = Picker::new("advice", "", vec![item.clone()]);
+            let theme = Theme::ansi();
+            let (keymap, mut hits) = (Keymap::embedded(), HitMap::default());
+            let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
+            let draw = |frame: &mut Frame| {
+                let mut canvas = Canvas {
+                    theme: &theme,
+                    keymap: &keymap,
+                    hits: &mut hits,
+                };
+                picker.draw(frame, frame.area(), &mut canvas);
+            };
+            terminal.draw(draw).unwrap();
+            terminal.backend().to_string()
+        };
+        let wide = drawn(160);
+        assert!(wide.contains(&format!("{title}  {cause}")), "{wide}");
+        let narrow = drawn(80);
+        let words: String = narrow.split(['│', '"', '\n']).collect();
+        let words: Vec<&str> = words.split_whitespace().collect();
+        assert!(words.join(" ").contains(&format!("{title}: {cause}")), "{narrow}");
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! The wizard's screen: answers so far on the left, the question on the right, the words about the selected row under it.
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
+mod draw;
+
+use self::draw::{draw_field, draw_row, note_style};
 use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
 use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::base::text::one_line;
 use crate::ui::action::{Action, Context};
 use crate::ui::field::{Lines, TextField};
 use crate::ui::effect::Effect;
@@ -24,6 +28,10 @@ use unicode_width::UnicodeWidthStr;
 const LABELS: u16 = 12;
 /// Rows that the notes keep, however long the list is.
 const NOTES: u16 = 8;
+/// Columns that a path gets at least: where its row has fewer, it is typed on a line of its own.
+const PATH_COLUMNS: usize = 32;
+/// Rows of names that a path could go on with.
+const NAMES: usize = 4;
 
 /// The wizard and the field that is typed into.
 #[derive(Debug)]
@@ -31,6 +39,8 @@ pub struct WizardScreen {
     wizard: Wizard,
     question: Question,
     field: TextField,
+    /// What the typed path could go on with, once that was asked for.
+    names: Option<Vec<String>>,
     scroll: usize,
     /// First line of notes shown.
     notes_from: usize,
@@ -49,6 +59,7 @@ impl WizardScreen {
             question: wizard.question(),
             wizard,
             field: TextField::new(Lines::One, ""),
+            names: None,
             scroll: 0,
             notes_from: 0,
             notes_page: 1,
@@ -68,6 +79,7 @@ impl WizardScreen {
     fn refresh(&mut self, moved: bool) {
         self.question = self.wizard.question();
         if moved {
+            self.names = None;
             self.notes_from = 0;
             let text = self.row().and_then(|row| row.input.as_ref());
             let text = text.map(|input| input.text.clone()).unwrap_or_default();
@@ -128,6 +140,7 @@ impl WizardScreen {
     }
 
     fn typed(&mut self) {
+        self.names = None;
         self.wizard.type_in(&self.field.text());
         self.refresh(false);
     }
@@ -172,6 +185,7 @@ impl WizardScreen {
         let n = u16::try_from(self.question.rows.len()).unwrap_or(u16::MAX);
         let error = self.error_rows(area.width);
         let notes = NOTES.min(area.height / 2).max(error + 2);
+        let n = n + u16::from(self.own_line(area.width));
         let (list, foot) = split_top(area, n.min(area.height.saturating_sub(notes)));
         self.draw_rows(frame, list, canvas);
         let gap = u16::from(airy && n > 0);
@@ -200,17 +214,47 @@ impl WizardScreen {
             .map_or(0, |words| u16::try_from(lines(words)).unwrap_or(0))
     }
 
+    /// Whether the path that is typed gets the line below its row.
+    fn own_line(&self, width: u16) -> bool {
+        let used = self.titles(width.into()) + 4;
+        self.types_a_path() && usize::from(width) < used + PATH_COLUMNS
+    }
+
     fn draw_rows(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let selected = self.wizard.selected();
-        self.scroll = scroll_to(selected, self.scroll, area.height.into());
+        let own_line = self.own_line(area.width) && area.height > 1;
+        let height = usize::from(area.height) - usize::from(own_line);
+        self.scroll = scroll_to(selected, self.scroll, height);
         let titles = self.titles(area.width.into());
         let rows = self.question.rows.iter().enumerate().skip(self.scroll);
-        for ((i, row), y) in rows.zip(area.y..area.bottom()) {
+        let mut y = area.y;
+        for (i, row) in rows {
+            if y >= area.bottom() {
+                break;
+            }
             let place = Rect {
                 y,
                 height: 1,
                 ..area
             };
+            y += 1;
+            if let Some(input) = row.input.as_ref().filter(|_| own_line && i == selected) {
+                let title = Row {
+                    input: None,
+                    ..row.clone()
+                };
+                draw_row(frame, place, &title, true, titles, None, canvas.theme);
+                canvas.hits.add(place, Target::OverlayRow(i));
+                let line = Rect {
+                    x: area.x + 2.min(area.width),
+                    y,
+                    width: area.width.saturating_sub(2),
+                    height: 1,
+                };
+                y += 1;
+                draw_field(frame, line, &mut self.field, input, canvas.theme);
+                continue;
+            }
             let typed = match (&row.input, i == selected) {
                 (Some(_), true) => Some(&mut self.field),
                 _ => None,
@@ -228,9 +272,22 @@ impl WizardScreen {
         }
     }
 
+    /// What a path could go on with, as lines.
+    fn name_lines(&self, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+        let Some(names) = &self.names else {
+            return Vec::new();
+        };
+        let words = match names.is_empty() {
+            true => "no file or folder begins like this".into(),
+            false => one_line(&names.join("  ")),
+        };
+        let rows = text::wrap(&words, width, NAMES, theme.ascii).into_iter();
+        rows.map(|row| vec![word(row, Meaning::Accent)]).collect()
+    }
+
     fn draw_notes(&mut self, frame: &mut Frame, area: Rect, theme: &Theme) {
-        let mut lines: Vec<Vec<Word>> = Vec::new();
         let width = usize::from(area.width);
+        let mut lines = self.name_lines(width, theme);
         if self.looking {
             lines.push(vec![word("looking …", Meaning::Muted)]);
         }
@@ -313,12 +370,15 @@ impl Overlay for WizardScreen {
     }
 
     fn hints(&self) -> Hints {
+        let mut own = vec![(Action::Accept, "take")];
+        if self.types_a_path() {
+            own.push((Action::Complete, "complete"));
+            own.push((Action::KillLine, "clear"));
+        }
+        own.push((Action::Down, "next row"));
+        own.push((Action::PageDown, "more words"));
         Hints {
-            own: vec![
-                (Action::Accept, "take"),
-                (Action::Down, "next row"),
-                (Action::PageDown, "more words"),
-            ],
+            own,
             kept: vec![(Action::Cancel, "question before"), (Action::Leave, "close")],
         }
     }
@@ -388,9 +448,12 @@ impl Overlay for WizardScreen {
                 let outcome = self.wizard.seen(Seen::clone(seen));
                 return Some(self.follow(outcome));
             }
-            Msg::Completed { of, path, .. } if self.types_a_path() && self.field.text() == *of => {
+            Msg::Completed { of, path, names }
+                if self.types_a_path() && self.field.text() == *of =>
+            {
                 self.field.set(path);
                 self.typed();
+                self.names = (names.len() != 1).then(|| names.clone());
             }
             Msg::Checked { round, event } if *round == self.round => self.checked(event),
             Msg::ChecksOver { round, result } if *round == self.round => {
@@ -459,101 +522,6 @@ impl Overlay for WizardScreen {
         }
         self.draw_question(frame, ask, canvas);
     }
-}
-
-/// What stands before a note, and how it and the note look.
-fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meaning) {
-    let marked = |glyph: &str, meaning| (format!("{glyph} {label}"), meaning, Meaning::Text);
-    match label {
-        "passed" => marked(theme.glyphs().ok, Meaning::Good),
-        "warning" => marked(theme.glyphs().warn, Meaning::Warn),
-        "failed" => marked(theme.glyphs().bad, Meaning::Bad),
-        "skipped" => marked(theme.glyphs().separator, Meaning::Muted),
-        "Wrong" | "Careful" => (label.into(), Meaning::Accent, Meaning::Warn),
-        label => (label.into(), Meaning::Accent, Meaning::Text),
-    }
-}
-
-/// One row: `▸ title   value or detail`.
-fn draw_row(
-    frame: &mut Frame,
-    area: Rect,
-    row: &Row,
-    selected: bool,
-    titles: usize,
-    field: Option<&mut TextField>,
-    theme: &Theme,
-) {
-    let glyphs = theme.glyphs();
-    let pointer = if selected { glyphs.pointer } else { " " };
-    let main = match (selected, row.open) {
-        (true, _) => Meaning::Accent,
-        (false, true) => Meaning::Text,
-        (false, false) => Meaning::Muted,
-    };
-    let head = word(
-        format!("{pointer} {}", fill(&row.title, titles, glyphs.ellipsis)),
-        main,
-    );
-    let x = text::draw(
-        frame.buffer_mut(),
-        area.x,
-        area.y,
-        area.width,
-        &[head],
-        theme,
-    ) + 2;
-    let rest = area.right().saturating_sub(x);
-    let Some(input) = &row.input else {
-        let detail = [word(row.detail.clone(), Meaning::Muted)];
-        text::draw(frame.buffer_mut(), x, area.y, rest, &detail, theme);
-        return;
-    };
-    // A settings row has words beside its value; a path takes the whole line.
-    let beside = !row.detail.is_empty() || row.fault.is_some();
-    let room = if beside { rest.min(16) } else { rest };
-    let place = Rect {
-        x,
-        width: room,
-        ..area
-    };
-    match field {
-        Some(field) => {
-            field.draw(frame, place, theme, true);
-            if field.is_empty() {
-                let hint = [word(input.placeholder.clone(), Meaning::Muted)];
-                text::draw(
-                    frame.buffer_mut(),
-                    x + 1,
-                    area.y,
-                    room.saturating_sub(1),
-                    &hint,
-                    theme,
-                );
-            }
-        }
-        None if input.text.is_empty() => {
-            let hint = [word(input.placeholder.clone(), Meaning::Muted)];
-            text::draw(frame.buffer_mut(), x, area.y, room, &hint, theme);
-        }
-        None => {
-            let value = [word(input.text.clone(), Meaning::Text)];
-            text::draw(frame.buffer_mut(), x, area.y, room, &value, theme);
-        }
-    }
-    let after = match &row.fault {
-        Some(fault) => word(format!("{} {fault}", glyphs.bad), Meaning::Bad),
-        None => word(row.detail.clone(), Meaning::Muted),
-    };
-    let at = x + room + 1;
-    text::draw(
-        frame.buffer_mut(),
-        at,
-        area.y,
-        area.right().saturating_sub(at),
-        &[after],
-        theme,
-    );
 }
 
 /// One of its kind.

@@ -14,13 +14,14 @@ const MAX_WRAPPED: usize = 9;
 /// The mark in front of a finding.
 pub fn mark(status: Status, theme: &Theme) -> Word {
     let glyphs = theme.glyphs();
-    match status {
-        Status::Fail => word(glyphs.bad, Meaning::Bad),
-        Status::Warn => word(glyphs.warn, Meaning::Warn),
-        Status::Unknown => word("?", Meaning::Muted),
-        Status::Pass => word(glyphs.ok, Meaning::Good),
-        Status::NotApplicable => word(glyphs.separator, Meaning::Muted),
-    }
+    let (mark, meaning) = match status {
+        Status::Fail => (glyphs.bad, Meaning::Bad),
+        Status::Warn => (glyphs.warn, Meaning::Warn),
+        Status::Unknown => ("?", Meaning::Muted),
+        Status::Pass => (glyphs.ok, Meaning::Good),
+        Status::NotApplicable => (glyphs.separator, Meaning::Muted),
+    };
+    word(glyphs.beside_numbers(mark), meaning)
 }
 
 /// How its words look.

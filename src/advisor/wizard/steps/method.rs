@@ -95,6 +95,7 @@ impl Ask for Method {
         if advice.available {
             wizard.answers.method = Some(advice.facts.id);
             wizard.answers.adapter = Some(advice.adapter);
+            wizard.answers.method_for = wizard.method_subject();
             return wizard.advance();
         }
         let nearest = choose::nearest_available(&list);

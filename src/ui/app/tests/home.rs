@@ -77,3 +77,23 @@ fn a_pipeline_is_started_but_neither_edited_nor_planned() {
     let target = "speedrun".into();
     assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
 }
+
+#[test]
+fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
+    let mut failed = runs().remove(3);
+    failed.message = "data.path: nothing is there".into();
+    failed.verdict = None;
+    failed.parent = Some(crate::run::Parent {
+        run: "a".into(),
+        step: 1,
+    });
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((vec![failed], Vec::new()))));
+    bench.press("down down down down");
+    let picture = bench.picture(160, 48);
+    assert!(
+        picture.contains("   data.path: nothing is there"),
+        "{picture}"
+    );
+    assert!(picture.contains(" failed       - "), "{picture}");
+}

@@ -1,6 +1,7 @@
 //! What holds for every overlay.
 
 use super::*;
+use crate::run::state::Level;
 use crate::ui::action::Context;
 use crate::ui::overlays::{HelpSheet, examples};
 
@@ -103,4 +104,67 @@ fn steps_from_the_end_stay_at_the_end() {
         bench.press("end down pagedown");
         assert_eq!(bench.picture(80, 12), end, "{name}");
     }
+}
+
+#[test]
+fn a_toast_lies_over_no_field_and_goes_with_its_cause() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    bench.app.toast(
+        Level::Bad,
+        "this value is wrong, for reasons that take many words",
+    );
+    bench.press(":").write("checkpoint");
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("▸ checkpoint"), "{picture}");
+    let lines: Vec<&str> = picture.lines().collect();
+    assert!(lines[0].contains("this value is wrong"), "{picture}");
+    assert!(!lines[1..].concat().contains("this value"), "{picture}");
+    bench.press("esc");
+    assert!(!bench.picture(80, 24).contains("this value"));
+    let batch = vec![Incoming::Closed(Some("reset by peer".into()))];
+    bench.msg(Msg::Incoming { slot, batch });
+    assert!(bench.picture(100, 30).contains("the link to the run broke"));
+    bench.press("p");
+    assert!(matches!(
+        bench.effects.last(),
+        Some(Effect::ResumeRun { .. })
+    ));
+    assert!(!bench.picture(100, 30).contains("the link to the run broke"));
+}
+
+#[test]
+fn what_stands_in_the_last_row_already_is_not_said_twice() {
+    let mut bench = Bench::new();
+    bench.hold(tape::until(5, 30), Holder::Detached);
+    bench.event(Event::Noted {
+        step: 30,
+        text: "the data is new".into(),
+    });
+    let picture = bench.picture(80, 24);
+    assert_eq!(picture.matches("the data is new").count(), 1, "{picture}");
+}
+
+#[test]
+fn a_path_is_typed_on_a_line_of_its_own_and_what_it_could_go_on_with_is_listed() {
+    let mut bench = Bench::new();
+    bench.wizard().press("enter down");
+    let path = "/home/somebody/projects/data/chats.";
+    bench.write(path);
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains(path), "{picture}");
+    assert!(picture.contains("tab complete  ctrl-u clear"), "{picture}");
+    bench.press("tab");
+    assert!(bench.effects.contains(&Effect::Complete(path.into())));
+    let mut completed = |names: &[&str]| {
+        bench.msg(Msg::Completed {
+            of: path.into(),
+            path: path.into(),
+            names: names.iter().map(|name| name.to_string()).collect(),
+        });
+        bench.picture(80, 24)
+    };
+    let picture = completed(&["chats.csv", "chats.jsonl"]);
+    assert!(picture.contains("chats.csv  chats.jsonl"), "{picture}");
+    assert!(completed(&[]).contains("no file or folder begins like this"));
 }

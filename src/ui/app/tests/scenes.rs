@@ -376,3 +376,22 @@ fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
     };
     b.msg(Msg::Machine(Box::new(machine)));
 }
+
+#[test]
+fn a_small_window_says_whether_a_plan_fits_and_the_editor_how_to_train() {
+    let mut bench = Bench::new();
+    planning(&mut bench, "quickstart", None);
+    for (width, height) in [(40, 12), (80, 24)] {
+        let picture = bench.picture(width, height);
+        assert!(
+            picture.contains("fits: 66.1 MiB, 72.7 with margin"),
+            "{picture}"
+        );
+    }
+    let mut bench = Bench::new();
+    let picture = bench.editor().picture(80, 24);
+    assert!(
+        picture.lines().last().unwrap().contains("t train"),
+        "{picture}"
+    );
+}

@@ -337,19 +337,21 @@ impl Overlay for Editor {
     fn hints(&self) -> Hints {
         use Action as A;
         if self.typing() {
-            return Hints::of_overlay(vec![(A::Accept, "take")]);
+            let mut own = vec![(A::Accept, "take")];
+            own.extend((self.mode == Mode::SaveAs).then_some((A::Complete, "complete")));
+            own.push((A::KillLine, "clear"));
+            return Hints::of_overlay(own);
         }
         if self.mode == Mode::Yaml {
             return Hints::of_overlay(vec![(A::SaveSpec, "save as"), (A::Down, "scroll")]);
         }
-        let mut own = vec![(A::Accept, "change")];
+        let mut own = vec![(A::Accept, "change"), (A::StartSpec, "train")];
         own.extend(titles(&[
             A::SearchSpec,
+            A::SaveSpec,
             A::OnlyChanges,
             A::ViewYaml,
             A::UndoEdit,
-            A::SaveSpec,
-            A::StartSpec,
             A::ResetValue,
             A::RedoEdit,
         ]));

@@ -29,13 +29,23 @@ pub fn advice(held: &HeldRun, findings: &[Finding]) -> Vec<Request> {
         if settings.is_empty() {
             continue;
         }
-        items.extend(of_finding(held, finding, &settings.join(" ")));
+        for item in of_finding(held, finding, &settings.join(" ")) {
+            add(&mut items, item);
+        }
     }
     if items.is_empty() {
         return toast("no finding names a setting to change; llmtui diagnose has them all");
     }
     let picker = Picker::new("follow the advice of a finding", "", items).about(topic("advice"));
     vec![Request::Open(Box::new(picker))]
+}
+
+/// What two findings advise stands once, with the reasons of both.
+fn add(items: &mut Vec<Item>, item: Item) {
+    match items.iter_mut().find(|known| known.choice == item.choice) {
+        Some(known) => known.detail = format!("{}; {}", known.detail, item.detail),
+        None => items.push(item),
+    }
 }
 
 fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {

@@ -212,6 +212,10 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     for words in ["in this run, now", "from 20 (best)", "from 40 (newest)"] {
         assert!(opened.contains(words), "{words}: {opened}");
     }
+    // What two findings advise stands once.
+    let same = [finding("-s lr=1e-3"), finding("-s lr=1e-3")];
+    let opened = format!("{:?}", advice(held, &same));
+    assert_eq!(opened.matches("in this run, now").count(), 1, "{opened}");
     // Dropout is fixed while a run trains.
     let opened = format!("{:?}", advice(held, &[finding("-s dropout=0.1")]));
     assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");

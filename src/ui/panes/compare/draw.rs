@@ -9,6 +9,7 @@ use crate::spec::shown;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::{cut, fill, split_top};
 use crate::ui::panes::PaneContext;
+use crate::ui::panes::dashboard::catalog::begins_at_zero;
 use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::axis::Scale;
@@ -113,7 +114,7 @@ impl ComparePane {
                 true => Scale::Log,
                 false => Scale::Linear,
             },
-            from_zero: false,
+            from_zero: begins_at_zero(&figure.id, &figure.unit),
             bytes: figure.unit == "bytes",
             cursor: None,
             settled: false,
@@ -219,7 +220,8 @@ impl ComparePane {
         for figure in &self.figures {
             let winner = figure.winner(&figure.last);
             let cell = |(at, x): (usize, &Option<f64>)| {
-                (x.map_or("-".into(), human::number), winner == Some(at))
+                let value = x.map_or("-".into(), |x| human::reading(x, &figure.unit));
+                (value, winner == Some(at))
             };
             rows.push((figure.id.clone(), figure.last.iter().enumerate().map(cell).collect()));
         }

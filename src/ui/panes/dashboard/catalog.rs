@@ -134,24 +134,18 @@ impl Chart {
 
     /// Its axis begins at zero: heights compare as amounts.
     pub fn begins_at_zero(&self) -> bool {
-        matches!(self.unit.as_str(), "1/s" | "ms" | "share" | "%" | "bytes") || self.id == "lr"
+        begins_at_zero(&self.id, &self.unit)
     }
 
     /// A reading in few columns, without its unit where the title says it.
     pub fn reading(&self, x: f64) -> String {
-        if !x.is_finite() {
-            return human::number(x);
-        }
-        match self.unit.as_str() {
-            "bytes" => human::bytes(x.max(0.0) as u64),
-            "1/s" => human::short(x),
-            "%" => format!("{x:.0} %"),
-            "share" => format!("{:.0} %", x * 100.0),
-            "ms" => format!("{} ms", human::short(x)),
-            "" | "nats" | "bits" => human::number(x),
-            unit => format!("{} {unit}", human::number(x)),
-        }
+        human::reading(x, &self.unit)
     }
+}
+
+/// Whether heights of a metric compare as amounts.
+pub fn begins_at_zero(id: &str, unit: &str) -> bool {
+    matches!(unit, "1/s" | "ms" | "share" | "%" | "bytes") || id == "lr"
 }
 
 #[cfg(test)]

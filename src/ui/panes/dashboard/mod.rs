@@ -1,7 +1,7 @@
 //! The dashboard of one run, live or finished. It owns cursors only: which chart is selected, which steps are shown, what the
 //! cursor reads. Everything else is read from the [`RunState`] that is passed in.
 
-mod catalog;
+pub(super) mod catalog;
 mod frame;
 mod glance;
 mod health;

@@ -164,7 +164,7 @@ fn words(sign: &Vital, theme: &Theme) -> Vec<Word> {
         Place::Free => (glyphs.separator, Meaning::Muted, Meaning::Text),
     };
     vec![
-        word(mark, of_mark),
+        word(glyphs.beside_numbers(mark), of_mark),
         word(format!(" {} ", sign.name), Meaning::Muted),
         word(format!("{:>VALUE$}", short(sign.value)), of_value),
     ]
@@ -188,6 +188,7 @@ mod tests {
     use super::*;
     use crate::base::finding::{Evidence, Finding, Signal};
     use crate::diagnosis::Verdict;
+    use crate::ui::theme::{ColorDepth, Themes};
 
     fn sign(name: &str, value: f64, place: Place) -> Vital {
         Vital {
@@ -249,6 +250,19 @@ mod tests {
             summary: String::new(),
         };
         assert_eq!(confirmed(&diagnosis), ["clipped"]);
+    }
+
+    #[test]
+    fn in_ascii_no_mark_is_a_sign() {
+        let theme = Themes::embedded().get("ansi", ColorDepth::Ansi16, true);
+        let of = |place| text_of(&words(&sign("spike", 0.97, place), &theme));
+        assert_eq!(of(Place::Inside), "ok spike   0.97");
+        assert_eq!(of(Place::Free), "   spike   0.97");
+        assert_eq!(of(Place::Above), "^  spike   0.97");
+    }
+
+    fn text_of(words: &[Word]) -> String {
+        words.iter().map(|word| word.text.as_str()).collect()
     }
 
     #[test]

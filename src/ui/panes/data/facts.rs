@@ -141,8 +141,8 @@ fn numbers(buffer: &mut Buffer, area: Rect, report: &Report, theme: &Theme) {
         }
     };
     rows.push((
-        "half / 95 %",
-        format!("≤ {} / {}", grouped(spread.p50), grouped(spread.p95)),
+        "median / p95",
+        format!("{} / {}", grouped(spread.p50), grouped(spread.p95)),
     ));
     rows.push(("longest", grouped(spread.max)));
     if let Some(tokens) = &report.tokens {

@@ -149,7 +149,8 @@ fn drawn(
         lines.push(Vec::new());
         return lines;
     }
-    if let Some(first) = example.sequences.first() {
+    let lead = lead(example);
+    if let Some(first) = example.sequences.first().filter(|_| lead.is_none()) {
         let prompt = wrap(&first.prompt, PROMPT);
         lines.extend(prompt.into_iter().map(|line| vec![word(format!("  {line}"), Meaning::Muted)]));
     }
@@ -157,23 +158,40 @@ fn drawn(
         let earlier = before.and_then(|before| before.sequences.get(at));
         lines.push(said(sequence, earlier));
         if !sequence.pieces.is_empty() {
-            lines.extend(coloured(sequence, width.saturating_sub(4), ANSWER));
+            lines.extend(coloured(sequence, lead, width.saturating_sub(4), ANSWER));
             continue;
         }
-        let answer = wrap(&sequence.answer, ANSWER);
+        let answer = wrap(&format!("{}{}", lead.unwrap_or_default(), sequence.answer), ANSWER);
         lines.extend(answer.into_iter().map(|line| vec![word(format!("    {line}"), Meaning::Text)]));
     }
     lines.push(Vec::new());
     lines
 }
 
-/// The beginning of an answer, each token in the colour of its probability.
-fn coloured(sequence: &ExaminedSequence, width: usize, rows: usize) -> Vec<Vec<Word>> {
+/// What stands before a text and is read with it as one: of a plain text, the first token, which nothing predicts.
+fn lead(example: &ExaminedExample) -> Option<&str> {
+    const COLUMNS: usize = 16;
+    let [one] = &*example.sequences else {
+        return None;
+    };
+    let short = one.prompt.chars().count() <= COLUMNS && one.prompt.lines().count() <= 1;
+    (one.label == "text" && short).then_some(&*one.prompt)
+}
+
+/// The beginning of an answer behind its lead, each token in the colour of its probability.
+fn coloured(
+    sequence: &ExaminedSequence,
+    lead: Option<&str>,
+    width: usize,
+    rows: usize,
+) -> Vec<Vec<Word>> {
+    let lead = lead.filter(|lead| !lead.is_empty());
+    let lead = lead.map(|lead| word(lead, Meaning::Muted));
     let pieces = sequence.pieces.iter();
-    let words = pieces.map(|(text, logp)| {
+    let pieces = pieces.map(|(text, logp)| {
         word(text.clone(), heat::of_probability(logp.0.exp() as f32))
     });
-    let lines = text::broken(words, width).into_iter().take(rows);
+    let lines = text::broken(lead.into_iter().chain(pieces), width).into_iter().take(rows);
     let indented = lines.map(|mut line| {
         line.insert(0, word("    ", Meaning::Text));
         line
@@ -401,6 +419,23 @@ mod tests {
         for token in [("1", Meaning::Text), (" 22", Meaning::Heat2), ("3", Meaning::Heat4)] {
             assert!(seen.contains(&token), "{token:?} in {seen:?}");
         }
+    }
+
+    #[test]
+    fn the_first_token_of_a_text_stands_in_front_of_the_others() {
+        let mut text = sequence("text", -3.0, None);
+        text.prompt = "T".into();
+        text.pieces = vec![("o be".into(), Num(-0.1))];
+        let shown = |sequence: ExaminedSequence| {
+            let examples = vec![ExaminedExample {
+                sequences: vec![sequence],
+            }];
+            text_of(vec![Event::Examined { step: 50, examples }])
+        };
+        let coloured = shown(text.clone());
+        assert!(coloured.contains("\n    To be\n") && !coloured.contains("\n  T\n"), "{coloured}");
+        (text.pieces, text.answer) = (Vec::new(), "o be".into());
+        assert!(shown(text).contains("\n    To be\n"));
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Pane for ExamplesPane {
                 A::HeldOut,
             ]));
         }
-        let mut hints = vec![(A::Up, "up"), (A::Down, "down")];
+        let mut hints = vec![(A::Down, "scroll"), (A::PageDown, "page")];
         hints.extend(self.browser.any().then_some((A::HeldOut, "answers")));
         Hints::of_pane(hints)
     }

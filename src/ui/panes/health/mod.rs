@@ -5,6 +5,7 @@
 mod list;
 mod map;
 
+use super::dashboard::catalog::begins_at_zero;
 use super::{Pane, PaneContext, PaneEntry, save_chart};
 use crate::base::human;
 use crate::run::RunState;
@@ -49,8 +50,7 @@ impl Pane for HealthPane {
         let other = if self.words { "picture" } else { "what is normal" };
         let mut hints = vec![
             (Action::Accept, other),
-            (Action::Up, "up"),
-            (Action::Down, "down"),
+            (Action::Down, "next"),
         ];
         if !self.picture.is_empty() {
             hints.push((Action::SaveChart, Action::SaveChart.info().title));
@@ -128,6 +128,11 @@ impl Pane for HealthPane {
         self.page = usize::from(inner.height);
         self.first = scroll_to(self.selected, self.first, self.page);
         let wide = list_width(inner.width);
+        if self.words && inner.width < NARROW {
+            let row = &rows[self.selected];
+            detail(frame.buffer_mut(), inner, &held.state, row, true, theme);
+            return;
+        }
         let left = Rect {
             width: wide,
             ..inner
@@ -153,11 +158,14 @@ impl Pane for HealthPane {
     }
 }
 
+/// Columns below which the list has no words beside it, but gives way to them.
+const NARROW: u16 = 51;
+
 /// Columns of the list.
 fn list_width(width: u16) -> u16 {
     match width {
-        0..=50 => width / 2,
-        51..=89 => 34,
+        0..NARROW => width,
+        NARROW..=89 => 34,
         90..=119 => 50,
         _ => 58,
     }
@@ -291,7 +299,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
         from: first as f64,
         to: last as f64 + 1.0,
         scale: Scale::Linear,
-        from_zero: false,
+        from_zero: begins_at_zero(&info.id, &info.unit),
         bytes: false,
         cursor: None,
         settled: false,
@@ -400,5 +408,25 @@ mod tests {
         let mut around = Around::new();
         pane.act(Action::Accept, &mut around.context());
         assert!(pane.words);
+    }
+
+    #[test]
+    fn a_narrow_window_has_the_values_and_the_words_in_their_place() {
+        use crate::ui::msg::Slot;
+        use crate::ui::store::HeldRun;
+        let (mut pane, mut around) = (HealthPane::default(), Around::new());
+        let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+        held.state = state();
+        around.store.held = Some(held);
+        let screen = |pane: &mut HealthPane, around: &mut Around| {
+            let mut terminal = Terminal::new(TestBackend::new(40, 10)).unwrap();
+            terminal.draw(|f| pane.draw(f, f.area(), &mut around.context())).unwrap();
+            terminal.backend().to_string()
+        };
+        let list = screen(&mut pane, &mut around);
+        assert!(list.contains("400.0"), "{list}");
+        pane.act(Action::Accept, &mut around.context());
+        let words = screen(&mut pane, &mut around);
+        assert!(words.contains("so much is normal"), "{words}");
     }
 }

@@ -3,7 +3,7 @@
 use super::HomePane;
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::run::index::{RunStatus, RunSummary};
+use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
@@ -163,11 +163,11 @@ impl HomePane {
         let offset = store.presets.len() + 1;
         let selected = self.selected.saturating_sub(offset);
         let origin = self.selected.checked_sub(offset).and_then(|at| runs.get(at));
-        let origin = origin.and_then(|(run, _)| origin_of(run)).filter(|_| area.height > 2);
+        let origin = origin.and_then(|(run, _)| about(run)).filter(|_| area.height > 2);
         let (area, from) = split_bottom(area, u16::from(origin.is_some()));
-        if let Some(words) = origin {
+        if let Some((words, meaning)) = origin {
             let words = cut(&format!("   {words}"), from.width.into(), theme.glyphs().ellipsis);
-            frame.render_widget(Line::styled(words, theme.style(Meaning::Accent)), from);
+            frame.render_widget(Line::styled(words, theme.style(meaning)), from);
         }
         let (area, foot) = split_bottom(
             area,
@@ -227,6 +227,15 @@ impl HomePane {
             ..area
         };
         self.filter.draw(frame, field, theme, self.filtering);
+    }
+}
+
+/// The line about the selected run: why it failed, else where it came from.
+fn about(run: &RunSummary) -> Option<(String, Meaning)> {
+    let why = one_line(&run.message);
+    match run.status == RunStatus::Failed && !why.is_empty() {
+        true => Some((why, Meaning::Bad)),
+        false => origin_of(run).map(|words| (words, Meaning::Accent)),
     }
 }
 
@@ -342,9 +351,13 @@ impl Columns {
             (RunStatus::Live, Some(phase)) => phase_word(phase),
             (status, _) => status.word(),
         };
-        let verdict = run.verdict.as_deref().unwrap_or_default();
+        let verdict = match (&run.verdict, run.status) {
+            (Some(verdict), _) => verdict.as_str(),
+            (None, RunStatus::Live | RunStatus::Empty) => "",
+            (None, _) => "-",
+        };
         // Where there is no column for it, a verdict that something is wrong takes the place of the state.
-        let healthy = matches!(verdict, "" | "LEARNING" | "STABLE" | "TOO EARLY");
+        let healthy = matches!(verdict, "" | "-" | "LEARNING" | "STABLE" | TOO_EARLY);
         let state = if self.verdict == 0 && !healthy {
             verdict
         } else {

@@ -23,6 +23,8 @@ use ratatui::layout::Rect;
 const LABELS: usize = 15;
 /// Columns of the names of parts.
 const PARTS: usize = 21;
+/// Columns below which there is the form, with the headline above it.
+const NARROW: u16 = 49;
 
 pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
     let theme = context.theme;
@@ -31,6 +33,14 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
     };
     let below = below_rows(shown, area);
     let (top, bottom) = split_bottom(area, below);
+    if area.width < NARROW {
+        let (line, form) = split_top(top, 1);
+        let words = headline(&shown.plan, line.width);
+        let width = line.width.saturating_sub(1);
+        text::draw(frame.buffer_mut(), line.x + 1, line.y, width, &words, theme);
+        draw_below(frame, bottom, shown, context);
+        return draw_form(pane, frame, form, context);
+    }
     let form_width = (area.width * 3 / 8).clamp(28, 46).min(area.width);
     let form = Rect {
         width: form_width,
@@ -253,34 +263,36 @@ impl Cursor {
     }
 }
 
-/// Columns from which the headline is written out.
+/// Columns from which the headline names what it is about.
 const WIDE: u16 = 68;
 
-/// `memory 110.7 GB of 80.0 GB  too large   with a margin 127.3 GB`; in less room `110.7 GB of 80.0 GB  too large, margin 127.3 GB`
+/// `memory  too large: 110.7 GiB, 127.3 with margin, of 80.0 GiB`
 fn headline(plan: &Plan, width: u16) -> Vec<Word> {
-    let (lead, margin) = match width >= WIDE {
-        true => ("memory ", "   with a margin "),
-        false => ("", ", margin "),
-    };
+    let lead = if width >= WIDE { "memory  " } else { "" };
     let (verdict, meaning) = match plan.verdict() {
-        Some(Verdict::Fits) => ("fits", Meaning::Good),
-        Some(Verdict::Tight) => ("just so", Meaning::Warn),
-        Some(Verdict::TooLarge) => ("too large", Meaning::Bad),
+        Some(Verdict::Fits) => ("fits: ", Meaning::Good),
+        Some(Verdict::Tight) => ("just so: ", Meaning::Warn),
+        Some(Verdict::TooLarge) => ("too large: ", Meaning::Bad),
         None => ("", Meaning::Muted),
     };
     let of = match plan.request.device.memory {
-        Some(limit) => format!(" of {}  ", capacity(limit)),
-        None => "  ".into(),
+        Some(limit) => format!(", of {}", capacity(limit)),
+        None => String::new(),
+    };
+    let need = binary(plan.p50_bytes());
+    let margin = binary(plan.p90_bytes());
+    // One unit is enough where both have it.
+    let unit = |text: &str| text.split_once(' ').map(|(_, unit)| unit.to_string());
+    let margin = match unit(&need) == unit(&margin) {
+        true => margin.split(' ').next().unwrap_or_default().to_string(),
+        false => margin,
     };
     vec![
         word(lead, Meaning::Muted),
-        word(binary(plan.p50_bytes()), Meaning::Title),
-        word(of, Meaning::Text),
         word(verdict, meaning),
-        word(
-            format!("{margin}{}", binary(plan.p90_bytes())),
-            Meaning::Muted,
-        ),
+        word(need, Meaning::Title),
+        word(format!(", {margin} with margin"), Meaning::Muted),
+        word(of, Meaning::Text),
     ]
 }
 

@@ -1,0 +1,110 @@
+//! Rows, fields and notes of the wizard's screen.
+
+use crate::advisor::wizard::{Input, Row};
+use crate::ui::field::TextField;
+use crate::ui::layout::fill;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, word};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+/// What stands before a note, and how it and the note look.
+pub(super) fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meaning) {
+    let marked = |glyph, meaning| {
+        let mark = theme.glyphs().beside_numbers(glyph);
+        (format!("{mark} {label}"), meaning, Meaning::Text)
+    };
+    match label {
+        "passed" => marked(theme.glyphs().ok, Meaning::Good),
+        "warning" => marked(theme.glyphs().warn, Meaning::Warn),
+        "failed" => marked(theme.glyphs().bad, Meaning::Bad),
+        "skipped" => marked(theme.glyphs().separator, Meaning::Muted),
+        "Wrong" | "Careful" => (label.into(), Meaning::Accent, Meaning::Warn),
+        label => (label.into(), Meaning::Accent, Meaning::Text),
+    }
+}
+
+/// One row: `▸ title   value or detail`.
+pub(super) fn draw_row(
+    frame: &mut Frame,
+    area: Rect,
+    row: &Row,
+    selected: bool,
+    titles: usize,
+    field: Option<&mut TextField>,
+    theme: &Theme,
+) {
+    let glyphs = theme.glyphs();
+    let pointer = if selected { glyphs.pointer } else { " " };
+    let main = match (selected, row.open) {
+        (true, _) => Meaning::Accent,
+        (false, true) => Meaning::Text,
+        (false, false) => Meaning::Muted,
+    };
+    let head = word(
+        format!("{pointer} {}", fill(&row.title, titles, glyphs.ellipsis)),
+        main,
+    );
+    let x = text::draw(
+        frame.buffer_mut(),
+        area.x,
+        area.y,
+        area.width,
+        &[head],
+        theme,
+    ) + 2;
+    let rest = area.right().saturating_sub(x);
+    let Some(input) = &row.input else {
+        let detail = [word(row.detail.clone(), Meaning::Muted)];
+        text::draw(frame.buffer_mut(), x, area.y, rest, &detail, theme);
+        return;
+    };
+    // A settings row has words beside its value; a path takes the whole line.
+    let beside = !row.detail.is_empty() || row.fault.is_some();
+    let room = if beside { rest.min(16) } else { rest };
+    let place = Rect {
+        x,
+        width: room,
+        ..area
+    };
+    match field {
+        Some(field) => draw_field(frame, place, field, input, theme),
+        None if input.text.is_empty() => {
+            let hint = [word(input.placeholder.clone(), Meaning::Muted)];
+            text::draw(frame.buffer_mut(), x, area.y, room, &hint, theme);
+        }
+        None => {
+            let value = [word(input.text.clone(), Meaning::Text)];
+            text::draw(frame.buffer_mut(), x, area.y, room, &value, theme);
+        }
+    }
+    let after = match &row.fault {
+        Some(fault) => word(format!("{} {fault}", glyphs.bad), Meaning::Bad),
+        None => word(row.detail.clone(), Meaning::Muted),
+    };
+    let at = x + room + 1;
+    text::draw(
+        frame.buffer_mut(),
+        at,
+        area.y,
+        area.right().saturating_sub(at),
+        &[after],
+        theme,
+    );
+}
+
+/// The field that is typed into; while it is empty, what it wants.
+pub(super) fn draw_field(
+    frame: &mut Frame,
+    area: Rect,
+    field: &mut TextField,
+    input: &Input,
+    theme: &Theme,
+) {
+    field.draw(frame, area, theme, true);
+    if field.is_empty() {
+        let hint = [word(input.placeholder.clone(), Meaning::Muted)];
+        let room = area.width.saturating_sub(1);
+        text::draw(frame.buffer_mut(), area.x + 1, area.y, room, &hint, theme);
+    }
+}
