@@ -2,6 +2,7 @@
 //! machine. Reads files, within bounds; decides nothing.
 
 use super::choose::DataKind;
+use crate::base::files::{open_plain, read_plain_text};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
@@ -11,7 +12,7 @@ use crate::spec::Draft;
 use crate::spec::import::{self, Fate};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +105,7 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
 fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     let mut buffer = Vec::new();
     let shown = path.display();
-    File::open(path)
+    open_plain(path)
         .and_then(|f| f.take(READ_WHOLE).read_to_end(&mut buffer))
         .map_err(|e| format!("{shown} cannot be read: {e}"))?;
     let text = match std::str::from_utf8(&buffer) {
@@ -146,7 +147,7 @@ fn folder(path: &Path) -> Result<DataFacts, String> {
         let size = fs::metadata(file).map_or(0, |m| m.len());
         bytes += size;
         if whole.len() as u64 + size <= READ_WHOLE {
-            let read = fs::read_to_string(file)
+            let read = read_plain_text(file)
                 .map_err(|e| format!("{} cannot be read as text: {e}", file.display()))?;
             whole.push_str(&read);
         }
@@ -387,7 +388,7 @@ const CONFIG_BYTES: u64 = 1 << 20;
 pub fn config(path: &Path) -> Result<ConfigFacts, String> {
     let shown = path.display();
     let mut text = String::new();
-    File::open(path)
+    open_plain(path)
         .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
         .map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
