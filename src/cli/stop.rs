@@ -1,7 +1,7 @@
 //! `llmtui stop`: end a live run so that it can be resumed.
 
 use super::control::Controlled;
-use super::{Context, exit::Exit};
+use super::{Context, exit::Exit, run_ref};
 use crate::base::human;
 use crate::wire::{Command, StopWhen};
 use std::io::Write;
@@ -30,7 +30,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     writeln!(out, "{id} stopped at step {step}")?;
     if let Some(kept) = run.state.checkpoints.last() {
         let step = human::grouped(kept.step);
-        writeln!(out, "llmtui resume {id} continues from step {step}")?;
+        let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
+        writeln!(out, "{resume} continues from step {step}")?;
     }
     Ok(Exit::Done)
 }

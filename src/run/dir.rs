@@ -37,7 +37,7 @@ pub enum RunError {
         program: String,
         format: u32,
     },
-    #[error("{path} is in use by process {pid}; watch or stop it with `llmtui attach {id}`")]
+    #[error("{path} is in use by process {pid}; watch or stop it with `llmtui attach {path}`")]
     Busy { path: PathBuf, id: String, pid: u32 },
 }
 

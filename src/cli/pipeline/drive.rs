@@ -5,8 +5,8 @@ use super::child::Stop;
 use super::stages::{Ended, perform};
 use super::{Options, failed, table};
 use crate::base::clock::Clock;
-use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::{Context, run_ref};
 use crate::pipeline::{PipelineDir, State, Status};
 use std::time::Duration;
 
@@ -37,7 +37,11 @@ fn drive(
     let pipeline = dir.pipeline().map_err(|e| failed(&e))?;
     let mut state = dir.state().map_err(|e| failed(&e))?;
     let stop = Stop::listen(detached);
-    let resume = format!("llmtui train --resume {}", state.id);
+    let resume = format!(
+        "llmtui train --resume {}{}",
+        state.id,
+        run_ref::options(&cx.runs_dir)
+    );
     for (at, stage) in pipeline.stages.iter().enumerate() {
         if matches!(state.stages[at].status, Status::Done | Status::Skipped) {
             continue;
@@ -86,7 +90,7 @@ fn drive(
             }
         }
     }
-    finish(options, &state, dir)
+    finish(options, &state, dir, cx)
 }
 
 fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
@@ -111,7 +115,12 @@ fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<Exit> {
+fn finish(
+    options: Options,
+    state: &State,
+    dir: &PipelineDir,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     if options.json {
         say!("{}", serde_json::to_string(state)?)?;
         return Ok(Exit::Done);
@@ -126,7 +135,8 @@ fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<
         .rev()
         .find_map(|stage| stage.run.as_deref());
     if let Some(run) = chat {
-        say!("\nnext:  llmtui chat {run}")?;
+        let options = run_ref::options(&cx.runs_dir);
+        say!("\nnext:  llmtui chat {run}{options}")?;
     }
     if !state.stages.iter().any(|stage| stage.kind == "report") {
         say!(
