@@ -15,7 +15,7 @@ fn told(output: &Output) -> String {
 fn trained() -> (Place, llmtui::run::RunDir, String) {
     let place = Place::new();
     let trained =
-        place.go("mkfifo pipe && exec $P train quickstart $SMALL -s max_steps=3 --headless");
+        place.go("mkfifo pipe && echo a text > rows.txt && exec $P train quickstart $SMALL -s max_steps=3 --headless");
     assert_eq!(code(&trained), 0, "{}", said(&trained));
     let run = place.run();
     let model = run.checkpoints().last().unwrap().path.display().to_string();
@@ -35,11 +35,11 @@ fn a_pipe_is_an_error_at_once_whatever_verb_it_is_given() {
         "plan pipe".into(),
         "train pipe --dry-run".into(),
         "train quickstart -s train.from=pipe --dry-run".into(),
-        "eval pipe --tasks arc_easy".into(),
         "release pipe".into(),
         "import pipe".into(),
         "tokenizer check pipe".into(),
-        "tokenizer train pipe --to out.json".into(),
+        "tokenizer train pipe --out out".into(),
+        "data inspect rows.txt --tokenizer pipe".into(),
         "merge --base pipe --to out".into(),
         format!("merge --base {model} --adapter pipe --to out"),
         format!("chat {model} --adapter pipe --prompt a"),
@@ -104,7 +104,8 @@ fn what_cannot_be_written_is_exit_three_leaves_nothing_and_may_be_tried_again() 
         "data convert rows.jsonl --to jsonl --out mine.yaml.jsonl".into(),
         "data clean rows.jsonl --out mine.yaml.jsonl".into(),
         format!("export {model} --to mine.yaml"),
-        format!("report {} --to mine.yaml", run.path().display()),
+        format!("quantize {model} --dtype q8_0 --to mine.yaml"),
+        format!("report {} --to mine.yaml.html", run.path().display()),
     ];
     for verb in &verbs {
         let output = place.go(&format!("ulimit -f 0; exec $P {verb}"));
@@ -112,10 +113,18 @@ fn what_cannot_be_written_is_exit_three_leaves_nothing_and_may_be_tried_again() 
         let left = place.go("ls -A | grep mine.yaml");
         assert_eq!(code(&left), 1, "{verb} left {}", told(&left));
     }
-    for verb in &verbs[..1] {
-        let output = place.go(&format!("exec $P {verb}"));
-        assert_eq!(code(&output), 0, "{verb}: {}", told(&output));
-    }
+    // A run that was not made leaves no folder, either.
+    let runs = std::fs::read_dir(place.path().join("runs"))
+        .unwrap()
+        .count();
+    let made = place.go("ulimit -f 0; exec $P train quickstart $SMALL --headless");
+    assert_eq!(code(&made), 3, "{}", told(&made));
+    let after = std::fs::read_dir(place.path().join("runs"))
+        .unwrap()
+        .count();
+    assert_eq!(after, runs);
+    let again = place.go(&format!("exec $P {}", verbs[0]));
+    assert_eq!(code(&again), 0, "{}", told(&again));
     let cached = place.go(
         "ulimit -f 0; exec $P train quickstart $SMALL -s data.path=rows.jsonl -s data.cache=cache --dry-run",
     );
