@@ -48,6 +48,7 @@ pub fn id_of_cached(folder: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn ids_are_told_from_paths_and_runs() {

@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::data::Message;
     use crate::data::chat::GenerationPrompt;
+    use std::fs;
 
     const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
 

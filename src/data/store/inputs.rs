@@ -53,6 +53,7 @@ fn add(path: &Path, hash: &mut Sha256) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn what_a_file_holds_counts_and_its_name_does_not() {

@@ -157,11 +157,13 @@ fn value(field: &Field) -> Value {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::base::files::read_plain;
     use crate::data::source::container::Notes;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
+    use std::fs::File;
     use std::path::Path;
 
     /// Writes a table with a text column and a number.
