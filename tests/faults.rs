@@ -7,6 +7,9 @@
     reason = "a helper of a test fails as a test does"
 )]
 
+#[path = "faults/files.rs"]
+mod files;
+
 use llmtui::base::clock::{Clock, SystemClock};
 use llmtui::run::RunDir;
 use llmtui::run::index::{RunStatus, summarize};
@@ -472,7 +475,10 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
     let place = Place::new();
     let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
     assert_eq!(code(&trained), 0, "{}", said(&trained));
-    let folder = place.run().checkpoints().last().unwrap().path.clone();
+    let run = place.run();
+    let folder = run.checkpoints().last().unwrap().path.clone();
+    let copied = format!("cp -r {} whole && echo a text > text.txt", folder.display());
+    assert_eq!(code(&place.go(&copied)), 0);
     let weights = folder.join("model.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();
     let middle = bytes.len() / 2;
@@ -483,11 +489,19 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
         format!("chat {model} --prompt a"),
         format!("export {model} --to out"),
         format!("quantize {model} --dtype q8_0 --to out.gguf"),
+        format!("inspect {model}"),
+        format!("score {model} text.txt"),
+        format!("merge --base {model} --to out"),
+        format!("merge --base whole --adapter {model} --to out"),
+        format!(
+            "data batches --run {} --step 3 --loss --checkpoint 3",
+            run.path().display()
+        ),
         format!("train quickstart $SMALL -s train.from={model} --headless"),
         format!("train quickstart $SMALL -s train.from={model} --dry-run"),
     ] {
         let output = place.go(&format!("exec $P {verb}"));
-        assert_ne!(code(&output), 0, "{verb}");
+        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
         let told = format!(
             "{}{}",
             said(&output),

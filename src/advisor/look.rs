@@ -2,6 +2,7 @@
 //! machine. Reads files, within bounds; decides nothing.
 
 use super::choose::DataKind;
+use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
@@ -11,7 +12,7 @@ use crate::spec::Draft;
 use crate::spec::import::{self, Fate};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -125,7 +126,7 @@ fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
 fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
     let mut buffer = Vec::new();
     let shown = path.display();
-    File::open(path)
+    open_plain(path)
         .and_then(|f| f.take(most).read_to_end(&mut buffer))
         .map_err(|e| format!("{shown} cannot be read: {e}"))?;
     String::from_utf8(buffer).or_else(|e| {
@@ -405,7 +406,7 @@ const CONFIG_BYTES: u64 = 1 << 20;
 pub fn config(path: &Path) -> Result<ConfigFacts, String> {
     let shown = path.display();
     let mut text = String::new();
-    File::open(path)
+    open_plain(path)
         .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
         .map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {

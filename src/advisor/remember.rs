@@ -1,7 +1,7 @@
 //! The wizard's answers between sessions: one file in the user's state folder.
 
 use super::wizard::Answers;
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::paths::Env;
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn file(env: &Env) -> Option<PathBuf> {
 /// The answers of the last session; none if there was none.
 pub fn answers(env: &Env) -> Answers {
     file(env)
-        .and_then(|path| std::fs::read_to_string(path).ok())
+        .and_then(|path| read_plain_text(path).ok())
         .map(|text| Answers::from_json(&text))
         .unwrap_or_default()
 }

@@ -54,7 +54,8 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
             }
             Incoming::CaughtUp => {}
             Incoming::Closed(Some(why)) => {
-                return Err(Failure::machine(why, "llmtui train --resume auto").into());
+                let hint = run_ref::command("train --resume", run.path(), &cx.runs_dir);
+                return Err(Failure::machine(why, hint).into());
             }
             Incoming::Closed(None) => break,
         }

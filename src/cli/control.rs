@@ -34,7 +34,7 @@ impl Controlled {
             return Err(Failure::machine(what, format!("kill {pid} saves and stops it")).into());
         }
         if !link.live() {
-            let hint = format!("llmtui resume {}", run.id());
+            let hint = run_ref::command("resume", run.path(), &cx.runs_dir);
             return Err(Failure::yours(format!("{} is not running", run.id()), hint).into());
         }
         let state = RunState::new();

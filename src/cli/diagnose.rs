@@ -72,7 +72,7 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
     super::memory::check(&spec, &cx.env)?;
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+        .map_err(|e| Failure::data(&e))?;
     let budget = Duration::from_secs(args.probe_seconds);
     let mut on_begin = |cause: &Cause| tell!("testing: {}", cause.title);
     Ok(test_all(

@@ -5,6 +5,7 @@ use super::{
     exit::{Exit, Failure},
     finding,
 };
+use crate::base::files::write_new;
 use crate::base::text::one_line;
 use crate::hardware::doctor::{Finding, Status, examine};
 use crate::hardware::machine::Machine;
@@ -77,12 +78,10 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
         machine: machine.clone(),
         readings: BTreeMap::new(),
     };
-    std::fs::File::create_new(path)
-        .and_then(|mut file| file.write_all(recording.to_json().as_bytes()))
-        .map_err(|e| {
-            let what = format!("{} cannot be written: {e}", path.display());
-            Failure::machine(what, "choose another file name").into()
-        })
+    write_new(path, recording.to_json().as_bytes(), 0o666).map_err(|e| {
+        let what = format!("{} cannot be written: {e}", path.display());
+        Failure::unwritten(what, &e, "choose another file name").into()
+    })
 }
 
 /// ```text

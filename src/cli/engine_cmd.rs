@@ -104,7 +104,6 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // Its own session, so that closing the viewer's terminal does not affect this process. Fails if a shell already made us a
     // group leader; then only the signal handler ignores SIGHUP.
     let _ = rustix::process::setsid();
-    signals::survive_file_limits();
     // Into engine.log: whatever the engine prints besides events. An existing subscriber is kept.
     let _ = tracing_subscriber::fmt()
         .with_ansi(false)
@@ -114,9 +113,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     if !args.force {
         super::memory::check(&run_ref::spec_of(&run)?, &cx.env)?;
     }
-    let claim = run
-        .claim()
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let claim = run.claim().map_err(|e| Failure::run(&e))?;
     let spec = run_ref::spec_of(&run)?;
     let threads = args.threads.or(spec.train.threads);
     let job = EngineJob {

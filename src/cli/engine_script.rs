@@ -4,6 +4,7 @@
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::{Context, model_ref, run_ref};
+use crate::base::files::write_new;
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -157,7 +158,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
     }
     match &args.to {
         Some(file) => {
-            write_new(file, &text)?;
+            write_script(file, &text)?;
             let file = quoted(&file.to_string_lossy());
             let start = if args.slurm {
                 "sbatch"
@@ -181,6 +182,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
         Failure::yours(format!("no preset and no file is called so, and {e}"), hint)
     })?;
     let id = run.id();
+    let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if args.skypilot {
         let what = format!("{id} lies on this machine, and SkyPilot's job begins on another");
         let hint = "name its spec: RUN/spec.yaml, copied into the working directory; or --slurm, where machines share a disk";
@@ -188,12 +190,17 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
     }
     if !args.set.is_empty() {
         let what = format!("{id} has its settings: -s belongs to a spec");
-        let hint =
-            format!("llmtui train --branch {id} -s KEY=VALUE --no-start makes a run with others");
+        let hint = format!(
+            "{} -s KEY=VALUE --no-start makes a run with others",
+            command("train --branch")
+        );
         return Err(Failure::yours(what, hint).into());
     }
     if index::summarize(&run)?.status == RunStatus::Finished {
-        let hint = format!("train it longer: llmtui train --resume {id} -s max_steps=N");
+        let hint = format!(
+            "train it longer: {} -s max_steps=N",
+            command("train --resume")
+        );
         return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
     }
     Ok(Some(run))
@@ -372,19 +379,12 @@ fn fit(what: &str, text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes a file that must be new, for its owner to run.
-fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let made = options.write(true).create_new(true).mode(0o755).open(path);
-    let failed = |e: std::io::Error| {
-        let what = format!("{}: {e}", path.display());
-        match e.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Failure::yours(what, "delete it, or name another file")
-            }
-            _ => Failure::machine(what, ""),
-        }
-    };
-    made.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|e| failed(e).into())
+fn write_script(path: &Path, text: &str) -> anyhow::Result<()> {
+    write_new(path, text.as_bytes(), 0o755).map_err(|e| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::AlreadyExists => "delete it, or name another file",
+            _ => "check the folder, its permissions and the disk",
+        };
+        Failure::unwritten(format!("{}: {e}", path.display()), &e, hint).into()
+    })
 }

@@ -1,10 +1,14 @@
 //! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
 //! seen enough: that is success.
 
+use crate::base::files::is_of_the_name;
 use crate::base::text::sanitize;
+use crate::data::DataError;
+use crate::run::RunError;
+use crate::spec::SaveError;
 use crate::wire::Outcome;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -89,6 +93,49 @@ impl Failure {
             exit: Exit::Machine,
             what: what.into(),
             hint: hint.into(),
+        }
+    }
+
+    /// A file that was not written: of class 2 where its name is to blame, otherwise of class 3.
+    pub fn unwritten(
+        what: impl Into<String>,
+        error: &io::Error,
+        hint: impl Into<String>,
+    ) -> Failure {
+        match is_of_the_name(error) {
+            true => Failure::yours(what, hint),
+            false => Failure::machine(what, hint),
+        }
+    }
+
+    /// Data that cannot be used, or not be kept.
+    pub fn data(error: &DataError) -> Failure {
+        match error.is_of_the_machine() {
+            true => Failure::machine(error.to_string(), error.hint()),
+            false => Failure::yours(error.to_string(), error.hint()),
+        }
+    }
+
+    /// A run that cannot be opened or is in use.
+    pub fn run(error: &RunError) -> Failure {
+        match error {
+            RunError::Io {
+                error: source,
+                path,
+            } if !is_of_the_name(source) => {
+                let hint = format!("check the disk and the permissions of {}", path.display());
+                Failure::machine(error.to_string(), hint)
+            }
+            _ => Failure::yours(error.to_string(), "llmtui runs"),
+        }
+    }
+
+    /// A spec that was not saved.
+    pub fn unsaved(error: &SaveError, hint: &str) -> Failure {
+        let what = error.to_string();
+        match error {
+            SaveError::Exists(_) => Failure::yours(what, hint),
+            SaveError::Io { source, .. } => Failure::unwritten(what, source, hint),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::Context;
 use super::exit::Failure;
 use super::run_ref::spec_of;
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
 use crate::run::RunDir;
@@ -199,11 +199,9 @@ impl Extension {
     /// # Errors
     /// The run is alive, or the disk.
     pub fn write(&self, run: &RunDir) -> anyhow::Result<()> {
-        let _lock = run
-            .lock()
-            .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+        let _lock = run.lock().map_err(|e| Failure::run(&e))?;
         let spec = &self.loaded.spec;
-        let asked = std::fs::read_to_string(run.asked_path()).unwrap_or_default();
+        let asked = read_plain_text(run.asked_path()).unwrap_or_default();
         let heading = asked.lines().next().filter(|line| line.starts_with('#'));
         let heading = heading.unwrap_or("# Requested");
         let body = self

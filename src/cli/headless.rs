@@ -5,6 +5,7 @@ use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
 use super::run_ref;
+use super::run_ref::command;
 use super::{Context, out as door};
 use super::{last_words, workbench};
 use crate::engine::EngineJob;
@@ -60,9 +61,10 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         );
     }
     let mut out = std::io::stdout().lock();
+    let place = (run.path(), cx.runs_dir.as_path());
     let printed = match viewer {
-        Viewer::Json => print_events(&mut link, &mut out, before),
-        _ => print_lines(&mut link, &mut out, before, (run.path(), &cx.runs_dir)),
+        Viewer::Json => print_events(&mut link, &mut out, before, place),
+        _ => print_lines(&mut link, &mut out, before, place),
     };
     if printed.is_err() {
         stop.store(true, Ordering::Relaxed);
@@ -94,7 +96,12 @@ fn start(
 }
 
 /// Prints the events with `seq` above `before`: after a resume, earlier events are not repeated.
-fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Result<()> {
+fn print_events(
+    link: &mut Link,
+    out: &mut dyn Write,
+    before: u64,
+    place: (&Path, &Path),
+) -> anyhow::Result<()> {
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) if envelope.seq > before => {
@@ -104,7 +111,7 @@ fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Re
             Incoming::Event(envelope) => door::warn(&envelope),
             Incoming::CaughtUp => {}
             Incoming::Closed(None) => return Ok(()),
-            Incoming::Closed(Some(why)) => return Err(lost(why)),
+            Incoming::Closed(Some(why)) => return Err(lost(why, place)),
         }
     }
 }
@@ -113,7 +120,7 @@ fn print_lines(
     link: &mut Link,
     out: &mut dyn Write,
     before: u64,
-    (run, runs_dir): (&Path, &Path),
+    place: (&Path, &Path),
 ) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     loop {
@@ -128,15 +135,15 @@ fn print_lines(
             }
             Incoming::CaughtUp => {}
             Incoming::Closed(None) => break,
-            Incoming::Closed(Some(why)) => return Err(lost(why)),
+            Incoming::Closed(Some(why)) => return Err(lost(why, place)),
         }
     }
-    for line in progress.next_steps(run, runs_dir) {
+    for line in progress.next_steps(place.0, place.1) {
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
-fn lost(why: String) -> anyhow::Error {
-    Failure::machine(why, "llmtui train --resume auto").into()
+fn lost(why: String, (run, runs_dir): (&Path, &Path)) -> anyhow::Error {
+    Failure::machine(why, command("train --resume", run, runs_dir)).into()
 }

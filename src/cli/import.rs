@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
 use crate::spec::import::{self, Dialect, Fate, Imported};
 use std::io::Write;
@@ -28,7 +29,7 @@ pub struct Args {
 
 pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
     let shown = args.file.display();
-    let text = std::fs::read_to_string(&args.file)
+    let text = read_plain_text(&args.file)
         .map_err(|e| Failure::yours(format!("{shown} cannot be read: {e}"), ""))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let from = args.from.as_deref().and_then(Dialect::by_id);
@@ -44,7 +45,8 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
     let yaml = imported.draft.to_yaml(&[heading]);
     match &args.to {
         Some(path) => {
-            crate::spec::save_new(path, &yaml).map_err(|what| Failure::yours(what, "--to FILE"))?;
+            crate::spec::save_new(path, &yaml)
+                .map_err(|error| Failure::unsaved(&error, "--to FILE"))?;
             writeln!(
                 out,
                 "\nsaved as {}\nllmtui train {}",

@@ -28,7 +28,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let spec = args.spec.load(cx)?.spec;
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+        .map_err(|e| Failure::data(&e))?;
     let mut state = TrainState::fresh(&spec, &data)?;
     let written = write(&args.to, &mut state, &data, &Fingerprint::of(&spec, &data));
     written.map_err(|what| {

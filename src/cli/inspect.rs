@@ -6,6 +6,8 @@ use super::model_ref;
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::engine::checkpoint::Manifest;
+use crate::engine::export::ExportError;
 use crate::hf;
 use crate::llama_cpp::is_gguf;
 use crate::models::Parts;
@@ -90,6 +92,8 @@ fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
     }
     let unread =
         |what: String| Failure::yours(one_line(&what), "docs/models.md lists what is read");
+    Manifest::open_verified::<ExportError>(&folder)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
     let model = hf::load(&folder).map_err(|e| unread(e.to_string()))?;
     let shape = model.shape();
     let (q, kv) = (

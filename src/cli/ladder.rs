@@ -4,6 +4,7 @@ use super::args::SpecArgs;
 use super::{
     Context,
     exit::{Exit, Failure},
+    run_ref,
 };
 use crate::base::human::{self, grouped, short};
 use crate::link::Incoming;
@@ -150,7 +151,7 @@ fn climb(
         if outcome != Outcome::Completed {
             let why = finish.map(|f| f.message.clone()).unwrap_or_default();
             let what = format!("{} ended before its last step: {why}", dir.id());
-            let hint = format!("llmtui attach {}", dir.id());
+            let hint = run_ref::command("attach", dir.path(), &cx.runs_dir);
             return Err(match Exit::from(outcome) {
                 Exit::Training => Failure::training(what, hint),
                 _ => Failure::machine(what, hint),

@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::engine::export::ExportError;
 use crate::engine::merge::{self, MergeError, Order};
 use crate::hf;
 use crate::models::Parts;
@@ -112,5 +113,9 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
 }
 
 fn failed(error: &MergeError) -> Failure {
-    Failure::yours(one_line(&error.to_string()), error.hint())
+    let what = one_line(&error.to_string());
+    match error {
+        MergeError::Export(ExportError::Io { .. }) => Failure::machine(what, error.hint()),
+        _ => Failure::yours(what, error.hint()),
+    }
 }

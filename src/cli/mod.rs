@@ -223,6 +223,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Some(Verb::ParseChild(_) | Verb::SandboxChild(_) | Verb::Completions(_))
     ) {
         open_files::check()?;
+        crate::link::signals::survive_file_limits();
     }
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;

@@ -311,7 +311,7 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
     match finish.enter() {
         Outcome::Save { path, yaml } => {
             crate::spec::save_new(&path, &yaml)
-                .map_err(|what| Failure::yours(what, "llmtui new FILE"))?;
+                .map_err(|error| Failure::unsaved(&error, "llmtui new FILE"))?;
             writeln!(out, "\n{yaml}")?;
             writeln!(out, "saved as {}", path.display())?;
             writeln!(out, "llmtui train {}", path.display())?;

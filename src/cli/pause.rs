@@ -1,7 +1,7 @@
 //! `llmtui pause`: hold a live run in memory.
 
 use super::control::Controlled;
-use super::{Context, exit::Exit};
+use super::{Context, exit::Exit, run_ref};
 use crate::wire::{Command, Phase};
 use std::io::Write;
 
@@ -18,10 +18,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if run.state.phase != Some(Phase::Paused) {
         run.command(Command::Pause)?;
     }
-    let id = run.run.id();
+    let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
     writeln!(
         std::io::stdout(),
-        "{id} is paused; llmtui resume {id} continues it"
+        "{} is paused; {resume} continues it",
+        run.run.id()
     )?;
     Ok(Exit::Done)
 }

@@ -4,6 +4,7 @@ use super::{
     Context,
     exit::{Exit, Failure},
 };
+use crate::base::files::write_new;
 use crate::base::text::one_line;
 use crate::pipeline;
 use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
@@ -144,16 +145,16 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
         )
         .into());
     };
-    let created = std::fs::File::create_new(path).and_then(|mut f| f.write_all(text.as_bytes()));
-    match created {
+    match write_new(path, text.as_bytes(), 0o666) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Failure::yours(
             format!("{} already exists", path.display()),
             "choose another name with --to FILE",
         )
         .into()),
-        Err(e) => Err(Failure::machine(
+        Err(e) => Err(Failure::unwritten(
             format!("{} cannot be written: {e}", path.display()),
+            &e,
             "choose another location with --to FILE",
         )
         .into()),

@@ -2,6 +2,7 @@
 
 use super::diagnose::verdict_line;
 use super::finding;
+use super::run_ref::command;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::human;
@@ -185,24 +186,20 @@ impl Progress {
 
     /// Where the run is and what to type next.
     pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
-        let id = run.file_name().unwrap_or_default().to_string_lossy();
-        let mut options = String::new();
-        if runs_dir != Path::new("runs") {
-            options = format!(" --runs-dir {}", runs_dir.display());
-        }
+        let command = |verb: &str| command(verb, run, runs_dir);
         let mut lines = vec![format!("run {}", run.display())];
         if !self.state.checkpoints.is_empty() {
             let head = self.state.head.as_ref();
             let judges = head.is_some_and(|head| head.method == "reward");
             lines.push(match judges {
-                true => format!("score: llmtui score {id} FILE{options}"),
-                false => format!("chat: llmtui chat {id}{options}"),
+                true => format!("score: {} FILE", command("score")),
+                false => format!("chat: {}", command("chat")),
             });
         }
-        lines.push(format!("view: llmtui attach {id}{options}"));
+        lines.push(format!("view: {}", command("attach")));
         let done = self.state.progress() == Some(1.0);
         if self.state.finished.is_some() && !done && !self.state.checkpoints.is_empty() {
-            lines.push(format!("resume: llmtui train --resume {id}{options}"));
+            lines.push(format!("resume: {}", command("train --resume")));
         }
         lines
     }
@@ -429,7 +426,7 @@ mod tests {
                 "verdict TOO EARLY  too few steps to judge"
             ]
         );
-        let next = progress.next_steps(Path::new("runs/demo-x"), Path::new("elsewhere"));
+        let next = progress.next_steps(Path::new("elsewhere/demo-x"), Path::new("elsewhere"));
         assert!(next[1].contains("chat demo-x --runs-dir elsewhere"));
         assert!(next[3].contains("--resume demo-x"), "{next:?}");
     }

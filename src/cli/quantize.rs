@@ -4,7 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::child::Child;
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::tokenizer;
@@ -88,7 +88,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// The text encoded by the model's own tokenizer.
 fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let text = match &args.text {
-        Some(file) => std::fs::read_to_string(file).map_err(|e| {
+        Some(file) => read_plain_text(file).map_err(|e| {
             let what = format!("{}: {e}", file.display());
             Failure::yours(what, "--text takes a file of plain text in UTF-8")
         })?,
@@ -107,6 +107,11 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let mut tokens = tokenizer
         .encode(&text)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "choose another --text"))?;
+    if tokens.len() < 2 {
+        let named = args.text.as_ref().map(|file| file.display().to_string());
+        let what = format!("{}: fewer than two tokens", named.unwrap_or_default());
+        return Err(Failure::yours(one_line(&what), "--text takes a file with some text").into());
+    }
     tokens.truncate(MAX_TOKENS);
     Ok(tokens)
 }

@@ -19,11 +19,15 @@ pub struct Args {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::find(args.run.as_deref(), cx)?;
     let id = run.id();
+    let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if run.is_alive() {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;
     } else {
         if index::summarize(&run)?.status == RunStatus::Finished {
-            let hint = format!("train it longer: llmtui train --resume {id} -s max_steps=N");
+            let hint = format!(
+                "train it longer: {} -s max_steps=N",
+                command("train --resume")
+            );
             return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
         }
         let options = EngineOptions {
@@ -32,8 +36,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         };
         Launcher::this_program(&cx.env)?
             .start_detached(&run, &options)
-            .map_err(|e| Failure::machine(e.to_string(), format!("llmtui logs {id}")))?;
+            .map_err(|e| Failure::machine(e.to_string(), command("logs")))?;
     }
-    writeln!(std::io::stdout(), "{id} trains on; llmtui attach {id}")?;
+    writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
     Ok(Exit::Done)
 }

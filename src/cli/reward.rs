@@ -3,6 +3,7 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::out::json_line;
+use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
 use crate::rewards::{Answer, Judge, Reference, Scores};
 use serde_json::{Map, Value, json};
@@ -66,7 +67,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
     let shown = one_line(&path.display().to_string());
-    let text = std::fs::read_to_string(path)
+    let text = read_plain_text(path)
         .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
     let lines = text
         .lines()

@@ -24,7 +24,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
     for run in &runs {
-        let hint = format!("llmtui stop {}", run.id());
+        let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()
             .map_err(|e| Failure::yours(e.to_string(), hint))?;
     }

@@ -1,6 +1,8 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
+use crate::base::files::read_plain_text;
+use crate::base::ssh::quoted;
 use crate::run::index::RunStatus;
 use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
@@ -26,6 +28,33 @@ pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
 }
 
+/// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is
+/// not the default; with its path where the name means another run or none.
+pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {
+    let id = run.file_name().unwrap_or_default().to_string_lossy();
+    let absolute = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    let folder = run.parent().and_then(|folder| absolute(folder).ok());
+    let named = folder.is_some() && folder == absolute(runs_dir).ok();
+    // A renamed or copied folder is another one's namesake.
+    let own = RunDir::open(run).map_or(true, |run| run.id() == id);
+    match named && own {
+        true => format!("llmtui {verb} {}{}", quoted(&id), options(runs_dir)),
+        false => {
+            let here = std::env::current_dir().unwrap_or_default();
+            let path = run.strip_prefix(here).unwrap_or(run);
+            format!("llmtui {verb} {}", quoted(&path.to_string_lossy()))
+        }
+    }
+}
+
+/// What a command needs besides a run's name.
+pub fn options(runs_dir: &Path) -> String {
+    match runs_dir == Path::new("runs") {
+        true => String::new(),
+        false => format!(" --runs-dir {}", quoted(&runs_dir.to_string_lossy())),
+    }
+}
+
 /// The newest run that has steps left, is not alive, and passes `wanted`.
 pub fn newest_unfinished(
     runs_dir: &Path,
@@ -46,7 +75,7 @@ pub fn newest_unfinished(
 /// The resolved spec the run was created with.
 pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     let path = run.spec_path();
-    let text = std::fs::read_to_string(&path)
+    let text = read_plain_text(&path)
         .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
     RunSpec::from_yaml(&text)
         .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
@@ -70,4 +99,35 @@ pub fn fold_from(run: &RunDir, offset: u64) -> std::io::Result<RunState> {
         state.apply(&envelope);
     }
     Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_a_run_so_that_it_is_found_from_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = dir.path().join("my runs");
+        let clock = crate::base::clock::SystemClock::new();
+        let run = RunDir::create(&runs, "a", "{}", "", &clock).unwrap();
+        let (id, shown) = (run.id(), runs.display());
+        assert_eq!(
+            command("train --resume", run.path(), &runs),
+            format!("llmtui train --resume {id} --runs-dir '{shown}'")
+        );
+        // Of another folder, and under another name.
+        let path = run.path().display();
+        let by_path = format!("llmtui chat '{path}'");
+        assert_eq!(command("chat", run.path(), Path::new("runs")), by_path);
+        let copy = runs.join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::copy(run.header_path(), copy.join("run.json")).unwrap();
+        let by_path = format!("llmtui chat '{}'", copy.display());
+        assert_eq!(command("chat", &copy, &runs), by_path);
+        assert_eq!(
+            command("chat", Path::new("runs/demo-x"), Path::new("runs")),
+            "llmtui chat demo-x"
+        );
+    }
 }

@@ -6,6 +6,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::child::Child;
+use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
 use crate::data::chat::Template;
 use crate::data::formats::FormatChoice;
@@ -198,7 +199,7 @@ type Labelled = (String, &'static str, Document);
 
 /// The file as one text.
 fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
-    let text = std::fs::read_to_string(file).map_err(|e| {
+    let text = read_plain_text(file).map_err(|e| {
         let what = format!("{}: {e}", file.display());
         Failure::yours(what, "a file of plain text in UTF-8 is needed")
     })?;

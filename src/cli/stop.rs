@@ -3,6 +3,7 @@
 use super::Context;
 use super::control::Controlled;
 use super::exit::{Exit, Failure};
+use super::run_ref;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::state::Finish;
@@ -34,7 +35,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     writeln!(out, "{id} stopped at step {step}")?;
     if let Some(kept) = run.state.checkpoints.last() {
         let step = human::grouped(kept.step);
-        writeln!(out, "llmtui resume {id} continues from step {step}")?;
+        let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
+        writeln!(out, "{resume} continues from step {step}")?;
     }
     Ok(Exit::Done)
 }

@@ -4,7 +4,7 @@ use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
-use super::run_ref::{named, newest_unfinished, spec_of};
+use super::run_ref::{self, named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
 use crate::base::text::one_line;
@@ -157,7 +157,6 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.dry_run {
         return dry_run(&target, cx);
     }
-    crate::link::signals::survive_file_limits();
     let resume = !matches!(target, Target::New(_));
     let threads = match target {
         Target::Resumed(..) => asked_of(&args)?.threads,
@@ -253,8 +252,8 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
                 return Err(Failure::yours(
                     format!("this is not the spec of run {}", run.id()),
                     format!(
-                        "omit the spec to resume with the original one: llmtui train --resume {}",
-                        run.id()
+                        "omit the spec to resume with the original one: {}",
+                        run_ref::command("train --resume", run.path(), &cx.runs_dir)
                     ),
                 )
                 .into());
@@ -336,7 +335,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     let surroundings = Surroundings::from_env(&cx.env);
     let data = spec
         .open_data(&surroundings)
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+        .map_err(|e| Failure::data(&e))?;
     let extra = extra_sets(&spec, &data, &surroundings)
         .map_err(|e| Failure::yours(e.to_string(), "correct it, or leave eval.extra out"))?;
     let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);

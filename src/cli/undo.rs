@@ -1,8 +1,8 @@
 //! `llmtui undo`: take the newest rescue of a live run back.
 
-use super::Context;
 use super::control::Controlled;
 use super::exit::{Exit, Failure};
+use super::{Context, run_ref};
 use crate::base::human;
 use crate::wire::Command;
 use std::io::Write;
@@ -23,14 +23,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let rescue = run.state.rescued.as_ref();
     let Some(words) = rescue.and_then(|rescue| rescue.undo_words(run.state.step)) else {
         let what = format!("{} has no rescue that could be undone", run.run.id());
-        return Err(Failure::yours(what, format!("llmtui logs {}", run.run.id())).into());
+        return Err(
+            Failure::yours(what, run_ref::command("logs", run.run.path(), &cx.runs_dir)).into(),
+        );
     };
     let mut out = std::io::stdout().lock();
     for line in words {
         writeln!(out, "{line}")?;
     }
     if !args.yes {
-        writeln!(out, "llmtui undo {} --yes does it", run.run.id())?;
+        let undo = run_ref::command("undo", run.run.path(), &cx.runs_dir);
+        writeln!(out, "{undo} --yes does it")?;
         return Ok(Exit::Done);
     }
     run.command(Command::UndoRescue)?;

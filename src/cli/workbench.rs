@@ -1,9 +1,8 @@
 //! Opens the workbench for every verb that ends in it.
 
-use super::{Context, exit::Exit, probe};
+use super::{Context, exit::Exit, probe, run_ref};
 use crate::ui::{self, UiOptions, What};
 use std::io::Write;
-use std::path::Path;
 
 /// Leaving it does not stop a run.
 pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
@@ -19,10 +18,7 @@ pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if let Some(run) = left {
         let dot = if cx.env.utf8 { "·" } else { "-" };
-        let attach = match cx.runs_dir.as_path() == Path::new("runs") {
-            true => format!("llmtui attach {run}"),
-            false => format!("llmtui --runs-dir {} attach {run}", cx.runs_dir.display()),
-        };
+        let attach = format!("llmtui attach {run}{}", run_ref::options(&cx.runs_dir));
         // The terminal may be gone: then nobody reads it.
         let _ = writeln!(std::io::stdout(), "{run} trains on {dot} {attach}");
     }

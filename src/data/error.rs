@@ -1,6 +1,7 @@
 //! What can be wrong with text, rows and tokenizers: the place, the cause, what to do.
 
 use super::Place;
+use crate::base::files::is_of_the_name;
 use crate::base::text::one_line;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -33,6 +34,11 @@ impl RowFault {
 pub enum DataError {
     #[error("{path} cannot be read: {source}")]
     Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path} cannot be written: {source}")]
+    Unwritable {
         path: PathBuf,
         source: std::io::Error,
     },
@@ -111,6 +117,11 @@ impl DataError {
         }
     }
 
+    /// Whether the machine is to blame, and neither the data nor a setting: a full disk, for one.
+    pub fn is_of_the_machine(&self) -> bool {
+        matches!(self, DataError::Unwritable { source, .. } if !is_of_the_name(source))
+    }
+
     /// What to do about it; may be empty.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {
@@ -125,6 +136,9 @@ impl DataError {
         match self {
             DataError::Source { .. } | DataError::Row(_) | DataError::Hub(_) => "",
             DataError::Unreadable { .. } => "check data.path and the file's permissions",
+            DataError::Unwritable { .. } => {
+                "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory"
+            }
             DataError::NotUtf8 { .. } => {
                 "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c"
             }

@@ -8,7 +8,7 @@ use super::store::{Key, digest, text_bytes};
 use super::tokenizer::{ChatMarkers, TokenizerConfig};
 use super::{Content, DataConfig, DataError, Example, Message, Tokenizer, Turns};
 use crate::base::child::Child;
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use std::path::Path;
 
 /// A subword tokenizer learns from this much text: beyond, its pieces hardly change.
@@ -64,7 +64,7 @@ fn made(
         None => None,
     };
     if let Some(path) = &kept
-        && let Ok(json) = std::fs::read_to_string(path)
+        && let Ok(json) = read_plain_text(path)
         && let Ok(tokenizer) = Tokenizer::from_json(&json)
     {
         return Ok(tokenizer);

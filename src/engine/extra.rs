@@ -44,7 +44,7 @@ fn one(
     }
     let request = spec.data_request(surroundings);
     Dataset::held_out(&spec.data, &set.source, data, request).map_err(|error| match error {
-        DataError::Hub(error) => EngineError::Data(DataError::Hub(error)),
+        error if error.is_of_the_machine() || matches!(error, DataError::Hub(_)) => error.into(),
         error => fault(&set.name, &format!("{error}; {}", error.hint())),
     })
 }

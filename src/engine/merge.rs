@@ -2,9 +2,10 @@
 
 use super::export::{self, ExportError, Options, Source, Written};
 use crate::base::child::Child;
-use crate::base::files::{read_small, write_atomic};
+use crate::base::files::{read_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::data::tokenizer;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
@@ -85,6 +86,8 @@ pub enum MergeError {
     Source(#[from] SourceError),
     #[error(transparent)]
     Export(#[from] ExportError),
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
     #[error("{0}")]
     Model(#[from] candle_core::Error),
     #[error("{what}")]
@@ -107,6 +110,7 @@ impl MergeError {
             MergeError::Adapter(_) => "name the model that the adapter was trained on".into(),
             MergeError::Source(error) => error.hint().into(),
             MergeError::Export(error) => error.hint(),
+            MergeError::Damaged(_) => Fault::HINT.into(),
             MergeError::Model(_) => String::new(),
             MergeError::Cannot { fix, .. } => fix.clone(),
         }
@@ -127,7 +131,10 @@ fn cannot(what: impl Into<String>, fix: impl Into<String>) -> MergeError {
 /// same afterwards; nothing is written then.
 pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
-    let from = ModelSource::open(&order.base)?;
+    for (folder, _) in &order.adapters {
+        Manifest::verify_if_any(folder)?;
+    }
+    let from = Manifest::open_verified::<MergeError>(&order.base)?;
     let adapters = adapters(order, &from)?;
     let digests = digests(&adapters)?;
     refuse_twice(order, &digests)?;
@@ -237,7 +244,7 @@ fn adapters(order: &Order, from: &ModelSource) -> Result<Vec<(Peft, f64)>, Merge
 fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<String>, MergeError> {
     let digest = |(adapter, _): &(Peft, f64)| {
         let path = adapter.folder().join(hf::ADAPTER_WEIGHTS);
-        let bytes = std::fs::read(&path).map_err(|source| HfError::Io { path, source })?;
+        let bytes = read_plain(&path).map_err(|source| HfError::Io { path, source })?;
         let hash = Sha256::digest(&bytes);
         Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
     };

@@ -15,8 +15,8 @@ pub use metadata::{Array, Metadata, Value};
 pub use tensors::TensorInfo;
 pub use write::{NewTensor, write};
 
+use crate::base::files::open_plain;
 use cursor::Cursor;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl Gguf {
     /// # Errors
     /// The first error, with its position.
     pub fn open(path: &Path) -> Result<Gguf, GgufError> {
-        let file = File::open(path)?;
+        let file = open_plain(path)?;
         let length = file.metadata()?.len();
         Gguf::read(BufReader::with_capacity(1 << 16, file), length)
     }

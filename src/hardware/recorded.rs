@@ -11,6 +11,7 @@
 
 use super::machine::Machine;
 use super::{Provider, sampler::id};
+use crate::base::files::read_plain_text;
 use crate::wire::{Num, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl Recording {
     /// The file cannot be read, is not JSON, or has an unknown key or value; says where.
     pub fn read(path: &Path) -> Result<Recording, RecordingError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| RecordingError::Read {
+        let text = read_plain_text(path).map_err(|source| RecordingError::Read {
             path: name.clone(),
             source,
         })?;

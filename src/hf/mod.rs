@@ -21,6 +21,7 @@ pub use families::{FAMILIES, Family, of as family_of};
 pub use tensor_file::TensorFileError;
 pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};
 
+use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use crate::nn::{Model, ModelConfig, ParamInfo};
 use safetensors::{TensorHead, TensorSink};
@@ -275,7 +276,7 @@ fn read_json(folder: &Path) -> Result<Value, HfError> {
     if std::fs::metadata(&path).map_err(io)?.len() > MAX_CONFIG_BYTES {
         return Err(config(format!("larger than {MAX_CONFIG_BYTES} bytes")));
     }
-    let text = std::fs::read(&path).map_err(io)?;
+    let text = read_plain(&path).map_err(io)?;
     serde_json::from_slice(&text).map_err(|e| config(one_line(&e.to_string())))
 }
 

@@ -3,6 +3,7 @@
 //! read beside training.
 
 use super::dtype::Dtype;
+use crate::base::files::open_plain;
 use crate::base::text::one_line;
 use safetensors::tensor::Metadata;
 use std::collections::HashMap;
@@ -84,7 +85,7 @@ impl TensorFile {
             path: path.into(),
             what: one_line(&what),
         };
-        let mut file = File::open(path).map_err(io)?;
+        let mut file = open_plain(path).map_err(io)?;
         let text = header(path, &mut file)?;
         // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
         let heads: Metadata =

@@ -2,6 +2,7 @@
 //! with instructions for conversion.
 
 use super::tensor_file::{TensorFile, TensorFileError};
+use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +142,7 @@ fn contents(path: &Path) -> Result<(Vec<String>, BTreeMap<String, usize>), Tenso
     if std::fs::metadata(path).map_err(io)?.len() > MAX_INDEX_BYTES {
         return Err(malformed(format!("larger than {MAX_INDEX_BYTES} bytes")));
     }
-    let text = std::fs::read(path).map_err(io)?;
+    let text = read_plain(path).map_err(io)?;
     let value: Value = serde_json::from_slice(&text).map_err(|e| {
         malformed(format!(
             "not an index of shards: {}",

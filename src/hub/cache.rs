@@ -11,6 +11,7 @@
 use super::name::{confined, is_hex};
 use super::{HubError, Listing, RemoteFile, Repo, RepoKind};
 use crate::base::files;
+use crate::base::files::{read_plain, read_plain_text};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ impl RepoCache {
     /// Stores the hub's answer for offline use.
     pub fn remember(&self, listing: &Listing) -> Result<(), HubError> {
         let write = |path: PathBuf, bytes: &[u8]| {
-            if fs::read(&path).is_ok_and(|old| old == bytes) {
+            if read_plain(&path).is_ok_and(|old| old == bytes) {
                 return Ok(());
             }
             make_parent(&path)?;
@@ -63,14 +64,14 @@ impl RepoCache {
             what: format!("{} (revision {})", self.repo, self.revision),
             why: why.to_string(),
         };
-        let commit = match fs::read_to_string(self.root.join("refs").join(&self.revision)) {
+        let commit = match read_plain_text(self.root.join("refs").join(&self.revision)) {
             Ok(commit) => commit.trim().to_string(),
             Err(_) => self.revision.clone(),
         };
         if !is_hex(&commit) {
             return Err(missing());
         }
-        let whole = fs::read(self.whole_listing(&commit)).ok();
+        let whole = read_plain(self.whole_listing(&commit)).ok();
         if let Some(mut listing) = whole.and_then(|b| serde_json::from_slice::<Listing>(&b).ok()) {
             listing.from_cache = Some(why.to_string());
             return Ok(listing);

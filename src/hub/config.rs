@@ -1,5 +1,6 @@
 //! Hub endpoint, token and cache folder, from Hugging Face's environment variables.
 
+use crate::base::files::read_plain_text;
 use crate::base::paths::Env;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ impl HubConfig {
         let said = &env.hub;
         let standard = HubConfig::default();
         let from_file = |path: &Path| {
-            let text = std::fs::read_to_string(path).ok()?;
+            let text = read_plain_text(path).ok()?;
             Secret::new(&text)
         };
         let token_path = said

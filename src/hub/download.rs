@@ -3,6 +3,7 @@
 use super::cache::{RepoCache, make_parent};
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, OnProgress, RemoteFile, Repo, RepoKind};
+use crate::base::files::open_plain;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -173,7 +174,7 @@ fn verify(file: &RemoteFile, partial: &Path) -> Result<(), HubError> {
         return Ok(());
     };
     let mut hash = Sha256::new();
-    let mut input = File::open(partial).map_err(HubError::disk(partial))?;
+    let mut input = open_plain(partial).map_err(HubError::disk(partial))?;
     let mut chunk = vec![0; CHUNK];
     loop {
         match input.read(&mut chunk).map_err(HubError::disk(partial))? {

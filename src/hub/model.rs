@@ -1,7 +1,7 @@
 //! Hub models by id, and their folders in the cache. What makes a model is decided elsewhere.
 
 use super::name::{confined, is_hex, is_repo_id};
-use std::fs;
+use crate::base::files::read_plain_text;
 use std::path::{Path, PathBuf};
 
 /// Prefix of an id that could be mistaken for something else: `hf:gpt2`.
@@ -27,7 +27,7 @@ pub fn model_id(word: &str) -> Option<(&str, Option<&str>)> {
 pub fn cached_model(cache: &Path, id: &str, revision: Option<&str>) -> Option<PathBuf> {
     let root = cache.join(format!("models--{}", id.replace('/', "--")));
     let revision = revision.unwrap_or("main");
-    let commit = match fs::read_to_string(root.join("refs").join(revision)) {
+    let commit = match read_plain_text(root.join("refs").join(revision)) {
         Ok(commit) => commit.trim().to_string(),
         Err(_) => revision.to_string(),
     };
@@ -48,6 +48,7 @@ pub fn id_of_cached(folder: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn ids_are_told_from_paths_and_runs() {

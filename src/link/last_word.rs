@@ -2,6 +2,7 @@
 //! threads are stopped anywhere, so it waits for nothing but the log.
 
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::open_plain_with;
 use crate::run::log::last_event;
 use crate::wire::{Envelope, Event, Outcome, VERSION, encode};
 use std::fs::OpenOptions;
@@ -110,10 +111,7 @@ impl LastWord {
             t: self.started.now(),
             event,
         });
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .open(&self.events)?;
+        let mut file = open_plain_with(OpenOptions::new().read(true).append(true), &self.events)?;
         let length = file.metadata()?.len();
         let mut last = [b'\n'];
         file.read_exact_at(&mut last, length.saturating_sub(1))?;

@@ -2,6 +2,7 @@
 
 use super::{ConnectError, Link, answers, stdio};
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::{open_plain, open_plain_with};
 use crate::base::paths::Env;
 use crate::base::text::sanitize;
 use crate::run::{RunDir, RunError};
@@ -95,10 +96,7 @@ impl Launcher {
             path: log_path.clone(),
             error,
         };
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log_path)
+        let log = open_plain_with(OpenOptions::new().create(true).append(true), &log_path)
             .map_err(log_error)?;
         let said_before = log.metadata().map_err(log_error)?.len();
         let errors = log.try_clone().map_err(log_error)?;
@@ -204,7 +202,7 @@ fn told(run: &RunDir) -> u64 {
 /// The last lines written after `from`, sanitized.
 fn tail_of(path: &Path, from: u64) -> String {
     let read = || {
-        let mut file = std::fs::File::open(path)?;
+        let mut file = open_plain(path)?;
         let end = file.metadata()?.len();
         file.seek(SeekFrom::Start(from.max(end.saturating_sub(LAST_WORDS))))?;
         let mut bytes = Vec::new();

@@ -22,16 +22,16 @@ pub enum Hangup {
 /// Signals closer to each other than this are one request: shells, schedulers and impatient hands send several.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Writes that hit a file-size limit fail from now on; without this the process would be killed. Returns once that holds.
+/// Writes that hit a file-size limit fail from now on; without this the process would be killed. No thread is started.
 pub fn survive_file_limits() {
-    let (ready, installed) = channel::<()>();
-    super::on_own_runtime(async move {
-        // Must stay alive: a handled SIGXFSZ turns the kill into an error of the write that hit the limit.
-        let _limit = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
-        drop(ready);
-        std::future::pending::<()>().await;
-    });
-    let _ = installed.recv();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build();
+    if let Ok(runtime) = runtime {
+        let _inside = runtime.enter();
+        // Its handler outlives the runtime, and turns the kill into an error of the write that hit the limit.
+        let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+    }
 }
 
 /// Signals that are heard, whether or not there is an engine yet that they could stop.

@@ -4,6 +4,7 @@ use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
 use super::keys::Keys;
 use super::names::{Place, place, shuffled_row};
+use crate::base::files::open_plain;
 use crate::base::mapped::Mapped;
 use crate::gguf::{Gguf, MAGIC, TensorInfo};
 use crate::kernels::quant::Kind;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Whether a file starts with the GGUF magic.
 pub fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; 4];
-    std::fs::File::open(path)
+    open_plain(path)
         .and_then(|mut file| file.read_exact(&mut magic))
         .is_ok_and(|()| magic == MAGIC)
 }

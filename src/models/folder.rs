@@ -1,6 +1,7 @@
 //! A Hugging Face folder as a source of a model, and what can be said of one that this build cannot run.
 
 use super::{ModelSource, SourceError};
+use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
@@ -142,7 +143,7 @@ fn family(folder: &Path) -> String {
 
 fn json(path: &Path) -> Option<Value> {
     let length = std::fs::metadata(path).ok()?.len();
-    let text = (length <= MAX_JSON).then(|| std::fs::read(path).ok())??;
+    let text = (length <= MAX_JSON).then(|| read_plain(path).ok())??;
     serde_json::from_slice(&text).ok()
 }
 

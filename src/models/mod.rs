@@ -131,6 +131,13 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
     if is_gguf(path) {
         return Ok(Kind::Gguf);
     }
+    match std::fs::metadata(path) {
+        Ok(meta) if !meta.is_file() => return Err(no_model("is not a plain file".into(), FORMS)),
+        Ok(meta) if meta.len() == 0 => {
+            return Err(no_model("is empty".into(), "fetch or write the file again"));
+        }
+        _ => {}
+    }
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     match &*ending.to_lowercase() {
         "gguf" => {

@@ -6,7 +6,7 @@ use super::probe::{self, Measure, Speed};
 use super::request::{Device, Estimator, Request, Said};
 use super::{plan, target, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
 use crate::base::paths::Env;
 use crate::base::stats::median;
@@ -89,7 +89,7 @@ fn file(folder: &Path) -> PathBuf {
 
 /// Unreadable lines are skipped: another version may have written them.
 fn read(folder: &Path) -> Vec<Observation> {
-    let text = std::fs::read_to_string(file(folder)).unwrap_or_default();
+    let text = read_plain_text(file(folder)).unwrap_or_default();
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()

@@ -2,7 +2,7 @@
 //! may not be imported here; the last results are kept while the processor and its core count stay the same.
 
 use crate::base::clock::UnixMillis;
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::paths::Env;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl Kept {
     /// What is known of this machine; nothing of another one.
     fn read(env: &Env) -> Kept {
         let on = this_machine(env);
-        let read = |folder: &PathBuf| std::fs::read_to_string(file(folder)).ok();
+        let read = |folder: &PathBuf| read_plain_text(file(folder)).ok();
         let kept = env.state_dir.as_ref().and_then(read);
         let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
         kept.filter(|kept| kept.on == on).unwrap_or(Kept {

@@ -1,6 +1,7 @@
 //! The files of a folder: names, sizes, where links lead, first bytes, checksums.
 
 use super::subject::SubjectError;
+use crate::base::files::open_plain;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, Read};
@@ -62,7 +63,7 @@ impl Entry {
     pub fn head(&self, folder: &Path) -> Vec<u8> {
         let mut head = Vec::new();
         if self.can_be_read()
-            && let Ok(file) = fs::File::open(folder.join(&self.name))
+            && let Ok(file) = open_plain(folder.join(&self.name))
         {
             let _ = file.take(HEAD as u64).read_to_end(&mut head);
         }
@@ -169,7 +170,7 @@ fn is_executable(meta: &fs::Metadata) -> bool {
 /// # Errors
 /// The file cannot be read.
 pub fn sha256_of(path: &Path) -> io::Result<(String, u64)> {
-    let mut file = fs::File::open(path)?;
+    let mut file = open_plain(path)?;
     let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; CHUNK]);
     loop {
         match file.read(&mut chunk)? {

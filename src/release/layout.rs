@@ -3,7 +3,7 @@
 
 use super::files::{self, Entry, sha256_of};
 use super::subject::Subject;
-use crate::base::files::{sync_dir, write_synced};
+use crate::base::files::{open_plain, sync_dir, write_synced};
 use crate::engine::checkpoint;
 use crate::hub::upload::{ATTRIBUTES, LARGE, LARGE_ENDINGS};
 use std::fs;
@@ -129,7 +129,7 @@ fn fill(subject: &Subject, partial: &Path) -> Result<(), LayoutError> {
             fs::create_dir_all(parent).map_err(io(parent))?;
         }
         // The contents alone: no link, and no permission to run.
-        let mut input = fs::File::open(&from).map_err(io(&from))?;
+        let mut input = open_plain(&from).map_err(io(&from))?;
         let mut output = fs::File::create_new(&to).map_err(io(&to))?;
         io::copy(&mut input, &mut output).map_err(io(&to))?;
         output.sync_all().map_err(io(&to))?;

@@ -37,8 +37,8 @@ pub enum RunError {
         program: String,
         format: u32,
     },
-    #[error("{path} is in use by process {pid}; watch or stop it with `llmtui attach {id}`")]
-    Busy { path: PathBuf, id: String, pid: u32 },
+    #[error("{path} is in use by process {pid}; `llmtui attach` and `llmtui stop` take that path")]
+    Busy { path: PathBuf, pid: u32 },
 }
 
 impl RunError {
@@ -73,13 +73,19 @@ impl RunDir {
         let write = |path: PathBuf, bytes: &[u8]| {
             write_synced(&path, bytes).map_err(|e| RunError::io(&path, e))
         };
-        let checkpoints = run.checkpoints_path();
-        std::fs::create_dir(&checkpoints).map_err(|e| RunError::io(&checkpoints, e))?;
-        write(run.spec_path(), spec_yaml.as_bytes())?;
-        write(run.asked_path(), asked_yaml.as_bytes())?;
-        // The header is written last: a directory without one is not a run, so a half-created one is never listed.
-        run.write_header(&Header::new(&run.id, name, now))?;
-        sync_dir(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+        let fill = || {
+            let checkpoints = run.checkpoints_path();
+            std::fs::create_dir(&checkpoints).map_err(|e| RunError::io(&checkpoints, e))?;
+            write(run.spec_path(), spec_yaml.as_bytes())?;
+            write(run.asked_path(), asked_yaml.as_bytes())?;
+            // The header is written last: a directory without one is not a run, so a half-created one is never listed.
+            run.write_header(&Header::new(&run.id, name, now))?;
+            sync_dir(runs_dir).map_err(|e| RunError::io(runs_dir, e))
+        };
+        if let Err(error) = fill() {
+            let _ = std::fs::remove_dir_all(&run.root);
+            return Err(error);
+        }
         Ok(run)
     }
 
@@ -210,7 +216,6 @@ impl RunDir {
     fn busy(&self) -> RunError {
         RunError::Busy {
             path: self.root.clone(),
-            id: self.id.clone(),
             pid: self.header().map_or(0, |h| h.pid),
         }
     }

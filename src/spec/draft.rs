@@ -8,7 +8,7 @@ use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
 use super::{RunSpec, layer, validate, yaml};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One edited value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -335,21 +335,30 @@ impl Draft {
     }
 }
 
+/// Why a spec was not saved; the sentence says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    #[error("{} already exists: choose another name", .0.display())]
+    Exists(PathBuf),
+    #[error("{} cannot be written: {source}", path.display())]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
 /// Writes a spec to a new file; never overwrites.
 ///
 /// # Errors
-/// A sentence that says what to do.
-pub fn save_new(path: &std::path::Path, yaml: &str) -> Result<(), String> {
-    use std::io::{ErrorKind, Write};
-    let shown = path.display();
-    std::fs::File::create_new(path)
-        .and_then(|mut file| file.write_all(yaml.as_bytes()))
-        .map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => {
-                format!("{shown} already exists: choose another name")
-            }
-            _ => format!("{shown} cannot be written: {e}"),
-        })
+/// The file exists, or the disk does not take it.
+pub fn save_new(path: &Path, yaml: &str) -> Result<(), SaveError> {
+    crate::base::files::write_new(path, yaml.as_bytes(), 0o666).map_err(|source| {
+        let path = path.to_path_buf();
+        match source.kind() {
+            std::io::ErrorKind::AlreadyExists => SaveError::Exists(path),
+            _ => SaveError::Io { path, source },
+        }
+    })
 }
 
 /// A value as shown in a form: plain text, `auto` for null.

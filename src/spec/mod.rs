@@ -30,7 +30,7 @@ pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
 };
-pub use draft::{Change, Draft, Place, save_new, shown};
+pub use draft::{Change, Draft, Place, SaveError, save_new, shown};
 pub use engines::torch_is_installed;
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors};

@@ -6,9 +6,10 @@
 use super::PresetGroup;
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
+use crate::base::files::read_plain_text;
 use crate::data::source::is_data_file;
 use crate::embed;
-use crate::models;
+use crate::models::{self, SourceError};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,8 @@ pub(super) struct Source {
     folder: PathBuf,
 }
 
+/// Endings of files with weights, which no spec has.
+const WEIGHTS: [&str; 6] = ["gguf", "safetensors", "bin", "pt", "pth", "ckpt"];
 /// Longest chain of `extends:`.
 const MAX_CHAIN: usize = 16;
 
@@ -213,17 +216,24 @@ fn lookup(
 
 /// A file of another kind that was named where a spec belongs: what it is, and how to use it.
 fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
-    if models::kind(path).is_ok() {
-        let hint = format!("llmtui train PRESET -s train.from={target}, or llmtui chat {target}");
-        return Some(("this is a model, not a spec".into(), hint));
-    }
     let named = |ending: &str| {
         path.extension()
             .is_some_and(|e| e.eq_ignore_ascii_case(ending))
     };
+    match models::kind(path) {
+        Ok(_) => {
+            let hint =
+                format!("llmtui train PRESET -s train.from={target}, or llmtui chat {target}");
+            return Some(("this is a model, not a spec".into(), hint));
+        }
+        Err(SourceError::NoModel { what, fix, .. }) if WEIGHTS.iter().any(|e| named(e)) => {
+            return Some((format!("the file {what}"), fix));
+        }
+        Err(_) => {}
+    }
     // JSON is both: a spec is a map, data are a list or several rows.
     let json_spec = || {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = read_plain_text(path).unwrap_or_default();
         serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object())
     };
     let is_data = is_data_file(path) && !(named("json") && json_spec());
@@ -261,6 +271,8 @@ fn named(target: &str) -> Origin {
 fn absent(target: &str, path: &Path) -> String {
     if path.is_dir() {
         format!("`{target}` is a folder")
+    } else if path.exists() {
+        "it is not a plain file".to_string()
     } else if target.contains('/') || target.contains('.') {
         "no such file".to_string()
     } else {
@@ -373,14 +385,33 @@ fn read(path: &Path, label: &str) -> Result<Source, Issue> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let text = std::fs::read_to_string(path).map_err(|e| Issue {
+    let text = read_plain_text(path).map_err(|e| Issue {
         origin: named(label),
         path: String::new(),
         what: format!("cannot be read: {e}"),
         hint: String::new(),
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    source(label, &stem, text, folder)
+    let source = source(label, &stem, text, folder)?;
+    // It would count as a spec of defaults alone.
+    if source
+        .value
+        .as_object()
+        .is_some_and(serde_json::Map::is_empty)
+    {
+        let what = match source.text.trim().is_empty() {
+            true => "the file is empty",
+            false => "the file sets nothing",
+        };
+        return Err(Issue {
+            origin: named(label),
+            path: String::new(),
+            what: what.into(),
+            hint: "write at least `extends: quickstart`; llmtui presets list names the presets"
+                .into(),
+        });
+    }
+    Ok(source)
 }
 
 fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Source, Issue> {

@@ -2,6 +2,7 @@
 //! of a file says of what. A file that ends early is taken up where it ends.
 
 use super::error::TaskError;
+use crate::base::files::{open_plain, open_plain_with};
 use crate::base::text::one_line;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,12 +89,9 @@ impl Keeper {
             Some((held, records, len)) if same(&held, header) => (records, len),
             _ => (Vec::new(), 0),
         };
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .map_err(TaskError::io(path))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let file = open_plain_with(&mut options, path).map_err(TaskError::io(path))?;
         // What stands behind the last whole line was cut off.
         file.set_len(len).map_err(TaskError::io(path))?;
         let mut keeper = Keeper {
@@ -136,7 +134,7 @@ const MAX_HEAD: u64 = 1 << 16;
 /// The first line of a file of answers; none where there is none yet.
 pub(super) fn head(path: &Path) -> Result<Option<Header>, TaskError> {
     use std::io::Read;
-    let file = File::open(path).map_err(TaskError::io(path))?;
+    let file = open_plain(path).map_err(TaskError::io(path))?;
     let mut line = String::new();
     let read = BufReader::new(file.take(MAX_HEAD)).read_line(&mut line);
     read.map_err(TaskError::io(path))?;
@@ -147,7 +145,7 @@ type Held = (Header, Vec<Record>, u64);
 
 /// The whole lines of a file, and how many bytes they take; none where there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
-    let file = match File::open(path) {
+    let file = match open_plain(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(TaskError::io(path)(e)),

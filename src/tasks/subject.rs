@@ -2,13 +2,13 @@
 
 use super::error::TaskError;
 use super::task::hex;
+use crate::base::files::open_plain;
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::Tokenizer;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use sha2::{Digest, Sha256};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A model read from files, with its tokenizer.
@@ -131,7 +131,7 @@ pub fn fingerprint(path: &Path) -> Result<String, TaskError> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         hash.update(name.as_bytes());
         hash.update([0]);
-        let mut reader = File::open(&file).map_err(TaskError::io(&file))?;
+        let mut reader = open_plain(&file).map_err(TaskError::io(&file))?;
         std::io::copy(&mut reader, &mut hash).map_err(TaskError::io(&file))?;
     }
     Ok(hex(hash))

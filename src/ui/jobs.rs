@@ -140,7 +140,7 @@ impl Workplace {
 
     /// Writes a spec into a new file, and says whether it can be trained as it is; a file that is there already stays.
     pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
-        crate::spec::save_new(&path, yaml)?;
+        crate::spec::save_new(&path, yaml).map_err(|e| e.to_string())?;
         let name = path.display().to_string();
         let loaded = crate::spec::load_text(&name, yaml, &self.sources);
         let fault = loaded.err().and_then(|errors| {

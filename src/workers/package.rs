@@ -1,6 +1,6 @@
 //! The worker's Python package, which is part of this program: written where Python finds it.
 
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain, write_atomic};
 use crate::embed;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -58,7 +58,7 @@ pub fn unpack(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(format!("torch_worker-{}", version()));
     for (path, bytes) in files() {
         let to = folder.join(path);
-        if std::fs::read(&to).is_ok_and(|there| there == bytes) {
+        if read_plain(&to).is_ok_and(|there| there == bytes) {
             continue;
         }
         if let Some(parent) = to.parent() {

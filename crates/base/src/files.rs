@@ -21,6 +21,43 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(folder_of(path))
 }
 
+/// Writes `bytes` to a file that must be new, with these permissions (less the umask): it is whole or not there, so that a
+/// disk that was full keeps nobody from trying again.
+///
+/// # Errors
+/// Something has this name already; or the disk.
+pub fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(rustix::io::Errno::EXIST.into());
+    }
+    let temporary = temporary_beside(path)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(mode);
+    let result = open_plain_with(&mut options, &temporary)
+        .and_then(|file| fill(file, bytes))
+        .and_then(|()| rename_new(&temporary, path));
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    result?;
+    sync_dir(folder_of(path))
+}
+
+/// Renames, and replaces nothing.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Not every file system can; a link replaces nothing either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// A name beside `path` for what will be renamed to it. What killed processes left there for the same `path` is removed.
 ///
 /// # Errors
@@ -104,9 +141,26 @@ fn folder_of(path: &Path) -> &Path {
 
 /// Writes and fsyncs a new file. A failed fsync is an error of this attempt and is never retried on the same file.
 pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    fill(File::create(path)?, bytes)
+}
+
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Whether a name is to blame that an error of a file came about; otherwise the machine is: disk, permissions, limits.
+pub fn is_of_the_name(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::NotFound
+            | Kind::AlreadyExists
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::InvalidInput
+            | Kind::InvalidFilename
+    )
 }
 
 /// Opening a pipe waits for its other end, unless told not to.
@@ -118,18 +172,51 @@ fn no_wait() -> i32 {
 ///
 /// # Errors
 /// It is no plain file; or whatever opening says.
-pub fn open_plain(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(no_wait())
-        .open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
+pub fn open_plain(path: impl AsRef<Path>) -> io::Result<File> {
+    open_plain_with(OpenOptions::new().read(true), path)
+}
+
+/// The same with options: to append, to create.
+///
+/// # Errors
+/// As [`open_plain`].
+pub fn open_plain_with(options: &mut OpenOptions, path: impl AsRef<Path>) -> io::Result<File> {
+    let other = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file");
+    let opened = options.custom_flags(no_wait()).open(path);
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        // A socket, or a pipe that nobody reads.
+        Some(code) if code == rustix::io::Errno::NXIO.raw_os_error() => other(),
+        Some(code) if code == rustix::io::Errno::ISDIR.raw_os_error() => other(),
+        _ => e,
+    })?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(other()),
     }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "it is not a plain file",
-    ))
+}
+
+/// Reads a plain file as a whole.
+///
+/// # Errors
+/// As [`open_plain`]; or whatever reading says.
+pub fn read_plain(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut file = open_plain(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same for text.
+///
+/// # Errors
+/// Also where it is not UTF-8.
+pub fn read_plain_text(path: impl AsRef<Path>) -> io::Result<String> {
+    text(read_plain(path)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 /// Reads a file that ought to be small.
@@ -151,8 +238,7 @@ pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Also where it is not UTF-8.
 pub fn read_small_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read_small(path, limit)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+    text(read_small(path, limit)?)
 }
 
 /// Makes renames and new files inside `dir` durable.
@@ -245,6 +331,30 @@ mod tests {
     }
 
     #[test]
+    fn a_new_file_is_whole_or_not_there_and_replaces_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job.sh");
+        write_new(&path, b"one", 0o700).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let again = write_new(&path, b"two", 0o700).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert!(is_of_the_name(&again));
+        // Made by another in the meantime.
+        let (from, to) = (dir.path().join("from"), path.clone());
+        fs::write(&from, b"two").unwrap();
+        let raced = rename_new(&from, &to).unwrap_err();
+        assert_eq!(raced.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        fs::remove_file(&from).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let absent = write_new(&dir.path().join("no/where"), b"", 0o666).unwrap_err();
+        assert!(is_of_the_name(&absent));
+        assert!(!is_of_the_name(&io::ErrorKind::StorageFull.into()));
+    }
+
+    #[test]
     fn what_killed_processes_left_goes_and_what_may_live_stays() {
         let dir = tempfile::tempdir().unwrap();
         // Beyond the largest process number of Linux.
@@ -299,9 +409,17 @@ mod tests {
         assert!(read_small_text(&path, 3).is_err());
         let pipe = dir.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        let mut append = OpenOptions::new();
+        append.append(true);
         for path in [&pipe, Path::new("/dev/zero"), dir.path()] {
-            let refused = read_small(path, 10).unwrap_err().to_string();
-            assert!(refused.contains("not a plain file"), "{path:?}: {refused}");
+            for refused in [
+                read_small(path, 10).unwrap_err(),
+                read_plain_text(path).unwrap_err(),
+                open_plain_with(&mut append, path).unwrap_err(),
+            ] {
+                let refused = refused.to_string();
+                assert!(refused.contains("not a plain file"), "{path:?}: {refused}");
+            }
         }
     }
 

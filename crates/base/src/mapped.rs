@@ -2,8 +2,8 @@
 //! owners.
 #![allow(unsafe_code)]
 
+use crate::files::open_plain;
 use memmap2::Mmap;
-use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Mapped {
     /// # Errors
     /// The file cannot be opened or mapped.
     pub fn open(path: &Path) -> io::Result<Mapped> {
-        let file = File::open(path)?;
+        let file = open_plain(path)?;
         if file.metadata()?.len() == 0 {
             return Ok(Mapped { map: None });
         }

@@ -1,5 +1,6 @@
 //! Tool definitions from a file: a list, each a function with its name and parameters.
 
+use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use serde_json::Value;
@@ -26,7 +27,7 @@ pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
             "{length} bytes are too many for a list of tools"
         )));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| fault(e.to_string()))?;
+    let text = read_plain_text(path).map_err(|e| fault(e.to_string()))?;
     let value: Value = serde_json::from_str(&text).map_err(|e| fault(format!("not JSON: {e}")))?;
     let Value::Array(tools) = value else {
         return Err(fault("expected a list of definitions".into()));

@@ -7,6 +7,8 @@ use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, run_ref};
 use crate::data::Surroundings;
+use crate::engine::EngineError;
+use crate::engine::checkpoint::{CheckpointError, Fault};
 use crate::engine::revisit::{Revisit, Weights, before};
 use crate::run::RunDir;
 use crate::run::revisit::{Row, mean_loss};
@@ -56,7 +58,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
-        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+        .map_err(|e| Failure::data(&e))?;
     let revisit = match &run {
         Some(run) => Revisit::of_run(run, &spec, &data)?,
         None => Revisit::of_spec(&spec, &data),
@@ -114,7 +116,13 @@ fn weights(args: &Args, run: &RunDir, revisit: &Revisit) -> anyhow::Result<Optio
         None if args.held_out => kept.last().cloned(),
         None => before(run, args.step),
     };
-    Ok(Some(revisit.weights(from.as_ref())?))
+    let weights = revisit.weights(from.as_ref()).map_err(|e| match e {
+        EngineError::Checkpoint(CheckpointError::Broken(fault)) => {
+            Failure::yours(one_line(&fault.to_string()), Fault::HINT).into()
+        }
+        e => anyhow::Error::from(e),
+    })?;
+    Ok(Some(weights))
 }
 
 fn write_rows(out: &mut impl Write, rows: &[Row], as_json: bool) -> anyhow::Result<()> {

@@ -43,7 +43,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Verb::Clear(_) => {
             let freed = clear(&folder).map_err(|e| {
                 let what = format!("{}: {e}", folder.display());
-                Failure::yours(what, "check the folder's permissions")
+                Failure::unwritten(what, &e, "check the folder's permissions")
             })?;
             format!("{} freed in {place}\n", bytes(freed))
         }

@@ -113,9 +113,8 @@ fn reading(cx: &Context) -> ReadContext {
     crate::data::inspect::reading(&cx.env)
 }
 
-/// Data errors are user errors.
 fn yours(error: &DataError) -> anyhow::Error {
-    Failure::yours(error.to_string(), error.hint()).into()
+    Failure::data(error).into()
 }
 
 fn bad_row(fault: &RowFault) -> anyhow::Error {
@@ -123,7 +122,10 @@ fn bad_row(fault: &RowFault) -> anyhow::Error {
 }
 
 fn unwritten(error: SinkError) -> anyhow::Error {
-    Failure::yours(error.to_string(), error.fix).into()
+    match error.machine {
+        true => Failure::machine(error.to_string(), error.fix).into(),
+        false => Failure::yours(error.to_string(), error.fix).into(),
+    }
 }
 
 fn overwrite(force: bool) -> Overwrite {

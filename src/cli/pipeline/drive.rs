@@ -6,7 +6,7 @@ use super::stages::{Ended, perform};
 use super::{Options, failed, table};
 use crate::base::clock::Clock;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::{Context, out};
+use crate::cli::{Context, out, run_ref};
 use crate::pipeline::{PipelineDir, State, Status};
 use std::time::Duration;
 
@@ -36,7 +36,11 @@ fn drive(
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let (pipeline, mut state) = dir.load().map_err(|e| failed(&e))?;
     let stop = Stop::listen(detached);
-    let resume = format!("llmtui train --resume {}", state.id);
+    let resume = format!(
+        "llmtui train --resume {}{}",
+        state.id,
+        run_ref::options(&cx.runs_dir)
+    );
     for (at, stage) in pipeline.stages.iter().enumerate() {
         if matches!(state.stages[at].status, Status::Done | Status::Skipped) {
             continue;
@@ -85,7 +89,7 @@ fn drive(
             }
         }
     }
-    finish(options, &state, dir)
+    finish(options, &state, dir, cx)
 }
 
 fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
@@ -110,7 +114,12 @@ fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<Exit> {
+fn finish(
+    options: Options,
+    state: &State,
+    dir: &PipelineDir,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     if options.json {
         say!("{}", out::json_line(state)?)?;
         return Ok(Exit::Done);
@@ -125,7 +134,8 @@ fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<
         .rev()
         .find_map(|stage| stage.run.as_deref());
     if let Some(run) = chat {
-        say!("\nnext:  llmtui chat {run}")?;
+        let options = run_ref::options(&cx.runs_dir);
+        say!("\nnext:  llmtui chat {run}{options}")?;
     }
     if !state.stages.iter().any(|stage| stage.kind == "report") {
         say!(

@@ -4,7 +4,7 @@ use super::child::{self, Stop};
 use super::{Options, failed};
 use crate::base::files::is_locked;
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::{Context, memory, model_ref};
+use crate::cli::{Context, memory, model_ref, run_ref};
 use crate::pipeline::{
     Evaluate, Export, From, PipelineDir, Report, Stage, State, Status, Train, TrainTokenizer, Work,
 };
@@ -90,7 +90,8 @@ fn train_stage(
             RunStatus::Finished => {}
             RunStatus::Stopped => return Ok(Ended::Stopped),
             RunStatus::Live => {
-                let why = format!("its run trains on elsewhere: llmtui attach {}", run.id());
+                let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+                let why = format!("its run trains on elsewhere: {attach}");
                 return Ok(Ended::Failed(Exit::Yours, why));
             }
             _ if summary.message.is_empty() => {

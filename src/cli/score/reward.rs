@@ -3,6 +3,7 @@
 use super::{Args, Labelled};
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::models::RewardModel;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -24,6 +25,7 @@ struct Judged {
 /// A model or a text that cannot be read.
 pub(super) fn score(args: &Args, path: &Path, documents: Vec<Labelled>) -> anyhow::Result<String> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint.to_string());
+    Manifest::verify_if_any(path).map_err(|e| yours(e.to_string(), Fault::HINT))?;
     let mut model = RewardModel::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
     if documents
         .iter()

@@ -28,7 +28,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-/// Data errors are user errors.
 fn yours(error: &DataError) -> Failure {
-    Failure::yours(error.to_string(), error.hint())
+    Failure::data(error)
 }

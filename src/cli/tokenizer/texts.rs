@@ -1,6 +1,7 @@
 //! Text files, read in chunks: files may be larger than memory.
 
 use super::super::exit::Failure;
+use crate::base::files::open_plain;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ impl Pieces {
                 let Some(path) = self.files.next() else {
                     return Ok(None);
                 };
-                let file = File::open(&path).map_err(|e| unreadable(&path, &e))?;
+                let file = open_plain(&path).map_err(|e| unreadable(&path, &e))?;
                 self.open = Some(Open {
                     path,
                     input: BufReader::with_capacity(1 << 18, file),

@@ -2,9 +2,9 @@
 
 use super::{Template, vet};
 use crate::base::child::Child;
+use crate::base::files::read_plain_text;
 use crate::data::DataError;
 use crate::data::tokenizer::{Marks, Tokenizer};
-use std::fs;
 use std::path::Path;
 
 /// The word for the template that the tokenizer brings.
@@ -34,7 +34,7 @@ impl Template {
                 path: path.to_path_buf(),
                 source,
             };
-            let source = fs::read_to_string(path).map_err(unreadable)?;
+            let source = read_plain_text(path).map_err(unreadable)?;
             Template::from_jinja(said, &source)?.with_marks(tokenizer.marks())
         } else {
             return Ok(Some(Template::builtin(said)?));
@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::data::Message;
     use crate::data::chat::GenerationPrompt;
+    use std::fs;
 
     const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
 

@@ -6,6 +6,7 @@ mod json;
 mod table;
 mod text;
 
+use crate::base::files::is_of_the_name;
 use file::Target;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -31,6 +32,8 @@ pub struct SinkError {
     pub place: String,
     pub what: String,
     pub fix: String,
+    /// The machine is to blame, and not the name or a row: a full disk, for one.
+    pub machine: bool,
 }
 
 impl SinkError {
@@ -39,6 +42,7 @@ impl SinkError {
             place: path.display().to_string(),
             what: what.into(),
             fix: fix.to_string(),
+            machine: false,
         }
     }
 }
@@ -185,7 +189,10 @@ fn exists(path: &Path) -> SinkError {
 
 fn unwritable(path: &Path, error: &io::Error) -> SinkError {
     let what = format!("cannot be written: {error}");
-    SinkError::new(path, what, "check the folder, its permissions and the disk")
+    SinkError {
+        machine: !is_of_the_name(error),
+        ..SinkError::new(path, what, "check the folder, its permissions and the disk")
+    }
 }
 
 #[cfg(test)]

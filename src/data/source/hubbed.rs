@@ -2,6 +2,7 @@
 
 use super::rows::{ReadContext, SourceFile, shown};
 use super::{Origin, SourceConfig, is_data_file, paths};
+use crate::base::files::read_plain_text;
 use crate::data::DataError;
 use crate::hub::{self, Chosen, Hub, Repo, RepoKind, Wanted, is_repo_id};
 use std::path::Path;
@@ -50,7 +51,7 @@ fn local(
         return Err(DataError::source(path, what, fix));
     }
     let names = paths::listing(&full);
-    let readme = std::fs::read_to_string(full.join("README.md")).ok();
+    let readme = read_plain_text(full.join("README.md")).ok();
     let chosen = choose(path, &names, readme.as_deref(), wanted)?;
     let file = |name: String| {
         let full = full.join(&name);
@@ -77,7 +78,7 @@ fn remote(
         false => None,
     };
     // A card is text of a few kilobytes; anything else is ignored.
-    let readme = readme.and_then(|path| std::fs::read_to_string(path).ok());
+    let readme = readme.and_then(|path| read_plain_text(path).ok());
     let wanted = Wanted {
         subset: source.subset.as_deref(),
         split: source.split.as_deref(),

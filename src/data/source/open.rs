@@ -2,9 +2,9 @@
 
 use super::fault::Refusal;
 use super::{FREE_BYTES, MAX_RATIO, utf8};
+use crate::base::files::open_plain;
 use crate::base::human;
 use crate::data::DataError;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, DataError> {
     }
     let consumed = Arc::new(AtomicU64::new(0));
     let counting = Counting {
-        inner: File::open(path).map_err(unreadable)?,
+        inner: open_plain(path).map_err(unreadable)?,
         consumed: consumed.clone(),
     };
     let mut raw = BufReader::with_capacity(BUFFER, counting);

@@ -1,6 +1,7 @@
 //! Where text comes from: the corpus inside the binary, a file, a folder of files. Text is read whole and kept as it is;
 //! only a byte-order mark is dropped.
 
+use crate::base::files::read_plain;
 use crate::data::{DataConfig, DataError};
 use crate::embed;
 use std::borrow::Cow;
@@ -94,7 +95,7 @@ fn folder(path: &Path) -> Result<Text, DataError> {
 }
 
 fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
-    let bytes = fs::read(path).map_err(unreadable(path))?;
+    let bytes = read_plain(path).map_err(unreadable(path))?;
     let mut text = String::from_utf8(bytes).map_err(|e| {
         let offset = e.utf8_error().valid_up_to();
         let before = &e.as_bytes()[..offset];

@@ -12,7 +12,7 @@
 use super::Store;
 use super::build::{Feed, Sink, build};
 use super::shard::{Shard, Tally};
-use crate::base::files::{sync_dir, write_atomic};
+use crate::base::files::{read_plain, sync_dir, write_atomic};
 use crate::base::mapped::Mapped;
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
@@ -114,18 +114,18 @@ pub(crate) fn open_or_build(
     if let Some(Ok(entry)) = find(&place) {
         return Ok(entry);
     }
-    fs::create_dir_all(folder).map_err(|e| unwritable(folder, &e))?;
+    fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
     let _lock = wait_for_lock(&place.with_extension("lock"))?;
     let mut notes = match find(&place) {
         Some(Ok(entry)) => return Ok(entry),
         Some(Err(damage)) => {
-            fs::remove_dir_all(&place).map_err(|e| unwritable(&place, &e))?;
+            fs::remove_dir_all(&place).map_err(|e| unwritable(&place, e))?;
             vec![format!("{}: tokenized again: {damage}", key.source)]
         }
         None => changed(folder, key),
     };
     let part = place.with_extension("part");
-    fs::create_dir_all(&part).map_err(|e| unwritable(&part, &e))?;
+    fs::create_dir_all(&part).map_err(|e| unwritable(&part, e))?;
     let mut written = Written::resume(&part);
     if written.tally.rows > 0 {
         notes.push(format!(
@@ -145,10 +145,10 @@ pub(crate) fn open_or_build(
         notes: noticed,
     };
     let json = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
-    write_atomic(&part.join(MANIFEST), &json).map_err(|e| unwritable(&part, &e))?;
+    write_atomic(&part.join(MANIFEST), &json).map_err(|e| unwritable(&part, e))?;
     fs::rename(&part, &place)
         .and_then(|()| sync_dir(folder))
-        .map_err(|e| unwritable(&place, &e))?;
+        .map_err(|e| unwritable(&place, e))?;
     let _ = fs::remove_file(place.with_extension("lock"));
     let mut entry = open(&place)?;
     entry.notes.append(&mut notes);
@@ -193,7 +193,7 @@ impl Written {
 impl Sink for Written {
     fn write(&mut self, bytes: Vec<u8>) -> Result<(), DataError> {
         let path = shard_path(&self.part, self.shards);
-        write_atomic(&path, &bytes).map_err(|e| unwritable(&path, &e))?;
+        write_atomic(&path, &bytes).map_err(|e| unwritable(&path, e))?;
         self.count(&open_shard(&path)?);
         Ok(())
     }
@@ -218,7 +218,7 @@ fn find(place: &Path) -> Option<Result<Entry, DataError>> {
 
 fn open(place: &Path) -> Result<Entry, DataError> {
     let manifest = read_manifest(place).map_err(|what| damaged(&place.join(MANIFEST), &what))?;
-    let known = fs::read(place.join(VERIFIED)).unwrap_or_default();
+    let known = read_plain(place.join(VERIFIED)).unwrap_or_default();
     // What cannot be read is made again.
     let known: Vec<Stamp> = serde_json::from_slice(&known).unwrap_or_default();
     let (mut shards, mut stamps) = (Vec::new(), Vec::new());
@@ -266,7 +266,7 @@ impl Stamp {
 }
 
 fn read_manifest(place: &Path) -> Result<Manifest, String> {
-    let text = fs::read(place.join(MANIFEST)).map_err(|e| e.to_string())?;
+    let text = read_plain(place.join(MANIFEST)).map_err(|e| e.to_string())?;
     serde_json::from_slice(&text).map_err(|e| e.to_string())
 }
 
@@ -281,7 +281,7 @@ fn wait_for_lock(path: &Path) -> Result<File, DataError> {
         file.lock()?;
         Ok(file)
     };
-    open().map_err(|e| unwritable(path, &e))
+    open().map_err(|e| unwritable(path, e))
 }
 
 /// Says which part of a source that is in the cache has changed.
@@ -322,12 +322,9 @@ fn damaged(path: &Path, what: &str) -> DataError {
     )
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> DataError {
-    DataError::source(
-        path.display(),
-        format!("cannot be written: {error}"),
-        "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory",
-    )
+fn unwritable(path: &Path, source: io::Error) -> DataError {
+    let path = path.to_path_buf();
+    DataError::Unwritable { path, source }
 }
 
 /// An entry of the cache, for people.

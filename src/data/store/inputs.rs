@@ -1,8 +1,9 @@
 //! What a source's files hold, as a hash: the part of a cache key that changes when somebody edits a file.
 
+use crate::base::files::{open_plain, read_plain};
 use crate::data::DataError;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -31,7 +32,7 @@ fn add(path: &Path, hash: &mut Sha256) -> std::io::Result<()> {
     let meta = fs::metadata(path)?;
     hash.update(meta.len().to_le_bytes());
     if meta.len() <= WHOLE {
-        hash.update(fs::read(path)?);
+        hash.update(read_plain(path)?);
         return Ok(());
     }
     let changed = meta
@@ -39,7 +40,7 @@ fn add(path: &Path, hash: &mut Sha256) -> std::io::Result<()> {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     hash.update(changed.as_nanos().to_le_bytes());
-    let mut file = File::open(path)?;
+    let mut file = open_plain(path)?;
     for from in [0, meta.len() - ENDS] {
         file.seek(SeekFrom::Start(from))?;
         let mut end = Vec::new();
@@ -52,6 +53,7 @@ fn add(path: &Path, hash: &mut Sha256) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn what_a_file_holds_counts_and_its_name_does_not() {

@@ -2,6 +2,7 @@
 //! is tokenizer_config.json (and, in older ones, special_tokens_map.json, added_tokens.json, chat_template.jinja).
 
 use super::import::Added;
+use crate::base::files::read_plain_text;
 use crate::data::DataError;
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -182,7 +183,7 @@ fn optional(path: &Path) -> Result<Option<String>, DataError> {
         }
         Ok(_) => {}
     }
-    fs::read_to_string(path).map(Some).map_err(unreadable)
+    read_plain_text(path).map(Some).map_err(unreadable)
 }
 
 fn table(path: &Path) -> Result<Option<Map<String, Value>>, DataError> {

@@ -4,6 +4,7 @@
 use super::disk::{FileRecord, record_of};
 use crate::base::files::read_small;
 use crate::hf;
+use crate::models::{ModelSource, SourceError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,21 @@ impl Manifest {
             true => Manifest::verify(folder).map(|_| ()),
             false => Ok(()),
         }
+    }
+
+    /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of the base that
+    /// an adapter stands on.
+    pub fn open_verified<E: From<Fault> + From<SourceError>>(
+        path: &Path,
+    ) -> Result<ModelSource, E> {
+        Manifest::verify_if_any(path)?;
+        let source = ModelSource::open(path)?;
+        if let ModelSource::Folder(folder) = &source
+            && let Some(base) = folder.base()
+        {
+            Manifest::verify_if_any(base.path())?;
+        }
+        Ok(source)
     }
 
     /// Reads the manifest and holds every file against it.

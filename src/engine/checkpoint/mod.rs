@@ -282,7 +282,7 @@ impl Checkpoints {
         self.save(cx).map_err(|error| match error {
             EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => EngineError::Machine(format!(
                 "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
-                cx.job.run_dir.id()
+                cx.job.run_dir.path().display()
             )),
             other => other,
         })

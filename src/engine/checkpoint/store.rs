@@ -8,6 +8,7 @@
 
 use super::disk::{Disk, Fill};
 use super::manifest::{self, Fault, Manifest};
+use crate::base::files::open_plain;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -135,7 +136,7 @@ impl Store {
         let copied = self.clean(&temporary).and_then(|()| {
             for name in names.chain([manifest::FILE]) {
                 self.disk.write(&temporary.join(name), &|out| {
-                    io::copy(&mut std::fs::File::open(from.join(name))?, out).map(drop)
+                    io::copy(&mut open_plain(from.join(name))?, out).map(drop)
                 })?;
             }
             self.disk.sync_dir(&temporary)?;

@@ -1,6 +1,7 @@
 //! A folder that is being written: each file on the disk before the next, and the files that travel along.
 
 use super::ExportError;
+use crate::base::files::open_plain;
 use crate::hf;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -115,7 +116,7 @@ impl Folder {
         if !path.is_file() {
             return Ok(false);
         }
-        let mut file = File::open(&path).map_err(|source| ExportError::Io { path, source })?;
+        let mut file = open_plain(&path).map_err(|source| ExportError::Io { path, source })?;
         self.file(name, &mut |out| io::copy(&mut file, out).map(|_| ()))?;
         Ok(true)
     }

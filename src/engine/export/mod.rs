@@ -123,8 +123,7 @@ impl Source {
     /// There is none, or its files do not fit each other, or its weights are non-finite: whoever gets the file would find
     /// that out last.
     pub fn open(path: &Path) -> Result<Source, ExportError> {
-        Manifest::verify_if_any(path)?;
-        let from = ModelSource::open(path)?;
+        let from = Manifest::open_verified::<ExportError>(path)?;
         let model = from.load()?;
         let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
         if !model.params().read_weights(finite).unwrap_or(false) {

@@ -12,7 +12,7 @@ use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError};
-use crate::models::{ModelSource, SourceError};
+use crate::models::SourceError;
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
@@ -99,10 +99,10 @@ impl HeldModel {
     /// # Errors
     /// As [`HeldModel::load`]; an adapter of another model.
     pub fn load_with(path: &Path, adapters: &[PathBuf]) -> Result<HeldModel, LoadError> {
-        for folder in std::iter::once(path).chain(adapters.iter().map(PathBuf::as_path)) {
+        for folder in adapters {
             Manifest::verify_if_any(folder)?;
         }
-        let source = ModelSource::open(path)?;
+        let source = Manifest::open_verified::<LoadError>(path)?;
         let (model, adapters) = Adapters::over::<LoadError>(&source, adapters)?;
         let child = Child::of_this_program();
         let place = source.tokenizer_path();

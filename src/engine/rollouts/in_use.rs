@@ -1,10 +1,10 @@
 //! Answers that several steps learn from: kept between them, and in the checkpoints that are written there.
 
+use crate::base::files::open_plain;
 use crate::data::{Batch, Column, Origin, Unit};
 use crate::methods::policy::{ADVANTAGE, ANSWER_LIMIT, OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::methods::ppo::{OLD_VALUES, RETURNS, TOKEN_ADVANTAGE};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -76,7 +76,7 @@ impl InUse {
     /// # Errors
     /// What is wrong with the file.
     pub fn read(path: &Path) -> Result<InUse, String> {
-        let file = File::open(path).map_err(|e| e.to_string())?;
+        let file = open_plain(path).map_err(|e| e.to_string())?;
         let text = zstd::Decoder::new(file).map_err(|e| e.to_string())?;
         let saved: Saved = serde_json::from_reader(text.take(MAX_BYTES))
             .map_err(|e| format!("the answers in use are unreadable: {e}"))?;

@@ -4,6 +4,7 @@
 use super::super::http::Http;
 use super::super::{HubError, Repo};
 use super::{Outgoing, Progress};
+use crate::base::files::open_plain;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
@@ -207,7 +208,7 @@ impl<'a> Part<'a> {
         sent: &'a Cell<u64>,
         hear: &'a dyn Fn(Progress<'_>),
     ) -> io::Result<Box<dyn Read + 'a>> {
-        let mut input = File::open(&file.path)?;
+        let mut input = open_plain(&file.path)?;
         input.seek(SeekFrom::Start(from))?;
         Ok(Box::new(Part {
             input: input.take(length),

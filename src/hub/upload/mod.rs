@@ -8,10 +8,10 @@ mod tests;
 
 use super::http::{Http, encoded};
 use super::{HubConfig, HubError, Repo};
+use crate::base::files::{open_plain, read_plain, read_plain_text};
 use lfs::Object;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -251,7 +251,7 @@ fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mod
     let mut asked = Vec::new();
     for file in files {
         let mut sample = Vec::new();
-        File::open(&file.path)
+        open_plain(&file.path)
             .and_then(|open| open.take(SAMPLE).read_to_end(&mut sample))
             .map_err(HubError::disk(&file.path))?;
         asked.push(
@@ -266,7 +266,7 @@ fn ask_modes(http: &Http, upload: &Upload, files: &[Outgoing]) -> Result<Vec<Mod
     let mut body = json!({ "files": asked });
     // What goes up in this commit says itself which of its files are large.
     let attributes = upload.files.iter().find(|file| file.name == ATTRIBUTES);
-    if let Some(text) = attributes.and_then(|file| std::fs::read_to_string(&file.path).ok()) {
+    if let Some(text) = attributes.and_then(|file| read_plain_text(&file.path).ok()) {
         body["gitAttributes"] = text.into();
     }
     let body = body.to_string();
@@ -293,7 +293,7 @@ fn commit_body(
         json!({"summary": upload.message, "description": ""}),
     );
     for file in small {
-        let bytes = std::fs::read(&file.path).map_err(HubError::disk(&file.path))?;
+        let bytes = read_plain(&file.path).map_err(HubError::disk(&file.path))?;
         let content = base64::encode(&bytes);
         line(
             "file",

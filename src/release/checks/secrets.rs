@@ -3,8 +3,8 @@
 use super::super::files::Entry;
 use super::super::subject::Subject;
 use super::{Check, several};
+use crate::base::files::open_plain;
 use crate::base::finding::Finding;
-use std::fs::File;
 use std::io::Read;
 
 pub(super) const CHECK: Check = Check {
@@ -93,7 +93,7 @@ fn read(subject: &Subject, file: &Entry) -> Option<Vec<u8>> {
     let is_weights = matches!(file.ending().as_str(), "safetensors" | "gguf");
     let most = if is_weights { MOST_OF_WEIGHTS } else { MOST };
     let mut bytes = Vec::new();
-    let mut input = File::open(subject.folder.join(&file.name)).ok()?.take(most);
+    let mut input = open_plain(subject.folder.join(&file.name)).ok()?.take(most);
     input.read_to_end(&mut bytes).ok()?;
     if is_weights && file.ending() == "safetensors" {
         // Behind the header lie numbers.

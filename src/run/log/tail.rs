@@ -1,5 +1,6 @@
 //! Reading a log that may still be growing.
 
+use crate::base::files::open_plain;
 use crate::wire::{Envelope, MAX_LINE, decode_envelope};
 use std::fs::File;
 use std::io;
@@ -27,7 +28,7 @@ impl Tail {
     /// Starts at the first line.
     pub fn open(path: &Path) -> io::Result<Tail> {
         Ok(Tail {
-            file: File::open(path)?,
+            file: open_plain(path)?,
             offset: 0,
             window: Vec::new(),
             ahead: String::new(),

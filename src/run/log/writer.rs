@@ -3,6 +3,7 @@
 use super::LogError;
 use super::tail::Tail;
 use crate::base::clock::Clock;
+use crate::base::files::open_plain_with;
 use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, VERSION, decode_envelope, encode};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -186,7 +187,7 @@ impl Sink for File {
 
     fn renew(&mut self, path: &Path) -> io::Result<()> {
         // Not created: a log that is gone is not this one.
-        *self = OpenOptions::new().read(true).append(true).open(path)?;
+        *self = open_plain_with(OpenOptions::new().read(true).append(true), path)?;
         Ok(())
     }
 }
@@ -382,12 +383,9 @@ fn open_end(path: &Path) -> Result<(File, u64, u64), LogError> {
         path: path.into(),
         error,
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(io_error)?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    let file = open_plain_with(&mut options, path).map_err(io_error)?;
     let size = file.metadata().map_err(io_error)?.len();
     let length = behind_last_newline(&file, size).map_err(io_error)?;
     if length < size {

@@ -1,10 +1,10 @@
 //! Files around the chat: which models lie near by, and saved conversations.
 
 use crate::base::clock::UnixMillis;
+use crate::base::files::write_new;
 use crate::run::id::new_id;
 use crate::ui::panes::chat::Saved;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Folders below the working directory that are looked into.
@@ -78,9 +78,7 @@ pub fn save(folder: &Path, saved: &Saved, now: UnixMillis) -> Result<Vec<PathBuf
             let mut path = stem.clone().into_os_string();
             path.push(format!(".{extension}"));
             let path = PathBuf::from(path);
-            let mut file = fs::File::create_new(&path).map_err(|e| told(&path, e))?;
-            file.write_all(text.as_bytes())
-                .map_err(|e| told(&path, e))?;
+            write_new(&path, text.as_bytes(), 0o666).map_err(|e| told(&path, e))?;
             Ok(path)
         })
         .collect()

@@ -1,6 +1,6 @@
 //! What the workbench keeps between starts: files in the user's state folder.
 
-use crate::base::files::write_atomic;
+use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::paths::Env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn theme_file(env: &Env) -> Option<PathBuf> {
 
 /// The theme that was chosen last.
 pub fn theme(env: &Env) -> Option<String> {
-    let text = std::fs::read_to_string(theme_file(env)?).ok()?;
+    let text = read_plain_text(theme_file(env)?).ok()?;
     Some(text.trim().to_string()).filter(|name| !name.is_empty())
 }
 
@@ -38,7 +38,7 @@ fn models_file(env: &Env) -> Option<PathBuf> {
 
 /// The models that were talked to last, newest first: folders and files that are still there, and ids of the hub.
 pub fn models(env: &Env) -> Vec<PathBuf> {
-    let text = models_file(env).and_then(|path| std::fs::read_to_string(path).ok());
+    let text = models_file(env).and_then(|path| read_plain_text(path).ok());
     let text = text.unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty());
     let paths = lines.map(PathBuf::from).take(MAX_MODELS);

@@ -1,10 +1,10 @@
 //! Pictures of the screen as files; none is ever overwritten.
 
+use crate::base::files::write_new;
 use crate::ui::theme::{png, svg};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Pictures of one name that may lie side by side.
@@ -39,13 +39,10 @@ pub fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, St
         if beside.exists() {
             continue;
         }
-        match File::create_new(&path) {
-            Ok(mut file) => {
-                file.write_all(svg(screen, name).as_bytes())
-                    .map_err(|e| told(&path, &e))?;
+        match write_new(&path, svg(screen, name).as_bytes(), 0o666) {
+            Ok(()) => {
                 let picture = png(screen).map_err(|e| told(&beside, &e))?;
-                let mut file = File::create_new(&beside).map_err(|e| told(&beside, &e))?;
-                file.write_all(&picture).map_err(|e| told(&beside, &e))?;
+                write_new(&beside, &picture, 0o666).map_err(|e| told(&beside, &e))?;
                 return Ok(path);
             }
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}

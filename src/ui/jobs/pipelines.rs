@@ -2,7 +2,7 @@
 
 use super::{Linked, Workplace};
 use crate::base::clock::SystemClock;
-use crate::base::files::is_locked;
+use crate::base::files::{is_locked, read_plain_text};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::link::launch::Launcher;
@@ -99,7 +99,7 @@ fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<
             Some(_) => break,
         }
     }
-    let written = std::fs::read_to_string(dir.log_path()).unwrap_or_default();
+    let written = read_plain_text(dir.log_path()).unwrap_or_default();
     let lines: Vec<&str> = written.lines().rev().take(LINES).collect();
     let lines: Vec<&str> = lines.into_iter().rev().collect();
     let log = dir.log_path();

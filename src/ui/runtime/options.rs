@@ -2,6 +2,7 @@
 
 use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::read_plain_text;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::pipeline;
@@ -19,7 +20,7 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
     let mut complaints = Vec::new();
     let mut keymap = Keymap::embedded();
     if let Some(path) = env.config_dir.as_ref().map(|dir| dir.join("keymap.yaml"))
-        && let Ok(text) = std::fs::read_to_string(&path)
+        && let Ok(text) = read_plain_text(&path)
     {
         let errors = keymap.overlay(&path.display().to_string(), &text);
         complaints.extend(errors.iter().map(ToString::to_string));
@@ -109,12 +110,7 @@ fn theme_files(folder: &Path) -> Vec<(String, String)> {
     paths.sort();
     paths
         .into_iter()
-        .filter_map(|path| {
-            Some((
-                path.display().to_string(),
-                std::fs::read_to_string(&path).ok()?,
-            ))
-        })
+        .filter_map(|path| Some((path.display().to_string(), read_plain_text(&path).ok()?)))
         .collect()
 }
 

@@ -2,8 +2,8 @@
 
 use super::super::frame::Frame;
 use super::super::lost::{Lost, LostKind};
+use crate::base::files::open_plain;
 use crate::base::text::one_line;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ pub(super) fn of_rank(logs: &Path, rank: usize) -> String {
 /// The last line of a file that is not blank; empty where there is none.
 pub(in crate::workers) fn last_line(path: &Path) -> String {
     let read = || -> io::Result<String> {
-        let mut file = File::open(path)?;
+        let mut file = open_plain(path)?;
         let end = file.metadata()?.len();
         file.seek(SeekFrom::Start(end.saturating_sub(TAIL)))?;
         let mut bytes = Vec::new();

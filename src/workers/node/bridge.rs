@@ -4,6 +4,7 @@
 use super::parcel::{self, LAUNCHER, Parcel};
 use super::{About, Answer, Ask, Orders};
 use crate::base::clock::Clock;
+use crate::base::files::open_plain_with;
 use crate::base::text::one_line;
 use crate::workers::gang::words::last_line;
 use crate::workers::group::{GRACE, LAUNCHER_LOG, STACKS, TICK};
@@ -312,7 +313,7 @@ impl Reader {
         };
         let write = || -> io::Result<()> {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let mut file = open_plain_with(OpenOptions::new().create(true).append(true), &path)?;
             file.write_all(bytes)
         };
         // A log that cannot be kept ends no run.

@@ -4,7 +4,7 @@
 use super::parcel::{GREETING, LAUNCHER, Parcel, hand_on};
 use super::{About, Answer, Ask, Orders, meet};
 use crate::base::clock::Clock;
-use crate::base::files::private_dir;
+use crate::base::files::{open_plain, private_dir};
 use crate::base::paths::Env;
 use crate::workers::environment::{self, Environment, EnvironmentError};
 use crate::workers::frame::Frame;
@@ -13,7 +13,6 @@ use crate::workers::group::{Group, LAUNCHER_LOG, STACKS, TICK};
 use crate::workers::launch::{Launch, Launcher, Meeting};
 use crate::workers::{package, torch};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -329,7 +328,7 @@ impl Logs {
 
 /// Bytes of a log behind those that were sent; none beyond its longest.
 fn piece(path: &Path, sent: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = open_plain(path)?;
     file.seek(SeekFrom::Start(sent))?;
     let mut bytes = Vec::new();
     file.take(PIECE.min(LONGEST.saturating_sub(sent)))

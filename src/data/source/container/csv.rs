@@ -9,7 +9,7 @@ use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub(super) const COMMAS: Container = Container {
     id: "csv",
@@ -29,6 +29,7 @@ struct Rows {
     file: Arc<str>,
     read: Arc<AtomicUsize>,
     cr_lf: Arc<AtomicBool>,
+    never_closed: Arc<AtomicU64>,
     record: ByteRecord,
     ended: bool,
 }
@@ -36,11 +37,14 @@ struct Rows {
 fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
     let read = Arc::new(AtomicUsize::new(0));
     let cr_lf = Arc::new(AtomicBool::new(false));
+    let never_closed = Arc::new(AtomicU64::new(0));
     let bounded = Bounded {
         inner: Box::new(input.reader),
         read: read.clone(),
         cr_lf: cr_lf.clone(),
         begun: false,
+        quotes: Quotes::new(delimiter),
+        never_closed: never_closed.clone(),
     };
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter)
@@ -49,9 +53,17 @@ fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
         file: input.file.clone(),
         row: 1,
     };
-    let headers = reader
-        .byte_headers()
-        .map_err(|e| trouble(&e, &place).fault)?;
+    let headers = reader.byte_headers().map_err(|e| {
+        let row = never_closed.load(Ordering::Relaxed).max(place.row);
+        trouble(
+            &e,
+            &Place {
+                row,
+                ..place.clone()
+            },
+        )
+        .fault
+    })?;
     let headers = headers.clone();
     let names = names(&headers, &place, delimiter)?;
     Ok(Box::new(Rows {
@@ -60,6 +72,7 @@ fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
         file: input.file,
         read,
         cr_lf,
+        never_closed,
         record: ByteRecord::new(),
         ended: false,
     }))
@@ -131,6 +144,10 @@ impl Iterator for Rows {
                 if let Some(position) = e.position() {
                     place.row = self.line(position);
                 }
+                let opened = self.never_closed.load(Ordering::Relaxed);
+                if opened > 0 {
+                    place.row = opened;
+                }
                 let trouble = trouble(&e, &place);
                 self.ended = trouble.fatal;
                 Some(Err(trouble))
@@ -176,6 +193,68 @@ fn trouble(error: &csv::Error, place: &Place) -> Trouble {
     }
 }
 
+/// Follows the quotes as the library does, which takes the end of the file for the end of a quote.
+struct Quotes {
+    delimiter: u8,
+    at: At,
+    /// Lines ended so far.
+    lines: u64,
+    after_cr: bool,
+    /// The line where the newest quote opened.
+    opened: u64,
+    /// Bytes of a byte-order mark that may still come.
+    mark: &'static [u8],
+}
+
+#[derive(PartialEq, Eq)]
+enum At {
+    /// Where a quote would open.
+    FieldStart,
+    Field,
+    Quoted,
+    /// Behind a quote inside quotes: the end, or the first of two.
+    Quote,
+}
+
+impl Quotes {
+    fn new(delimiter: u8) -> Quotes {
+        Quotes {
+            delimiter,
+            at: At::FieldStart,
+            lines: 0,
+            after_cr: false,
+            opened: 0,
+            mark: b"\xef\xbb\xbf",
+        }
+    }
+
+    fn follow(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            // CR LF is one end of a line.
+            self.lines += u64::from(byte == b'\r' || (byte == b'\n' && !self.after_cr));
+            self.after_cr = byte == b'\r';
+            match self.mark.split_first() {
+                Some((first, rest)) if *first == byte => {
+                    self.mark = rest;
+                    continue;
+                }
+                _ => self.mark = &[],
+            }
+            self.at = match (&self.at, byte) {
+                (At::FieldStart, b'"') => {
+                    self.opened = self.lines + 1;
+                    At::Quoted
+                }
+                (At::Quoted, b'"') => At::Quote,
+                (At::Quoted, _) | (At::Quote, b'"') => At::Quoted,
+                (_, b'\r' | b'\n') => At::FieldStart,
+                (_, byte) if byte == self.delimiter => At::FieldStart,
+                _ => At::Field,
+            };
+        }
+    }
+}
+
 /// Ends a record that never ends: an open quote would swallow the file.
 struct Bounded {
     inner: Box<dyn Read + Send>,
@@ -183,6 +262,9 @@ struct Bounded {
     /// Whether the first line ends in CR LF.
     cr_lf: Arc<AtomicBool>,
     begun: bool,
+    quotes: Quotes,
+    /// The line of a quote that is still open at the end of the file; 0 if there is none.
+    never_closed: Arc<AtomicU64>,
 }
 
 impl Read for Bounded {
@@ -195,6 +277,15 @@ impl Read for Bounded {
         }
         let n = self.inner.read(buffer)?;
         self.read.fetch_add(n, Ordering::Relaxed);
+        self.quotes.follow(&buffer[..n]);
+        if n == 0 && !buffer.is_empty() && self.quotes.at == At::Quoted {
+            self.never_closed
+                .store(self.quotes.opened, Ordering::Relaxed);
+            return Err(Refusal::error(
+                "a quote opens here and is never closed",
+                "close it, or double the quotes inside the value; or the file was cut off: fetch or write it again",
+            ));
+        }
         if !self.begun && n > 0 {
             self.begun = true;
             let end = buffer[..n].iter().position(|b| *b == b'\n');
@@ -282,6 +373,27 @@ mod tests {
                 .unwrap_err()
                 .contains("one column with `;`")
         );
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_named_and_swallows_nothing() {
+        let fault = |text: &str| {
+            let rows = read(text.as_bytes(), b',').unwrap();
+            rows.last().unwrap().as_ref().unwrap_err().clone()
+        };
+        let told = "a quote opens here and is never closed";
+        assert_eq!(fault("a,b\na,\"b\nc,d\ne,f\n"), format!("a.csv:2: {told}"));
+        assert_eq!(
+            fault("a,b\r\n\"x\r\ny\",1\r\n1,\"2\r\n3,4"),
+            format!("a.csv:4: {told}")
+        );
+        // The first of two quotes, at the end of the file.
+        assert!(read(b"a,b\n1,\"2\"", b',').unwrap()[0].is_ok());
+        assert_eq!(fault("a,b\n1,\"2\"\""), format!("a.csv:2: {told}"));
+        // Quotes inside a value open nothing.
+        assert!(read(b"a,b\n5\" nail,x\"y\n", b',').unwrap()[0].is_ok());
+        let header = read(b"\xef\xbb\xbf\"a,b\n1,2\n", b',').unwrap_err();
+        assert_eq!(header, format!("a.csv:1: {told}"));
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use super::{Container, Input, Stream};
 use crate::base::child::{Child, ChildError, Limits, Lines, Parser, Request, Say};
+use crate::base::files::open_plain;
 use crate::data::source::fault::Trouble;
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Map, Value, json};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl Iterator for Rows {
 
 fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
     let path = request.path.as_deref().ok_or("no file was named")?;
-    let file = File::open(path).map_err(|e| e.to_string())?;
+    let file = open_plain(path).map_err(|e| e.to_string())?;
     let reader =
         SerializedFileReader::new(file).map_err(|e| format!("no whole parquet file: {e}"))?;
     let announced = reader.metadata().file_metadata().num_rows();
@@ -174,11 +174,13 @@ fn value(field: &Field) -> Value {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::base::files::read_plain;
     use crate::data::source::container::Notes;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
+    use std::fs::File;
 
     /// Writes a table with a text column and a number.
     pub(crate) fn write(path: &Path, rows: &[(&str, i64)]) {
@@ -237,7 +239,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
         write(&path, &[("one", 1), ("two", 2)]);
-        let whole = std::fs::read(&path).unwrap();
+        let whole = read_plain(&path).unwrap();
         for length in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             let last = read(&path).pop().unwrap();

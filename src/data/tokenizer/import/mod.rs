@@ -19,6 +19,7 @@ use super::Tokenizer;
 use super::marks::Marks;
 use super::vet::vet;
 use crate::base::child::Child;
+use crate::base::files::{open_plain, read_plain};
 use crate::data::DataError;
 use serde_json::Value;
 use std::fs;
@@ -64,7 +65,7 @@ fn read(path: &Path) -> Result<Imported, DataError> {
         return folder::read(path);
     }
     let mut head = [0; 4];
-    let n = fs::File::open(path)
+    let n = open_plain(path)
         .and_then(|mut file| file.read(&mut head))
         .map_err(|source| DataError::Unreadable {
             path: path.to_path_buf(),
@@ -107,7 +108,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DataError> {
             limit: MAX_BYTES,
         });
     }
-    fs::read(path).map_err(unreadable)
+    read_plain(path).map_err(unreadable)
 }
 
 fn text(path: &Path) -> Result<String, DataError> {

@@ -74,7 +74,7 @@ impl Disk for Recorder {
         let record = RealDisk.write(path, fill)?;
         let tape = &mut *self.0.lock().unwrap();
         let dir = tape.now[&name(path.parent().unwrap())];
-        let bytes = fs::read(path)?;
+        let bytes = crate::base::files::read_plain(path)?;
         let name = name(path);
         tape.changes.push(Change::Write { dir, name, bytes });
         Ok(record)
