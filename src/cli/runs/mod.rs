@@ -8,6 +8,7 @@ use super::{Context, exit::Exit};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::text::quiet_json;
 use crate::base::{human, text::one_line};
+use crate::pipeline::PipelineDir;
 use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
@@ -49,10 +50,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
-    for error in unreadable {
+    for error in &unreadable {
         tell!("llmtui: {error}");
     }
     let pipelines = super::pipeline::list(&cx.runs_dir);
+    for (_, error) in PipelineDir::damaged(&cx.runs_dir) {
+        tell!("llmtui: {error}");
+    }
     let mut out = std::io::stdout().lock();
     if args.tree && !runs.is_empty() {
         let runs: Vec<&RunSummary> = runs.iter().collect();
@@ -70,11 +74,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             writeln!(out, "{}", quiet_json(serde_json::to_string(run)?))?;
         }
     } else if runs.is_empty() {
-        writeln!(
-            out,
-            "no runs in {}; `llmtui train quickstart` starts one",
-            cx.runs_dir.display()
-        )?;
+        let folder = cx.runs_dir.display();
+        match unreadable.len() {
+            0 => writeln!(
+                out,
+                "no runs in {folder}; `llmtui train quickstart` starts one"
+            )?,
+            1 => writeln!(out, "the only run in {folder} cannot be read")?,
+            n => writeln!(out, "none of the {n} runs in {folder} can be read")?,
+        }
     } else {
         let text = table(&runs, cx.clock.now(), cx.env.utf8, cx.columns());
         out.write_all(text.as_bytes())?;
@@ -189,7 +197,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     };
     let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
     [
-        one_line(&run.id),
+        one_line(&run.label()),
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
         steps(run),
