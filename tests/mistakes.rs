@@ -67,6 +67,9 @@ fn a_log_that_is_missing_or_cannot_be_read_is_named() {
         "{out}"
     );
     assert!(said.contains("run.json is damaged"), "{said}");
+    for word in [run.id(), "mine"] {
+        fails(dir.path(), &["logs", word], 2, &["run.json is damaged"]);
+    }
 }
 
 #[test]

@@ -217,11 +217,34 @@ fn find(runs_dir: &Path, word: &str, newest: bool) -> Result<RunDir, ResolveErro
             }
         }
     }
+    if let Some(error) = damaged(runs_dir, word).map_err(io_error)? {
+        return Err(error.into());
+    }
     Err(ResolveError::Unknown {
         word: word.into(),
         runs_dir: runs_dir.into(),
         known: runs.iter().take(5).map(|(_, run)| run.folder()).collect(),
     })
+}
+
+/// What is wrong with a directory that would be meant, if it could be read.
+fn damaged(runs_dir: &Path, word: &str) -> io::Result<Option<RunError>> {
+    if word.is_empty() || !runs_dir.is_dir() {
+        return Ok(None);
+    }
+    for entry in std::fs::read_dir(runs_dir)? {
+        let path = entry?.path();
+        let folder = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = short_run(&folder).rsplit_once('-').map(|(name, _)| name);
+        if name != Some(word) && !folder.starts_with(word) && !folder.ends_with(word) {
+            continue;
+        }
+        match RunDir::open(&path) {
+            Ok(_) | Err(RunError::NotARun(_)) => {}
+            Err(error) => return Ok(Some(error)),
+        }
+    }
+    Ok(None)
 }
 
 /// The newest run that an engine holds.

@@ -241,7 +241,7 @@ mod tests {
         RunSummary {
             id: "2026-11-21-1422-demo-k3qf".into(),
             name: "demo".into(),
-            path: "runs/x".into(),
+            path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,
             phase: None,
             method: "pretrain".into(),
@@ -266,6 +266,7 @@ mod tests {
     fn rows_line_up_and_missing_values_are_dashes() {
         let stopped = RunSummary {
             id: "b\x1b[2J".into(),
+            path: "runs/b\x1b[2J".into(),
             status: RunStatus::Stopped,
             max_steps: 0,
             val_loss: Some(1.25),
