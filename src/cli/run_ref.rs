@@ -62,7 +62,7 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
             last = Some(step);
         }
     });
-    let (id, folder) = (run.id(), run.checkpoints_path());
+    let (id, folder) = (run.folder(), run.checkpoints_path());
     match last {
         Some(step) => Failure::yours(
             format!(

@@ -363,7 +363,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     }
     if let Target::Resumed(run, _) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        say!("would resume {} from step {newest}", run.id())?;
+        say!("would resume {} from step {newest}", run.folder())?;
     }
     say!("dry run: nothing started")?;
     Ok(Exit::Done)
