@@ -36,6 +36,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Prints a run's events from first to last. Leaving does not affect the run.
 pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
+    super::run_ref::check_log(run)?;
     let mut link = open(run, &cx.env)?;
     let mut out = std::io::stdout().lock();
     let mut progress = Progress::new();

@@ -183,7 +183,7 @@ fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Fai
     found.cloned().ok_or_else(|| {
         let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
         match (step, steps.is_empty()) {
-            (_, true) => Failure::yours(format!("{} has no checkpoint", run.id()), "llmtui runs"),
+            (_, true) => super::run_ref::no_checkpoint(run),
             (step, false) => Failure::yours(
                 format!(
                     "{} has no checkpoint of step {}",

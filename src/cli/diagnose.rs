@@ -6,7 +6,7 @@ use crate::base::finding::Finding;
 use crate::data::Surroundings;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::engine::causes::{BUDGET, Cause, test_all};
-use crate::run::{RunDir, index};
+use crate::run::RunDir;
 use std::io::Write;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Args {
 const TITLE: usize = 14;
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let run = find(&args.run, cx)?;
+    let run = run_ref::named(&args.run, cx)?;
     let mut diagnosis = diagnose(&run_ref::fold(&run)?);
     let rules = diagnosis.findings.len();
     if args.probe {
@@ -81,19 +81,6 @@ fn probe(run: &RunDir, args: &Args, cx: &Context) -> anyhow::Result<Vec<Finding>
         budget,
         &mut on_begin,
     )?)
-}
-
-/// By path or id, else the newest run of that name.
-fn find(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
-    let error = match index::resolve(&cx.runs_dir, word) {
-        Ok(run) => return Ok(run),
-        Err(error) => error,
-    };
-    let (runs, _) = index::list(&cx.runs_dir)?;
-    match runs.iter().find(|run| run.name == word) {
-        Some(run) => Ok(RunDir::open(&run.path)?),
-        None => Err(Failure::yours(error.to_string(), "llmtui runs").into()),
-    }
 }
 
 /// ```text

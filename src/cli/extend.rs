@@ -125,7 +125,7 @@ impl Extension {
         {
             let what = format!(
                 "{} has a checkpoint of step {}: with max_steps {} nothing is left to train",
-                run.id(),
+                run.folder(),
                 grouped(newest),
                 grouped(max_steps)
             );
@@ -166,13 +166,13 @@ impl Extension {
             let words = self.words.join(" -s ");
             return vec![format!(
                 "{} continues from step {} with {words}",
-                run.id(),
+                run.folder(),
                 grouped(self.newest)
             )];
         }
         let mut goes_on = format!(
             "{} continues from step {} to {}; its last step was {}",
-            run.id(),
+            run.folder(),
             grouped(self.newest),
             now.words(),
             grouped(before)

@@ -55,7 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         // What is held counts as live: it is judged before.
         let _held = args.yes.then(|| run.lock()).transpose()?;
         if !waste.is_empty() {
-            writeln!(out, "{}", one_line(run.id()))?;
+            writeln!(out, "{}", one_line(&run.folder()))?;
         }
         for waste in &waste {
             settle(waste, args.yes, &mut out)?;

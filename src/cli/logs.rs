@@ -6,6 +6,7 @@ use super::{Context, attach, run_ref};
 use crate::link::{Incoming, Link, replay};
 use crate::wire::encode;
 use std::io::Write;
+use std::path::Path;
 
 /// Print a run's log: steps, evaluations, checkpoints, notes
 #[derive(Debug, clap::Args)]
@@ -26,10 +27,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.follow {
         return attach::follow(&run, args.json, cx);
     }
+    run_ref::check_log(&run)?;
+    let link = replay(&run.events_path()).map_err(|e| run_ref::no_log(&run, &e))?;
     print(
-        replay(&run.events_path())?,
+        link,
         args.json,
         &mut std::io::stdout().lock(),
+        &run.events_path(),
     )?;
     Ok(Exit::Done)
 }
@@ -38,14 +42,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// It cannot be read to its end.
-fn print(mut link: Link, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+fn print(mut link: Link, json: bool, out: &mut impl Write, log: &Path) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     loop {
         let envelope = match link.blocking_recv() {
             Incoming::Event(envelope) => envelope,
             Incoming::CaughtUp | Incoming::Closed(None) => break,
             Incoming::Closed(Some(why)) => {
-                return Err(Failure::machine(why, "check the run's folder and its disk").into());
+                let what = format!("{}: {why}", log.display());
+                return Err(
+                    Failure::machine(what, "check that it is a file, and who may read it").into(),
+                );
             }
         };
         let lines = progress.tell(&envelope);
@@ -66,7 +73,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // It opens as a file does, and reading it fails.
         let link = replay(dir.path()).unwrap();
-        let error = print(link, false, &mut Vec::new()).unwrap_err();
+        let error = print(link, false, &mut Vec::new(), dir.path()).unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.exit, Exit::Machine);
         assert!(failure.what.contains("the log cannot be read"), "{failure}");

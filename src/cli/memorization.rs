@@ -33,6 +33,9 @@ pub struct Args {
     /// At most so many texts of each file, evenly spread
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     pub texts: u64,
+    /// Chat template of rows of turns: auto (the model's own), a built-in name, a .jinja file
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub template: String,
     /// Draws the text that stands before another
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
@@ -56,7 +59,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut measure = |file: &Path| -> anyhow::Result<Set> {
         // Long enough for zlib, whatever the tokens are.
         let most = (source.model.shape().seq_len / 2).max(1024);
-        let texts = spread(score::texts(&path, file, most)?, args.texts as usize);
+        let texts = spread(
+            score::texts(&path, file, &args.template, most)?,
+            args.texts as usize,
+        );
         if texts.len() < 2 {
             let what = format!("{}: two texts are needed at least", file.display());
             return Err(Failure::yours(

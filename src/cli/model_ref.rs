@@ -87,11 +87,7 @@ fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
     let run = super::run_ref::named(word, cx)?;
     match run.best_checkpoint() {
         Some(checkpoint) => Ok(checkpoint.path),
-        None => {
-            let what = format!("the run {} has no checkpoint yet", run.id());
-            let hint = "wait for the first one, or lower checkpoint.every";
-            Err(Failure::yours(what, hint).into())
-        }
+        None => Err(super::run_ref::no_checkpoint(&run).into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
-use crate::run::RunDir;
+use crate::run::{RunDir, index};
 use std::io::{BufRead, Write};
 
 /// Delete runs that are not live, with their checkpoints; asks first
@@ -19,7 +19,10 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     // All are looked up before any is deleted: a typo deletes nothing.
-    let named = |word: &String| run_ref::named(word, cx);
+    let named = |word: &String| {
+        index::resolve_one(&cx.runs_dir, word)
+            .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))
+    };
     let mut runs = args.runs.iter().map(named).collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
@@ -46,7 +49,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     for run in &runs {
         run.remove()?;
-        writeln!(out, "deleted {}", run.id())?;
+        writeln!(out, "deleted {}", run.folder())?;
     }
     Ok(Exit::Done)
 }
@@ -56,5 +59,5 @@ fn describe(run: &RunDir) -> String {
     let n = run.checkpoints().len();
     let checkpoints = if n == 1 { "checkpoint" } else { "checkpoints" };
     let size = human::bytes(super::gc::size(run.path()));
-    format!("{}: {n} {checkpoints}, {size}", run.id())
+    format!("{}: {n} {checkpoints}, {size}", run.folder())
 }

@@ -6,6 +6,7 @@ use crate::base::ssh::quoted;
 use crate::run::index::RunStatus;
 use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
+use crate::wire::Event;
 use std::path::Path;
 
 /// The named run, or the newest live one.
@@ -81,9 +82,70 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
         .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
 }
 
+/// A run without a checkpoint: none was saved yet, or they are gone.
+pub fn no_checkpoint(run: &RunDir) -> Failure {
+    let mut last = None;
+    // A log that cannot be read tells of none.
+    let _ = index::scan_events(&run.events_path(), &["Checkpointed"], |event| {
+        if let Event::Checkpointed { step, .. } = event {
+            last = Some(step);
+        }
+    });
+    let (id, folder) = (run.folder(), run.checkpoints_path());
+    match last {
+        Some(step) => Failure::yours(
+            format!(
+                "the checkpoints of {id} are gone: its log tells of one of step {step}, {} holds none",
+                folder.display()
+            ),
+            "bring the folder back from a copy, or train again",
+        ),
+        None if run.is_alive() => Failure::yours(
+            format!("the run {id} has no checkpoint yet"),
+            "wait for the first one, or lower checkpoint.every",
+        ),
+        None => Failure::yours(
+            format!("the run {id} ended before its first checkpoint"),
+            format!("llmtui train --resume {} trains on", run.path().display()),
+        ),
+    }
+}
+
 /// The fold over the whole log.
-pub fn fold(run: &RunDir) -> std::io::Result<RunState> {
-    fold_from(run, 0)
+///
+/// # Errors
+/// The log is missing or cannot be read.
+pub fn fold(run: &RunDir) -> anyhow::Result<RunState> {
+    fold_from(run, 0).map_err(|e| no_log(run, &e).into())
+}
+
+/// A log that is not there, or cannot be read.
+pub fn no_log(run: &RunDir, error: &std::io::Error) -> Failure {
+    let (log, folder) = (run.events_path(), run.path().display());
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return Failure::machine(
+            format!(
+                "{} is missing: the run has logged nothing yet, or the file was deleted",
+                log.display()
+            ),
+            format!(
+                "llmtui train --resume {folder} trains on; a deleted log comes back only from a copy of it"
+            ),
+        );
+    }
+    let hint = "check that it is a file, and who may read it";
+    Failure::machine(format!("{}: {error}", log.display()), hint)
+}
+
+/// # Errors
+/// No engine holds the run, and it has no log.
+pub fn check_log(run: &RunDir) -> Result<(), Failure> {
+    match std::fs::metadata(run.events_path()) {
+        // A live engine may not have written its first line yet.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && run.is_alive() => Ok(()),
+        Err(e) => Err(no_log(run, &e)),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Bytes of log that a run has so far.

@@ -158,7 +158,8 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
     let data = |e: DataError| yours(e.to_string(), e.hint().to_string());
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
-    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto);
+    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto)
+        .with_template_fix("name one with --template, e.g. chatml");
     let documents = match is_text(file) {
         true => vec![whole(file, &renderer)?],
         false => rows(file, &renderer).map_err(data)?,
@@ -167,8 +168,13 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
 }
 
 /// The same as whole texts, answers and their prompts together; one text of a .txt file is cut into pieces of `most` tokens.
-pub(super) fn texts(path: &Path, file: &Path, most: usize) -> anyhow::Result<Vec<Text>> {
-    let (renderer, documents) = read(path, file, "auto")?;
+pub(super) fn texts(
+    path: &Path,
+    file: &Path,
+    template: &str,
+    most: usize,
+) -> anyhow::Result<Vec<Text>> {
+    let (renderer, documents) = read(path, file, template)?;
     let piece = |ids: &[u32]| Text {
         ids: ids.to_vec(),
         bytes: renderer.tokenizer().decode(&ids[1..]).into_bytes(),

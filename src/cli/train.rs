@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     pub headless: bool,
     /// Print the run's events, one JSON object per line (implies --headless)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     pub json: bool,
     /// Run the engine in this process: closing the terminal then ends the run
     #[arg(long)]
@@ -362,7 +362,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     }
     if let Target::Resumed(run, _) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        say!("would resume {} from step {newest}", run.id())?;
+        say!("would resume {} from step {newest}", run.folder())?;
     }
     say!("dry run: nothing started")?;
     Ok(Exit::Done)
@@ -397,6 +397,9 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             crate::engine::threads(spec),
         ),
     ];
+    if let Some(torch) = spec.engine.torch() {
+        lines.push(format!("engine  PyTorch: {}", torch.placed()));
+    }
     let sizes = crate::spec::Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: Some(data.pass_tokens()),

@@ -72,17 +72,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         "llmtui watch --list; llmtui watch --callback prints what makes a trainer's log live";
     let found =
         find(path, args.format.as_deref()).map_err(|e| Failure::yours(e.to_string(), hint))?;
-    let mut watched = Watched::open(found.clone(), mapping, Box::new(SystemClock::new()));
+    let mut watched = Watched::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
     let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json {
         return workbench::open(What::Foreign(found.path, link), cx);
     }
-    print(link, &found, &args)
+    print(link, &found, &mapping, &args)
 }
 
 /// What there is, and with `--follow` what comes.
-fn print(mut link: Link, found: &Found, args: &Args) -> anyhow::Result<Exit> {
+fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     let mut progress = Progress::new();
     let mut live = false;
@@ -103,6 +103,14 @@ fn print(mut link: Link, found: &Found, args: &Args) -> anyhow::Result<Exit> {
             }
             Incoming::CaughtUp => {
                 live = true;
+                // What is followed may have it later.
+                if let Some(what) = mapping.missing().filter(|_| !args.follow) {
+                    return Err(Failure::yours(
+                        what,
+                        "--map OURS=THEIRS names a column of the log",
+                    )
+                    .into());
+                }
                 if !args.json {
                     out.write_all(summary(progress.state(), found).as_bytes())?;
                 }

@@ -21,8 +21,10 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
+use crate::run::compare::settings;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -207,6 +209,17 @@ fn resume(
             None => Ok(None),
         };
     };
+    let before = last_start(job);
+    if let Some((_, was)) = &before
+        && let Some(changes) = edited(was, &job.spec)
+    {
+        port.warn(
+            step,
+            "spec_edited",
+            format!("spec.yaml was changed since the run trained last: {changes}"),
+            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
+        );
+    }
     let saved = checkpoint::load(&path, state)?;
     if saved.progress.step != step {
         return Err(EngineError::Setup(format!(
@@ -239,22 +252,53 @@ fn resume(
         let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
         port.note(step, what.into());
     }
-    if let Some(words) = replanned(job, state) {
+    if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
         port.note(step, words);
     }
     Ok(Some(step))
 }
 
-/// What another last step than that of the process before means.
-fn replanned(job: &EngineJob, state: &TrainState) -> Option<String> {
+/// The last step and the spec that the process before began with.
+fn last_start(job: &EngineJob) -> Option<(u64, Value)> {
     let mut before = None;
     // A log that cannot be read tells of no other plan.
     let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Started"], |event| {
-        if let Event::Started { max_steps, .. } = event {
-            before = Some(max_steps);
+        if let Event::Started {
+            max_steps, spec, ..
+        } = event
+        {
+            before = Some((max_steps, spec));
         }
     });
-    let (before, now) = (before?, job.spec.train.max_steps);
+    before
+}
+
+/// What a spec says otherwise than the one before, but for where it computes and for how long: `seed 1 → 2`.
+fn edited(was: &Value, is: &RunSpec) -> Option<String> {
+    // Read by today's rules: of an older program's spec, defaults are filled in.
+    let was = RunSpec::from_yaml(&was.to_string()).ok()?;
+    let plain = |spec: &RunSpec| spec.clone().on_threads(None).to_step(1).in_steps();
+    let specs = [plain(&was).to_value(), plain(is).to_value()];
+    let machine = |path: &str| {
+        let engine = path == "engine" || path.starts_with("engine.");
+        engine || path == "train.activation_checkpointing"
+    };
+    let shown =
+        |value: &Option<Value>| one_line(&crate::spec::shown(value.as_ref().unwrap_or_default()));
+    let changes: Vec<String> = settings(&[&specs[0], &specs[1]])
+        .into_iter()
+        .filter(|setting| !machine(&setting.path))
+        .map(|setting| {
+            let (was, is) = (shown(&setting.values[0]), shown(&setting.values[1]));
+            format!("{} {was} → {is}", setting.path)
+        })
+        .collect();
+    (!changes.is_empty()).then(|| changes.join(", "))
+}
+
+/// What another last step than that of the process before means.
+fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String> {
+    let now = job.spec.train.max_steps;
     if before == now {
         return None;
     }

@@ -4,6 +4,7 @@
 use super::{Pipeline, PipelineError};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::files::{Lock, is_locked, read_small_text, try_lock, write_atomic};
+use crate::run::index::short_run;
 use crate::run::new_id;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -145,7 +146,7 @@ impl PipelineDir {
     /// None does.
     pub fn resolve(runs_dir: &Path, word: &str) -> Result<PipelineDir, PipelineError> {
         let path = Path::new(word);
-        if path.join("state.json").is_file() {
+        if path.join("state.json").is_file() || path.join("pipeline.yaml").is_file() {
             let root = std::path::absolute(path).map_err(PipelineError::io(path))?;
             return Ok(PipelineDir { root });
         }
@@ -155,13 +156,48 @@ impl PipelineDir {
                 .find(|(_, state)| test(state))
                 .map(|(dir, _)| dir.clone())
         };
-        newest(&|state| state.id == word)
+        let found = newest(&|state| state.id == word)
             .or_else(|| newest(&|state| state.name == word))
-            .or_else(|| newest(&|state| !word.is_empty() && state.id.ends_with(word)))
-            .ok_or_else(|| PipelineError::Unknown {
+            .or_else(|| newest(&|state| !word.is_empty() && state.id.ends_with(word)));
+        // A newer one of that name that cannot be read is meant, not an older one.
+        let damaged = Self::damaged(runs_dir).into_iter().find(|(folder, _)| {
+            let named = short_run(folder)
+                .rsplit_once('-')
+                .is_some_and(|(name, _)| name == word);
+            let newer = (found.iter()).all(|found| found.folder() < *folder);
+            folder == word || (named || (!word.is_empty() && folder.ends_with(word))) && newer
+        });
+        match (damaged, found) {
+            (Some((_, error)), _) => Err(error),
+            (None, Some(found)) => Ok(found),
+            (None, None) => Err(PipelineError::Unknown {
                 word: word.into(),
                 folder: runs_dir.join(FOLDER),
+            }),
+        }
+    }
+
+    /// Folders of pipelines that cannot be read, and why; the newest first.
+    pub fn damaged(runs_dir: &Path) -> Vec<(String, PipelineError)> {
+        let entries = std::fs::read_dir(runs_dir.join(FOLDER));
+        let mut found: Vec<(String, PipelineError)> = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.path().join("pipeline.yaml").exists())
+            .filter_map(|entry| {
+                let root = std::path::absolute(entry.path()).ok()?;
+                let dir = PipelineDir { root };
+                Some((dir.folder(), dir.state().err()?))
             })
+            .collect();
+        found.sort_by(|a, b| b.0.cmp(&a.0));
+        found
+    }
+
+    fn folder(&self) -> String {
+        let name = self.root.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// Every readable pipeline below a runs directory, the newest first.

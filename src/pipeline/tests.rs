@@ -225,6 +225,15 @@ fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
         "{unknown}"
     );
     assert_eq!(dir.pipeline().unwrap(), pipeline);
+    let file = dir.path().join("state.json");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, "{").unwrap();
+    for word in ["mine", &state.id, &path] {
+        let dir = PipelineDir::resolve(runs.path(), word);
+        let said = dir.and_then(|dir| dir.state()).unwrap_err().to_string();
+        assert!(said.contains("state.json"), "{word}: {said}");
+    }
+    std::fs::write(&file, whole).unwrap();
 
     assert_eq!(
         newest_unfinished(runs.path(), Some("mine")),

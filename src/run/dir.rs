@@ -109,6 +109,12 @@ impl RunDir {
         &self.root
     }
 
+    /// The name of its directory: the id, unless it was renamed or is a copy.
+    pub fn folder(&self) -> String {
+        let name = self.root.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     pub fn spec_path(&self) -> PathBuf {
         self.root.join("spec.yaml")
     }

@@ -2,7 +2,7 @@
 //! between bound the work per run.
 
 use super::log::Tail;
-use super::{Parent, RunDir, RunError};
+use super::{Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::text::one_line;
@@ -95,6 +95,17 @@ pub struct RunSummary {
     pub changed: Vec<String>,
 }
 
+impl RunSummary {
+    /// Its id, with the directory's name where that is another one: copies of a run share its id.
+    pub fn label(&self) -> String {
+        let folder = self.path.file_name().unwrap_or_default().to_string_lossy();
+        match folder == self.id || folder.is_empty() {
+            true => self.id.clone(),
+            false => folder.into_owned(),
+        }
+    }
+}
+
 /// All runs in `runs_dir`, newest first. A missing directory is empty. Directories that are not runs are skipped; runs
 /// that cannot be read are returned as errors beside the list.
 pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
@@ -151,9 +162,18 @@ fn list_hint(known: &[String]) -> String {
     }
 }
 
-/// Resolves a run as typed: a path to its directory, its id, the newest run of that name, or a unique prefix or suffix of
-/// an id.
+/// Resolves a run as typed: a path to its directory, the directory's name, its id, the newest run of that name, or a unique
+/// prefix or suffix of a directory's name or an id.
 pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
+    find(runs_dir, word, true)
+}
+
+/// [`resolve`], and an error where several runs have that name: for what cannot be undone.
+pub fn resolve_one(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
+    find(runs_dir, word, false)
+}
+
+fn find(runs_dir: &Path, word: &str, newest: bool) -> Result<RunDir, ResolveError> {
     let path = Path::new(word);
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
         return Ok(RunDir::open(path)?);
@@ -162,45 +182,72 @@ pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
         path: runs_dir.into(),
         error,
     };
-    let mut runs: Vec<RunDir> = open_all(runs_dir)
+    let mut runs: Vec<(Header, RunDir)> = open_all(runs_dir)
         .map_err(io_error)?
         .into_iter()
         .flatten()
+        .filter_map(|run| Some((run.header().ok()?, run)))
         .collect();
-    runs.sort_by(|a, b| b.id().cmp(a.id()));
-    let tests: [fn(&str, &str) -> bool; 3] = [
-        |id, w| id == w,
-        |id, w| id.starts_with(w),
-        |id, w| id.ends_with(w),
+    // The newest first; of a run and its copies the one whose directory still has the run's name.
+    runs.sort_by_cached_key(|(header, run)| {
+        let folder = run.folder();
+        std::cmp::Reverse((header.created, folder == header.id, folder))
+    });
+    let tests: [fn(&Header, &str, &str) -> bool; 5] = [
+        |_, folder, w| folder == w,
+        |header, _, w| header.id == w,
+        |header, _, w| header.name == w,
+        |header, folder, w| folder.starts_with(w) || header.id.starts_with(w),
+        |header, folder, w| folder.ends_with(w) || header.id.ends_with(w),
     ];
-    let named = |run: &&RunDir| run.header().is_ok_and(|header| header.name == word);
+    const NAME: usize = 2;
     for (i, test) in tests.into_iter().enumerate() {
-        // After the exact id: many runs have one name, and the newest is meant.
-        if i == 1
-            && let Some(run) = runs.iter().find(named)
-        {
-            return Ok(run.clone());
-        }
         let fits: Vec<&RunDir> = runs
             .iter()
-            .filter(|r| !word.is_empty() && test(r.id(), word))
+            .filter(|(header, run)| !word.is_empty() && test(header, &run.folder(), word))
+            .map(|(_, run)| run)
             .collect();
         match fits.as_slice() {
             [] => {}
             [run] => return Ok((*run).clone()),
+            // Many runs have one name, and the newest is meant.
+            [run, ..] if i == NAME && newest => return Ok((*run).clone()),
             many => {
                 return Err(ResolveError::Ambiguous {
                     word: word.into(),
-                    fits: many.iter().map(|r| r.id().into()).collect(),
+                    fits: many.iter().map(|r| r.folder()).collect(),
                 });
             }
         }
     }
+    if let Some(error) = damaged(runs_dir, word).map_err(io_error)? {
+        return Err(error.into());
+    }
     Err(ResolveError::Unknown {
         word: word.into(),
         runs_dir: runs_dir.into(),
-        known: runs.iter().take(5).map(|r| r.id().into()).collect(),
+        known: runs.iter().take(5).map(|(_, run)| run.folder()).collect(),
     })
+}
+
+/// What is wrong with a directory that would be meant, if it could be read.
+fn damaged(runs_dir: &Path, word: &str) -> io::Result<Option<RunError>> {
+    if word.is_empty() || !runs_dir.is_dir() {
+        return Ok(None);
+    }
+    for entry in std::fs::read_dir(runs_dir)? {
+        let path = entry?.path();
+        let folder = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = short_run(&folder).rsplit_once('-').map(|(name, _)| name);
+        if name != Some(word) && !folder.starts_with(word) && !folder.ends_with(word) {
+            continue;
+        }
+        match RunDir::open(&path) {
+            Ok(_) | Err(RunError::NotARun(_)) => {}
+            Err(error) => return Ok(Some(error)),
+        }
+    }
+    Ok(None)
 }
 
 /// The newest run that an engine holds.

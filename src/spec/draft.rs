@@ -1,7 +1,7 @@
 //! A spec being edited: a preset or file as parent, edits on top, each validated when made. The saved file is small: the
 //! parent's name and the differences, each with its reason.
 
-use super::issue::{Issue, Origin, SpecErrors};
+use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::load::{merge_files, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
@@ -209,7 +209,7 @@ impl Draft {
     /// Contradictions between values. Files referenced by the draft are not checked.
     pub fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
-        if let Some(config) = typed(&self.merged.value, &mut issues) {
+        if let Some(config) = typed(&self.merged.value, &self.merged.origins, &mut issues) {
             validate::rules(&config, &self.merged.origins, &mut issues);
         }
         issues
@@ -222,7 +222,7 @@ impl Draft {
     pub fn spec(&self) -> Result<RunSpec, SpecErrors> {
         SpecErrors::check(self.issues())?;
         let mut issues = Vec::new();
-        let config = typed(&self.merged.value, &mut issues);
+        let config = typed(&self.merged.value, &self.merged.origins, &mut issues);
         match config {
             Some(config) => Ok(RunSpec::resolve(validate::absolute(
                 config,
@@ -389,7 +389,7 @@ fn number(x: f64) -> String {
 }
 
 fn filled(value: &Value, issues: &mut Vec<Issue>) -> Value {
-    typed(value, issues)
+    typed(value, &Origins::default(), issues)
         .and_then(|config| serde_json::to_value(config).ok())
         .map(|mut value| {
             super::run_spec::shorten(root(), &mut value);

@@ -125,6 +125,18 @@ impl Origins {
         self.0.get(path).cloned().unwrap_or(Origin::Default)
     }
 
+    /// The origin of the value at `path`, or of the nearest value around it that was set: of `a.list[0].x` that of `a.list`.
+    pub(super) fn nearest(&self, path: &str) -> Origin {
+        let mut path = path;
+        loop {
+            match (self.0.get(path), path.rfind(['.', '['])) {
+                (Some(origin), _) => return origin.clone(),
+                (None, Some(end)) => path = &path[..end],
+                (None, None) => return Origin::Default,
+            }
+        }
+    }
+
     /// Set values with their origins, in path order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.0.iter().map(|(path, origin)| (path.as_str(), origin))

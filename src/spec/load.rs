@@ -136,7 +136,7 @@ fn finish(
     );
     let asked = heading + &yaml::write(&merged.value);
     base::lay(&mut merged, sources, &mut issues);
-    let config = typed(&merged.value, &mut issues);
+    let config = typed(&merged.value, &merged.origins, &mut issues);
     if let Some(config) = &config {
         // Rules between values are checked even if single values are invalid, as far as a config can be built.
         validate::rules(config, &merged.origins, &mut issues);
@@ -160,7 +160,7 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
     let mut merged = Merged::default();
     let layer = layer::from_file(name, text, value, &mut issues);
     merged.lay(layer, &mut issues);
-    let config = typed(&merged.value, &mut issues);
+    let config = typed(&merged.value, &merged.origins, &mut issues);
     if let Some(config) = &config {
         validate::rules(config, &merged.origins, &mut issues);
     }
@@ -193,13 +193,18 @@ fn name_from(stem: &str, label: &str) -> Setting {
 }
 
 /// The typed config. The earlier checks should leave nothing to find here; anything found anyway is an issue.
-pub(super) fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
+pub(super) fn typed(
+    value: &Value,
+    origins: &Origins,
+    issues: &mut Vec<Issue>,
+) -> Option<RunConfig> {
     match crate::base::json::read::<RunConfig>(value) {
         Ok(config) => Some(config),
         Err(error) => {
+            let path = error.path().to_string();
             issues.push(Issue {
-                origin: Origin::Default,
-                path: error.path().to_string(),
+                origin: origins.nearest(&path),
+                path,
                 what: error.inner().to_string(),
                 hint: String::new(),
             });

@@ -11,6 +11,7 @@ use crate::data::source::is_data_file;
 use crate::embed;
 use crate::models::{self, SourceError};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Search folders for presets and relative paths.
@@ -150,14 +151,27 @@ fn lookup(
     asked_by: &Origin,
     chain: &mut Vec<String>,
 ) -> Result<Vec<Source>, Issue> {
-    let complain = |what: String, hint: String| Issue {
-        origin: match asked_by {
-            Origin::Set(_) => named(target),
-            other => other.clone(),
+    // The file that names it by `extends`, if one does.
+    let child = match asked_by {
+        Origin::File { name, .. } => Path::new(name).file_name(),
+        _ => None,
+    };
+    let complain = |what: String, hint: String| match child {
+        None => Issue {
+            origin: named(target),
+            path: String::new(),
+            what,
+            hint,
         },
-        path: String::new(),
-        what,
-        hint,
+        Some(_) => Issue {
+            origin: asked_by.clone(),
+            path: "extends".into(),
+            what: match what.contains(target) {
+                true => what,
+                false => format!("`{target}`: {what}"),
+            },
+            hint,
+        },
     };
     let looks_like_path = target.contains(['/', '\\'])
         || [".yaml", ".yml", ".json"]
@@ -173,7 +187,7 @@ fn lookup(
         if !path.is_file() {
             return Err(complain(
                 absent(target, &path),
-                suggestion(target, folder, sources),
+                suggestion(target, folder, child, sources),
             ));
         }
         if let Some((what, hint)) = no_spec(target, &path) {
@@ -280,7 +294,8 @@ fn absent(target: &str, path: &Path) -> String {
     }
 }
 
-fn suggestion(target: &str, folder: &Path, sources: &SpecSources) -> String {
+/// `child` is the file that names it: a spec does not extend itself.
+fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &SpecSources) -> String {
     if target.ends_with(".toml") {
         return "specs are YAML: convert it to key: value lines".into();
     }
@@ -294,8 +309,11 @@ fn suggestion(target: &str, folder: &Path, sources: &SpecSources) -> String {
             return format!("did you mean {target}.{with}?");
         }
     }
-    let near_file = neighbours(&folder.join(target))
-        .and_then(|files| nearest(target, files.iter().map(String::as_str)).map(String::from));
+    let near_file = neighbours(&folder.join(target)).and_then(|files| {
+        let others = files.iter().map(String::as_str);
+        let others = others.filter(|file| child.is_none_or(|child| child != *file));
+        nearest(target, others).map(String::from)
+    });
     let near =
         near_file.or_else(|| nearest(&stem, names.iter().map(String::as_str)).map(String::from));
     match near {
@@ -385,11 +403,14 @@ fn read(path: &Path, label: &str) -> Result<Source, Issue> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let text = read_plain_text(path).map_err(|e| Issue {
-        origin: named(label),
-        path: String::new(),
-        what: format!("cannot be read: {e}"),
-        hint: String::new(),
+    let text = read_plain_text(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => not_utf8(path, label),
+        _ => Issue {
+            origin: named(label),
+            path: String::new(),
+            what: format!("cannot be read: {e}"),
+            hint: String::new(),
+        },
     })?;
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let source = source(label, &stem, text, folder)?;
@@ -412,6 +433,24 @@ fn read(path: &Path, label: &str) -> Result<Source, Issue> {
         });
     }
     Ok(source)
+}
+
+/// Where the file stops being UTF-8.
+fn not_utf8(path: &Path, label: &str) -> Issue {
+    let bytes = crate::base::files::read_plain(path).unwrap_or_default();
+    let end = std::str::from_utf8(&bytes).map_or_else(|e| e.valid_up_to(), str::len);
+    Issue {
+        origin: Origin::File {
+            name: label.to_string(),
+            line: Some(1 + bytes[..end].iter().filter(|b| **b == b'\n').count()),
+        },
+        path: String::new(),
+        what: match bytes.get(end) {
+            Some(byte) => format!("not UTF-8: byte {byte:#04x}"),
+            None => "not UTF-8".into(),
+        },
+        hint: "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT".into(),
+    }
 }
 
 fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Source, Issue> {
@@ -446,6 +485,45 @@ fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Sour
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parent_that_is_missing_and_a_file_of_another_encoding_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = SpecSources {
+            project_dir: dir.path().to_path_buf(),
+            ..SpecSources::default()
+        };
+        let said = |bytes: &[u8]| {
+            std::fs::write(dir.path().join("kid.yaml"), bytes).unwrap();
+            super::super::load("kid.yaml", &[], &sources)
+                .unwrap_err()
+                .to_string()
+        };
+        let parent = said(b"seed: 1\nextends: kit.yaml\n");
+        assert!(
+            parent.contains("kid.yaml:2  extends") && parent.contains("`kit.yaml`: no such"),
+            "{parent}"
+        );
+        assert!(!parent.contains("did you mean kid"), "{parent}");
+        let parent = said(b"extends: quickstat\n");
+        assert!(
+            parent.contains("`quickstat`") && parent.contains("did you mean quickstart?"),
+            "{parent}"
+        );
+        let latin = said(b"seed: 1\nabout: caf\xe9\n");
+        assert!(
+            latin.contains("kid.yaml:2") && latin.contains("0xe9") && latin.contains("iconv"),
+            "{latin}"
+        );
+        let word = "train.batch_ramp=[{until_step: 5, tokens: 3}]".to_string();
+        let ramp = super::super::load("quickstart", &[word], &sources)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            ramp.contains("-s train.batch_ramp=") && !ramp.contains("default"),
+            "{ramp}"
+        );
+    }
 
     #[test]
     fn sizes_are_listed_by_size_and_quickstart_first() {

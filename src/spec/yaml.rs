@@ -75,15 +75,75 @@ fn parse_any(text: &str) -> Result<Value, YamlError> {
     budget.deserialize(root).map_err(|e| {
         let what = e.to_string();
         let what = what.split(" at line ").next().unwrap_or(&what).to_string();
-        match e.location() {
-            Some(l) => YamlError::Syntax {
-                line: l.line(),
-                column: l.column(),
-                what,
-            },
+        let place = e.location().map(|l| (l.line(), l.column()));
+        let (place, what) = understood(text, place, what);
+        match place {
+            Some((line, column)) => YamlError::Syntax { line, column, what },
             None => YamlError::Refused(what),
         }
     })
+}
+
+/// Line and column, from 1.
+type Position = Option<(usize, usize)>;
+
+/// The parser's complaint at the place of the mistake and in plain words, where it can be recognised.
+fn understood(text: &str, place: Position, what: String) -> (Position, String) {
+    if let Some((line, column)) = place {
+        let key = what.split_once("duplicate key `").map(|(_, key)| key);
+        if let Some(again) =
+            key.and_then(|key| repeated(text, line, column, key.trim_end_matches('`')))
+        {
+            return (Some(again), what);
+        }
+        let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+        let tab = text.lines().enumerate().take(line + 1);
+        let tab = tab.skip(line.saturating_sub(2)).find_map(|(n, line)| {
+            let at = line[..indent(line)].find('\t')?;
+            (indent(line) < line.len()).then_some((n + 1, at + 1))
+        });
+        if let Some(tab) = tab {
+            return (
+                Some(tab),
+                "a tab indents this line; YAML indents by spaces".into(),
+            );
+        }
+    }
+    if what.contains("more than one document") {
+        let is_break = |line: &&str| line.trim_end() == "---" || line.starts_with("--- ");
+        let is_content = |line: &str| !line.trim().is_empty() && !line.starts_with(['#', '%']);
+        // A break in front of everything begins the first document.
+        let mut begun = false;
+        for (n, line) in text.lines().enumerate() {
+            if begun && is_break(&line) {
+                let what = "a second document begins here; keep one, in a file of its own";
+                return (Some((n + 1, 1)), what.into());
+            }
+            begun |= is_content(line);
+        }
+    }
+    (place, what)
+}
+
+/// The place at which a key comes for the second time in the block map that begins at line and column.
+fn repeated(text: &str, line: usize, column: usize, key: &str) -> Position {
+    let mut lines = text.lines().enumerate().skip(line.checked_sub(1)?);
+    let is_key = |rest: &str| {
+        let rest = rest.split_once(':');
+        rest.is_some_and(|(word, _)| word.trim_end().trim_matches(['"', '\'']) == key)
+    };
+    // The first key may stand behind a dash.
+    let mut first = is_key(lines.next()?.1.get(column - 1..)?);
+    for (n, line) in lines {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        if indent == column - 1 && is_key(&line[indent..]) {
+            if first {
+                return Some((n + 1, column));
+            }
+            first = true;
+        }
+    }
+    None
 }
 
 /// Writes a value as YAML in block style.
@@ -260,6 +320,33 @@ mod tests {
         assert!(parse(&deep).is_err());
         let many = format!("a: [{}]", "1,".repeat(MAX_NODES));
         assert!(parse(&many).unwrap_err().to_string().contains("more than"));
+    }
+
+    #[test]
+    fn mistakes_are_told_at_their_place_and_in_plain_words() {
+        for (text, at, phrase) in [
+            (
+                "a: 1\nb:\n  c: 1\n  d: {c: 2}\n  # c: 3\n  c: 2\n",
+                6,
+                "duplicate key `c`",
+            ),
+            ("a: 1\nb: 2\na: 3\n", 3, "duplicate key `a`"),
+            ("l:\n  - x: 1\n    y: 2\n    x: 3\n", 4, "duplicate key `x`"),
+            ("a: 1\nb:\n\tc: 2\n", 3, "a tab"),
+            ("a:\n  b: 1\n \t c: 2\n", 3, "a tab"),
+            ("# first\n---\na: 1\n---\nb: 2\n", 4, "second document"),
+            ("a: 1\n--- \nb: 2\n", 2, "second document"),
+        ] {
+            match parse(text).unwrap_err() {
+                YamlError::Syntax { line, what, .. } => {
+                    assert_eq!(line, at, "{text}: {what}");
+                    assert!(what.contains(phrase), "{text}: {what}");
+                }
+                other => panic!("{text}: {other}"),
+            }
+        }
+        // A tab in a text is no mistake.
+        assert!(parse("a: 'x\ty'\n").is_ok());
     }
 
     #[test]

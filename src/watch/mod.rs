@@ -82,6 +82,9 @@ pub struct Watched {
     pub found: Found,
     source: Box<dyn Source>,
     translator: Translator,
+    mapping: Mapping,
+    /// Mapped names that are not there were told.
+    told: bool,
     clock: Box<dyn Clock>,
 }
 
@@ -97,11 +100,13 @@ impl Watched {
     /// Watches what [`find()`] found; `mapping` names what the log calls otherwise.
     pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> Watched {
         let source = (found.format.open)(&found.path, found.named, &mapping);
-        let translator = Translator::new(&found.name, found.format.entry.id, mapping);
+        let translator = Translator::new(&found.name, found.format.entry.id, mapping.clone());
         Watched {
             found,
             source,
             translator,
+            mapping,
+            told: false,
             clock,
         }
     }
@@ -116,6 +121,14 @@ impl Watched {
         let now = self.clock.now();
         let changed = self.source.changed().unwrap_or(now).min(now);
         let mut events = self.translator.translate(items, changed);
+        if !more && !self.told {
+            self.told = true;
+            let missing = self.mapping.missing().map(Item::Trouble);
+            events.extend(
+                self.translator
+                    .translate(missing.into_iter().collect(), changed),
+            );
+        }
         if !more {
             let patience = self.source.patience();
             events.extend(self.translator.rest(now, changed, patience));

@@ -1,9 +1,11 @@
 //! What others call a metric, and what it is called here: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. A name that
 //! is unknown keeps its own.
 
+use crate::base::text::one_line;
 use crate::metrics;
 use crate::wire::{ChartPlace, Direction, MetricInfo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Longest name that is taken, in bytes.
 const MAX_NAME: usize = 128;
@@ -111,11 +113,16 @@ const TOKENS: &[&str] = &[
 ];
 
 /// What a log calls otherwise: the user's own words on it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Mapping {
     /// Theirs → ours.
     names: BTreeMap<String, String>,
+    /// Names that the log has, as far as it was read; shared by all clones.
+    seen: Arc<Mutex<BTreeSet<String>>>,
 }
+
+/// Most names that are noted.
+const MAX_SEEN: usize = 1000;
 
 /// An invalid mapping.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +156,37 @@ impl Mapping {
                 _ => return Err(MappingError(word.clone())),
             }
         }
-        Ok(Mapping { names })
+        Ok(Mapping {
+            names,
+            ..Mapping::default()
+        })
+    }
+
+    /// Notes names that the log has.
+    pub fn note<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        if self.names.is_empty() {
+            return;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in names {
+            if !seen.contains(name) && (seen.len() < MAX_SEEN || self.names.contains_key(name)) {
+                seen.insert(name.to_string());
+            }
+        }
+    }
+
+    /// The first mapped name that the log does not have, and those that it has; nothing while nothing was read.
+    pub fn missing(&self) -> Option<String> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (theirs, ours) = self.names.iter().find(|(name, _)| !seen.contains(*name))?;
+        let list: Vec<&str> = seen.iter().map(String::as_str).take(20).collect();
+        let more = if seen.len() > list.len() { ", …" } else { "" };
+        (!list.is_empty()).then(|| {
+            one_line(&format!(
+                "--map {ours}={theirs}: the log has no column {theirs}; it has {}{more}",
+                list.join(", ")
+            ))
+        })
     }
 
     /// Whether a record of these names has an axis.
@@ -364,6 +401,15 @@ mod tests {
         let values = [("step".to_string(), 1.0), ("it".to_string(), 2.0)];
         assert_eq!(mapping.step(&values).unwrap().1, 2.0);
         assert!(Mapping::parse(&["loss".into()]).is_err());
+        assert_eq!(mapping.missing(), None, "nothing was read yet");
+        mapping.clone().note(["it", "nll"].into_iter());
+        let said = mapping.missing().unwrap();
+        assert!(
+            said.contains("--map val/loss=dev") && said.contains("it, nll"),
+            "{said}"
+        );
+        mapping.note(["dev"].into_iter());
+        assert_eq!(mapping.missing(), None);
     }
 
     #[test]

@@ -144,6 +144,8 @@ impl Translator {
         }
         self.first_t.get_or_insert(t);
         self.last_t = self.last_t.max(t);
+        self.mapping
+            .note(values.iter().map(|(name, _)| name.as_str()));
         let own = self
             .mapping
             .step(&values)

@@ -134,6 +134,21 @@ impl Config {
         !self.nodes.is_empty() || self.launcher == Launcher::Srun
     }
 
+    /// Its ranks and machines, for people.
+    pub fn placed(&self) -> String {
+        let ranks = match self.ranks {
+            Some(1) => "one rank".to_string(),
+            Some(n) => format!("{n} ranks"),
+            None => "a rank for each GPU, or one on each machine,".to_string(),
+        };
+        let machines = match (self.nodes.len(), self.launcher) {
+            (0, Launcher::Srun) => "the machines of the job".to_string(),
+            (0, Launcher::Ssh) => "this machine".to_string(),
+            (n, _) => format!("{n} machines: {}", self.nodes.join(", ")),
+        };
+        format!("{ranks} on {machines}")
+    }
+
     /// Where it computes, with so many GPUs in sight.
     pub fn device(&self, gpus: usize) -> &'static str {
         match self.device {

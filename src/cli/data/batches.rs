@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["step", "steps"])]
     pub held_out: bool,
     /// The loss of each token, by the newest checkpoint before the step
-    #[arg(long, requires = "run")]
+    #[arg(long)]
     pub loss: bool,
     /// With --loss: by the checkpoint of this step instead; 0 are the weights before the first step
     #[arg(long, value_name = "STEP", requires = "loss")]
@@ -63,9 +63,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(run) => Revisit::of_run(run, &spec, &data)?,
         None => Revisit::of_spec(&spec, &data),
     };
-    let mut weights = match &run {
-        Some(run) if args.loss => weights(args, run, &revisit)?,
-        _ => None,
+    let mut weights = match args.loss {
+        true => weights(args, run.as_ref(), &revisit)?,
+        false => None,
     };
     let mut out = std::io::stdout().lock();
     if args.held_out {
@@ -95,26 +95,35 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// The weights that rows are scored with; `None`, with a note, where tokens have no loss.
-fn weights(args: &Args, run: &RunDir, revisit: &Revisit) -> anyhow::Result<Option<Weights>> {
+fn weights(
+    args: &Args,
+    run: Option<&RunDir>,
+    revisit: &Revisit,
+) -> anyhow::Result<Option<Weights>> {
     if let Some(why) = revisit.without_losses() {
         tell!("note: no loss per token: {why}");
         return Ok(None);
     }
-    let kept = run.checkpoints();
+    let kept = run.map(RunDir::checkpoints).unwrap_or_default();
     let from = match args.checkpoint {
         Some(0) => None,
+        Some(step) if run.is_none() => {
+            let what = format!("a spec has no checkpoint of step {step}");
+            return Err(Failure::yours(what, "--run RUN names a run").into());
+        }
         Some(step) => {
             let found = kept.iter().find(|entry| entry.step == step).cloned();
             let found = found.ok_or_else(|| {
                 let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
-                let what = format!("{} has no checkpoint of step {step}", run.id());
+                let id = run.map_or("the run", RunDir::id);
+                let what = format!("{id} has no checkpoint of step {step}");
                 Failure::yours(what, format!("it keeps {}", steps.join(", ")))
             })?;
             Some(found)
         }
         // Of held-out rows those of now.
         None if args.held_out => kept.last().cloned(),
-        None => before(run, args.step),
+        None => run.and_then(|run| before(run, args.step)),
     };
     let weights = revisit.weights(from.as_ref()).map_err(|e| match e {
         EngineError::Checkpoint(CheckpointError::Broken(fault)) => {

@@ -7,6 +7,7 @@ mod tree;
 use super::{Context, exit::Exit, out};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::{human, text::one_line};
+use crate::pipeline::PipelineDir;
 use crate::run::compare::By;
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
@@ -48,10 +49,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
-    for error in unreadable {
+    for error in &unreadable {
         tell!("llmtui: {error}");
     }
     let pipelines = super::pipeline::list(&cx.runs_dir);
+    for (_, error) in PipelineDir::damaged(&cx.runs_dir) {
+        tell!("llmtui: {error}");
+    }
     let mut out = std::io::stdout().lock();
     if args.tree && !runs.is_empty() {
         let runs: Vec<&RunSummary> = runs.iter().collect();
@@ -69,11 +73,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             writeln!(out, "{}", out::json_line(run)?)?;
         }
     } else if runs.is_empty() {
-        writeln!(
-            out,
-            "no runs in {}; `llmtui train quickstart` starts one",
-            cx.runs_dir.display()
-        )?;
+        let folder = cx.runs_dir.display();
+        match unreadable.len() {
+            0 => writeln!(
+                out,
+                "no runs in {folder}; `llmtui train quickstart` starts one"
+            )?,
+            1 => writeln!(out, "the only run in {folder} cannot be read")?,
+            n => writeln!(out, "none of the {n} runs in {folder} can be read")?,
+        }
     } else {
         let text = table(&runs, cx.clock.now(), cx.env.utf8, cx.columns());
         out.write_all(text.as_bytes())?;
@@ -188,7 +196,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     };
     let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
     [
-        one_line(&run.id),
+        one_line(&run.label()),
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
         steps(run),
@@ -232,7 +240,7 @@ mod tests {
         RunSummary {
             id: "2026-11-21-1422-demo-k3qf".into(),
             name: "demo".into(),
-            path: "runs/x".into(),
+            path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,
             phase: None,
             method: "pretrain".into(),
@@ -257,6 +265,7 @@ mod tests {
     fn rows_line_up_and_missing_values_are_dashes() {
         let stopped = RunSummary {
             id: "b\x1b[2J".into(),
+            path: "runs/b\x1b[2J".into(),
             status: RunStatus::Stopped,
             max_steps: 0,
             val_loss: Some(1.25),

@@ -53,6 +53,8 @@ pub(super) struct Feed {
     /// What was noticed that is no fault of a row.
     pub notes: Vec<String>,
     failure: Option<DataError>,
+    /// The newest row that could not be read; of a broken file its last.
+    fault: Option<RowFault>,
 }
 
 /// A source that is open and not yet read.
@@ -117,6 +119,7 @@ impl Feed {
             formats: Vec::new(),
             notes: Vec::new(),
             failure: None,
+            fault: None,
         };
         feed.begin()?;
         Ok(feed)
@@ -258,6 +261,9 @@ impl Iterator for Feed {
             let read = self.behind + open.rows.bytes_read();
             self.meter.read.store(read, Ordering::Relaxed);
             if let Some(item) = item {
+                if let Err(fault) = &item.example {
+                    self.fault = Some(fault.clone());
+                }
                 return Some(item);
             }
             self.notes.extend(open.rows.notes());
@@ -275,11 +281,10 @@ impl Iterator for Feed {
 }
 
 impl Feed {
-    /// True when a file ended in the middle.
-    pub fn is_broken(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_some_and(|open| open.rows.is_broken())
+    /// Where and why a file could not be read on, if one could not.
+    pub fn broken(&self) -> Option<&RowFault> {
+        let open = self.current.as_ref()?;
+        self.fault.as_ref().filter(|_| open.rows.is_broken())
     }
 }
 

@@ -90,6 +90,8 @@ pub struct Inspector {
     other_sources: u64,
     keeper: Keeper,
     limits: Vec<String>,
+    /// What helps here, by kinds of findings, in place of what usually does.
+    fixes: BTreeMap<&'static str, String>,
 }
 
 impl Inspector {
@@ -141,6 +143,7 @@ impl Inspector {
             other_sources: 0,
             keeper: Keeper::new(options.keep_bytes),
             limits: Vec::new(),
+            fixes: BTreeMap::new(),
             view,
         }
     }
@@ -153,6 +156,11 @@ impl Inspector {
     /// Something that was not looked at, in words.
     pub fn limit(&mut self, words: String) {
         self.limits.push(words);
+    }
+
+    /// What helps against a kind of finding here, in place of what usually does.
+    pub fn set_fix(&mut self, kind: &'static str, fix: String) {
+        self.fixes.insert(kind, fix);
     }
 
     /// Measures a row as this inspection needs it; rows may be measured on many threads.
@@ -259,6 +267,11 @@ impl Inspector {
             .filter(|c| c.rows > 0)
             .map(|c| c.finding(rows))
             .collect();
+        for finding in &mut findings {
+            if let Some(fix) = self.fixes.remove(finding.finding.id.as_str()) {
+                finding.finding.fix = fix;
+            }
+        }
         // Stable: equally bad ones stay in the order of the list.
         findings.sort_by_key(|finding| finding.severity);
         let report = Report {

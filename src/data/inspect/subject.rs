@@ -209,6 +209,15 @@ impl Subject {
         drop(rows);
         feed.end()?;
         inspector.set_format(&feed.format());
+        if let Some(fault) = feed.broken() {
+            inspector.set_fix(
+                "unreadable",
+                format!(
+                    "{}: {}; data.on_bad_row: skip does not pass over the rest of a file",
+                    fault.place.file, fault.fix
+                ),
+            );
+        }
         for words in self.left_out(&feed, (given_up, cut_off), inspector.rows()) {
             inspector.limit(words);
         }
@@ -223,9 +232,10 @@ impl Subject {
     fn left_out(&self, feed: &Feed, (given_up, cut_off): (bool, bool), rows: u64) -> Vec<String> {
         let rows = crate::base::human::grouped(rows);
         let mut words = feed.notes.clone();
-        if feed.is_broken() {
+        if let Some(fault) = feed.broken() {
             words.push(format!(
-                "a file is broken after {rows} rows: nothing behind that place was looked at"
+                "nothing behind {} was looked at: {}",
+                fault.place, fault.what
             ));
         } else if given_up || cut_off {
             words.push(format!("only the first {rows} rows were looked at"));
@@ -376,13 +386,8 @@ impl Subject {
 
 /// A copy of half a file would pass for a whole one.
 fn whole(mut feed: Feed) -> Result<(), DataError> {
-    if feed.is_broken() {
-        let fix = "fetch or write the file again; nothing was written";
-        return Err(DataError::source(
-            "the data",
-            "break off in the middle of a file",
-            fix,
-        ));
+    if let Some(fault) = feed.broken() {
+        return Err(DataError::Row(fault.clone()));
     }
     feed.end()
 }

@@ -71,6 +71,8 @@ pub struct Renderer {
     lead: Vec<u32>,
     special: turns::SpecialTokens,
     counters: Counters,
+    /// How its user names a template.
+    template_fix: &'static str,
 }
 
 impl Renderer {
@@ -89,7 +91,15 @@ impl Renderer {
             template,
             train_on,
             counters: Counters::default(),
+            template_fix: "name one with data.template, e.g. chatml",
         }
+    }
+
+    /// What is advised where rows of turns have no template.
+    #[must_use]
+    pub fn with_template_fix(mut self, fix: &'static str) -> Renderer {
+        self.template_fix = fix;
+        self
     }
 
     pub fn tokenizer(&self) -> &Tokenizer {
@@ -283,7 +293,7 @@ impl Renderer {
             return Err(RowFault::new(
                 place,
                 "a conversation, and no chat template to write it down with",
-                "name one with data.template, e.g. chatml",
+                self.template_fix,
             ));
         };
         template.render(messages, tools, prompt).map_err(at(place))

@@ -283,6 +283,11 @@ fn what_cannot_be_a_document_says_what_to_do() {
         .document(&chat(&[("user", "a")]), &place())
         .unwrap_err();
     assert!(fault.fix.contains("data.template"), "{}", fault.fix);
+    let of_a_verb = without.with_template_fix("name one with --template");
+    let fault = of_a_verb
+        .document(&chat(&[("user", "a")]), &place())
+        .unwrap_err();
+    assert_eq!(fault.fix, "name one with --template");
     let renderer = renderer("chatml", TrainOn::Auto);
     let fault = renderer.document(&chat(&[]), &place()).unwrap_err();
     assert!(fault.what.contains("without turns"), "{fault}");

@@ -167,3 +167,24 @@ fn a_set_that_cannot_be_read_is_named() {
     assert_eq!(outcome, Outcome::Invalid);
     assert!(message.contains("eval.extra gone"), "{message}");
 }
+
+#[test]
+fn a_spec_that_was_edited_is_told_of_and_what_a_resume_may_change_is_not() {
+    let mut run = Run::new(&[]);
+    run.job.stop_after = Some(10);
+    let first = run.go();
+    keep_log(&run, &first);
+    let warned = |run: &Run| {
+        let of = |event: &Event| match event {
+            Event::Warned { code, message, .. } if code == "spec_edited" => Some(message.clone()),
+            _ => None,
+        };
+        run.resumed().iter().find_map(of)
+    };
+    run.job.spec = tiny(&["lr=0.5", "sample.every=7"]).0;
+    let told = warned(&run).unwrap();
+    let keys = ["optimizer.adamw.lr", "sample.every 10 → 7"];
+    assert!(keys.iter().all(|key| told.contains(key)), "{told}");
+    run.job.spec = tiny(&["max_steps=25", "threads=2"]).0;
+    assert_eq!(warned(&run), None);
+}

@@ -263,3 +263,56 @@ fn kinds_are_read_without_decoding() {
     let unicode = format!("{{\"v\":1,{}", "ä".repeat(100));
     assert_eq!(kind_of(&unicode), None);
 }
+
+/// A run's directory under another name.
+fn copied(run: &RunDir, name: &str) -> std::path::PathBuf {
+    let to = run.path().with_file_name(name);
+    std::fs::create_dir(&to).unwrap();
+    std::fs::copy(run.header_path(), to.join("run.json")).unwrap();
+    to
+}
+
+#[test]
+fn copies_of_a_run_are_told_apart_by_their_folders() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "alpha", 1);
+    let copy = copied(&run, "my-backup");
+    let find = |word: &str| resolve(dir.path(), word).map(|r| r.folder());
+    assert_eq!(find(run.id()).unwrap(), run.folder());
+    assert_eq!(find("my-backup").unwrap(), "my-backup");
+    assert_eq!(find("alpha").unwrap(), run.folder());
+    assert_eq!(find(copy.to_str().unwrap()).unwrap(), "my-backup");
+    let labels: Vec<String> = list(dir.path())
+        .unwrap()
+        .0
+        .iter()
+        .map(RunSummary::label)
+        .collect();
+    assert!(labels.contains(&"my-backup".into()) && labels.contains(&run.folder()));
+    // With the original gone, two copies share its id.
+    copied(&run, "other-backup");
+    std::fs::remove_dir_all(run.path()).unwrap();
+    let said = find(run.id()).unwrap_err().to_string();
+    assert!(
+        said.contains("my-backup") && said.contains("other-backup"),
+        "{said}"
+    );
+    // The newest of a name is no answer where nothing can be undone.
+    let said = resolve_one(dir.path(), "alpha").unwrap_err().to_string();
+    assert!(
+        said.contains("my-backup") && said.contains("other-backup"),
+        "{said}"
+    );
+}
+
+#[test]
+fn of_runs_that_began_in_the_same_minute_the_later_one_is_the_newest() {
+    let dir = tempfile::tempdir().unwrap();
+    // Their ids end at random: several pairs, so that no order of ids passes for the order of their starts.
+    for pair in 0..8 {
+        let name = format!("r{pair}");
+        new_run(dir.path(), &name, 1_000);
+        let later = new_run(dir.path(), &name, 2_000);
+        assert_eq!(resolve(dir.path(), &name).unwrap(), later);
+    }
+}

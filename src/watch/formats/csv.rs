@@ -103,6 +103,7 @@ impl Source for Table {
                 let line = line.trim_start_matches('\u{feff}');
                 self.separator = separator(line);
                 self.columns = cells(line, self.separator);
+                self.mapping.note(self.columns.iter().map(String::as_str));
                 continue;
             }
             let row = cells(&line, self.separator);

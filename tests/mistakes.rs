@@ -1,0 +1,178 @@
+//! Mistakes on the command line, and runs and files that are damaged, as a shell sees them: what is wrong, where, and what helps.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use llmtui::base::clock::ManualClock;
+use llmtui::run::{LogWriter, RunDir};
+use llmtui::wire::Event;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// Exit code, standard output, standard error.
+fn llmtui(dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_RUNTIME_DIR", dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let code = output.status.code().unwrap();
+    (code, text(output.stdout), text(output.stderr))
+}
+
+/// Fails with the exit code, and says all of the phrases.
+fn fails(dir: &Path, args: &[&str], code: i32, phrases: &[&str]) {
+    let (is, _, said) = llmtui(dir, args);
+    assert_eq!(is, code, "{args:?}: {said}");
+    for phrase in phrases {
+        assert!(
+            said.contains(phrase),
+            "{args:?} does not say {phrase:?}: {said}"
+        );
+    }
+}
+
+fn run_at(dir: &Path, name: &str, at: u64) -> RunDir {
+    RunDir::create(&dir.join("runs"), name, "", "", &ManualClock::at(at)).unwrap()
+}
+
+#[test]
+fn a_log_that_is_missing_or_cannot_be_read_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_at(dir.path(), "mine", 1);
+    let verbs: [&[&str]; 4] = [
+        &["diagnose", "mine"],
+        &["report", "mine", "--to", "r.md"],
+        &["logs", "mine"],
+        &["attach", "mine"],
+    ];
+    for verb in verbs {
+        let phrases = ["events.jsonl is missing", "try: llmtui train --resume"];
+        fails(dir.path(), verb, 3, &phrases);
+    }
+    std::fs::create_dir(run.events_path()).unwrap();
+    for verb in &verbs[..3] {
+        fails(dir.path(), verb, 3, &["events.jsonl", "try: check"]);
+    }
+    std::fs::write(run.header_path(), "{").unwrap();
+    let (code, out, said) = llmtui(dir.path(), &["runs"]);
+    assert_eq!(code, 0);
+    assert!(
+        out.contains("the only run in") && !out.contains("no runs"),
+        "{out}"
+    );
+    assert!(said.contains("run.json is damaged"), "{said}");
+    for word in [run.id(), "mine"] {
+        fails(dir.path(), &["logs", word], 2, &["run.json is damaged"]);
+    }
+}
+
+#[test]
+fn rm_deletes_the_folder_that_was_named_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_at(dir.path(), "mine", 1);
+    let copy = run.path().with_file_name("my-backup");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(run.header_path(), copy.join("run.json")).unwrap();
+    let both = ["matches 2 runs", "my-backup", run.id()];
+    fails(dir.path(), &["rm", "mine", "--yes"], 2, &both);
+    assert!(copy.exists() && run.path().exists());
+    let (code, out, _) = llmtui(dir.path(), &["rm", "my-backup", "--yes"]);
+    assert_eq!((code, out.as_str()), (0, "deleted my-backup\n"));
+    assert!(!copy.exists() && run.path().exists());
+}
+
+#[test]
+fn checkpoints_that_are_gone_are_told_from_those_that_never_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_at(dir.path(), "mine", 1);
+    fails(
+        dir.path(),
+        &["export", "mine", "--to", "x"],
+        2,
+        &["ended before its first"],
+    );
+    let clock = Arc::new(ManualClock::at(1));
+    let (mut sender, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
+    let saved = r#"{"type":"Checkpointed","step":20,"path":"checkpoints/step-000020","bytes":1,"best":true,"seconds":0.1}"#;
+    sender
+        .emit(serde_json::from_str::<Event>(saved).unwrap())
+        .unwrap();
+    drop(sender);
+    thread.finish().unwrap();
+    let verbs: [&[&str]; 3] = [
+        &["chat", "mine"],
+        &["export", "mine", "--to", "x"],
+        &["train", "--branch", "mine"],
+    ];
+    for verb in verbs {
+        fails(dir.path(), verb, 2, &["are gone", "step 20"]);
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("latin1.txt"), b"hello w\xf6rld\n").unwrap();
+    let clean = ["data", "clean", "latin1.txt", "--out", "out.jsonl"];
+    fails(dir.path(), &clean, 2, &["latin1.txt:1", "0xf6", "iconv"]);
+    let (_, page, _) = llmtui(dir.path(), &["data", "inspect", "latin1.txt"]);
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("nothing behind latin1.txt:1"), "{page}");
+    assert!(page.contains("fix latin1.txt: convert it"), "{page}");
+    assert!(page.contains("skip does not pass over"), "{page}");
+}
+
+#[test]
+fn a_column_that_the_log_does_not_have_is_told_with_those_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.csv"), "it,nll,dev\n1,2.5,\n2,2.4,\n").unwrap();
+    let map = |word: &str| ["watch", "log.csv", "--map", word, "--headless"].map(String::from);
+    let wrong = map("step=nope");
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+    fails(dir.path(), &wrong, 2, &["no column nope", "dev, it, nll"]);
+    // A column whose cells are still empty is there.
+    let right = map("val/loss=dev");
+    let right: Vec<&str> = right.iter().map(String::as_str).collect();
+    assert_eq!(llmtui(dir.path(), &right).0, 0);
+}
+
+#[test]
+fn options_are_never_passed_over_in_silence() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = ["train", "quickstart", "--json", "--dry-run"];
+    fails(dir.path(), &json, 2, &["cannot be used with"]);
+    let skip = ["train", "speedrun", "--dry-run", "--skip", "base"];
+    fails(
+        dir.path(),
+        &skip,
+        2,
+        &["stage chat needs the model of base"],
+    );
+    let nodes = ["train", "quickstart", "--nodes", "a,b", "--dry-run"];
+    let (code, out, said) = llmtui(dir.path(), &[&nodes[..], &["-s", "engine=torch"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(out.contains("2 machines: a, b"), "{out}");
+    let batches = [
+        "data",
+        "batches",
+        "quickstart",
+        "--loss",
+        "-s",
+        "micro_batch_size=1",
+    ];
+    let (code, out, said) = llmtui(dir.path(), &batches);
+    assert_eq!(code, 0, "{said}");
+    assert!(out.contains("by the weights of step 0"), "{out}");
+    fails(
+        dir.path(),
+        &[&batches[..], &["--checkpoint", "5"]].concat(),
+        2,
+        &["--run RUN"],
+    );
+}
