@@ -4,7 +4,7 @@ use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, rows as read};
-use crate::data::{DataError, Record};
+use crate::data::{Content, DataError, Record, Turns};
 use serde_json::Value;
 use std::path::Path;
 
@@ -66,6 +66,8 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         bytes,
         rows: Some(n_rows),
         chars: Some(chars),
+        messages: messages(&sample, format),
+        template: None,
         distinct: None,
         checkable,
         trainable,
@@ -86,6 +88,35 @@ fn letters(value: &Value) -> u64 {
         Value::Object(map) => map.values().map(letters).sum(),
         _ => 0,
     }
+}
+
+/// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
+fn messages(sample: &[Record], format: FormatId) -> f64 {
+    let of_side = |side: &Turns| match side {
+        Turns::Messages(messages) => messages.len(),
+        Turns::Text(_) => 0,
+    };
+    let columns = Columns::default();
+    let examples = sample
+        .iter()
+        .filter_map(|row| read_row(format, row, &columns).ok());
+    let counts: Vec<usize> = examples
+        .map(|example| match &example.content {
+            Content::Text(_) => 0,
+            Content::Chat(messages) => messages.len(),
+            Content::Completion { prompt, completion }
+            | Content::Labelled {
+                prompt, completion, ..
+            } => of_side(prompt) + of_side(completion),
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            } => of_side(prompt) + of_side(chosen) + of_side(rejected),
+            Content::Prompt { prompt, .. } => of_side(prompt),
+        })
+        .collect();
+    counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64
 }
 
 /// The format of the rows.
@@ -202,6 +233,14 @@ mod tests {
             let list = look("a.json", &format!("[{row},{row}]")).unwrap();
             assert_eq!((list.kind, list.rows), (kind, Some(2)));
         }
+    }
+
+    #[test]
+    fn messages_are_counted_and_plain_columns_are_none() {
+        let chat = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#;
+        assert_eq!(look("a.jsonl", chat).unwrap().messages, 2.0);
+        let plain = r#"{"prompt": "a", "completion": "b"}"#;
+        assert_eq!(look("a.jsonl", plain).unwrap().messages, 0.0);
     }
 
     #[test]
