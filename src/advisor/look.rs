@@ -2,6 +2,7 @@
 //! machine. Reads files, within bounds; decides nothing.
 
 use super::choose::DataKind;
+use super::template::TemplateTokens;
 use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::text::one_line;
@@ -35,6 +36,10 @@ pub struct DataFacts {
     pub estimated: bool,
     /// Characters of text, for rows those of all values.
     pub chars: Option<u64>,
+    /// Messages of a row that a chat template writes, the mean of the first rows; 0 where they are plain text.
+    pub messages: f64,
+    /// What the template of the model to start from writes around them, once it was seen.
+    pub template: Option<TemplateTokens>,
     /// Distinct characters of plain text.
     pub distinct: Option<usize>,
     /// The rows have a column with verifiable answers.
@@ -196,6 +201,8 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         rows: None,
         estimated: read < bytes,
         chars: Some(chars),
+        messages: 0.0,
+        template: None,
         distinct: Some(distinct.len()),
         checkable: false,
         trainable: true,
@@ -224,6 +231,8 @@ pub struct ModelFacts {
     /// Why this build cannot train it; empty if it can.
     pub unfit: String,
     pub chat_template: bool,
+    /// What its template adds, where it could be counted.
+    pub template: Option<TemplateTokens>,
 }
 
 impl ModelFacts {
@@ -254,6 +263,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
                 settings: Vec::new(),
                 unfit: error.to_string(),
                 chat_template: outline.has_chat_template,
+                template: None,
             });
         }
     };
@@ -273,6 +283,10 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
+        template: base
+            .has_chat_template
+            .then(|| TemplateTokens::of_model(path))
+            .flatten(),
     })
 }
 

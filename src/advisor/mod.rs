@@ -5,4 +5,5 @@ pub mod choose;
 pub mod look;
 pub mod remember;
 mod rows;
+pub mod template;
 pub mod wizard;

@@ -4,7 +4,7 @@ use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
-use crate::data::{DataError, Record};
+use crate::data::{Content, DataError, Record, Turns};
 use serde_json::Value;
 use std::path::Path;
 
@@ -83,6 +83,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         rows: Some(n_rows),
         estimated,
         chars: Some(chars),
+        messages: messages(&sample, format),
+        template: None,
         distinct: None,
         checkable,
         trainable,
@@ -103,6 +105,35 @@ fn letters(value: &Value) -> u64 {
         Value::Object(map) => map.values().map(letters).sum(),
         _ => 0,
     }
+}
+
+/// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
+fn messages(sample: &[Record], format: FormatId) -> f64 {
+    let of_side = |side: &Turns| match side {
+        Turns::Messages(messages) => messages.len(),
+        Turns::Text(_) => 0,
+    };
+    let columns = Columns::default();
+    let examples = sample
+        .iter()
+        .filter_map(|row| read_row(format, row, &columns).ok());
+    let counts: Vec<usize> = examples
+        .map(|example| match &example.content {
+            Content::Text(_) => 0,
+            Content::Chat(messages) => messages.len(),
+            Content::Completion { prompt, completion }
+            | Content::Labelled {
+                prompt, completion, ..
+            } => of_side(prompt) + of_side(completion),
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            } => of_side(prompt) + of_side(chosen) + of_side(rejected),
+            Content::Prompt { prompt, .. } => of_side(prompt),
+        })
+        .collect();
+    counts.iter().sum::<usize>() as f64 / counts.len().max(1) as f64
 }
 
 /// The format of the rows.
@@ -240,6 +271,14 @@ mod tests {
             assert_eq!((facts.rows, facts.estimated), (Some(2_000), false));
             assert_eq!(facts.chars, Some(989 * 2_000));
         }
+    }
+
+    #[test]
+    fn messages_are_counted_and_plain_columns_are_none() {
+        let chat = r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#;
+        assert_eq!(look("a.jsonl", chat).unwrap().messages, 2.0);
+        let plain = r#"{"prompt": "a", "completion": "b"}"#;
+        assert_eq!(look("a.jsonl", plain).unwrap().messages, 0.0);
     }
 
     #[test]

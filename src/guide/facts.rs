@@ -123,16 +123,16 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
         "plan.memory" => {
             let there = request.device.memory;
             let word = match plan.verdict() {
-                Some(Verdict::Fits) => "it fits",
-                Some(Verdict::Tight) => "it fits without its margin",
-                Some(Verdict::TooLarge) => "it does not fit",
-                None => "the machine's memory is unknown",
+                Some(Verdict::Fits) => "so it fits",
+                Some(Verdict::Tight) => "so it fits without its margin",
+                Some(Verdict::TooLarge) => "so it does not fit",
+                None => "and the machine's memory is unknown",
             };
             let there = there
                 .map(|bytes| format!(" of {}", capacity(bytes)))
                 .unwrap_or_default();
             format!(
-                "Memory: {}{there}, so {word} (`llmtui plan`: counted by part)",
+                "Memory: {}{there}, {word} (`llmtui plan`: counted by part)",
                 binary(plan.p50_bytes())
             )
         }

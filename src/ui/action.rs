@@ -112,7 +112,7 @@ actions! {
     Run "run" "Run" {
         Pause "pause" "pause" "Pause the run, or let it go on; a run that was stopped goes on from its newest checkpoint."
         Checkpoint "checkpoint" "checkpoint" "Save a checkpoint now."
-        Evaluate "evaluate" "evaluate" "Measure the validation loss now."
+        Evaluate "evaluate" "evaluate" "Measure the validation loss now; of a run that ended early, edit its spec and start it anew."
         Sample "sample" "sample" "Let the model continue a prompt of yours."
         Tune "tune" "tune" "Change the learning rate or the clipping norm while the run goes on."
         Note "note" "note" "Write a note into the log; charts mark it."

@@ -46,6 +46,8 @@ pub enum Effect {
         slot: Slot,
         name: String,
         yaml: String,
+        /// Even though a check failed.
+        force: bool,
     },
     /// Gather what the wizard knows before its first question.
     OpenWizard,

@@ -67,17 +67,21 @@ impl Workplace {
     /// Makes a run of a preset or spec file and starts its engine.
     pub fn start(&self, target: &str) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
-        self.start_loaded(loaded)
+        self.start_loaded(loaded, &EngineOptions::default())
     }
 
-    /// Makes a run of a spec that is in no file and starts its engine.
-    pub fn start_text(&self, name: &str, yaml: &str) -> Linked {
+    /// Makes a run of a spec that is in no file and starts its engine; `force`: even though a check failed.
+    pub fn start_text(&self, name: &str, yaml: &str, force: bool) -> Linked {
         let loaded =
             crate::spec::load_text(name, yaml, &self.sources).map_err(|e| e.to_string())?;
-        self.start_loaded(loaded)
+        let options = EngineOptions {
+            force,
+            ..EngineOptions::default()
+        };
+        self.start_loaded(loaded, &options)
     }
 
-    fn start_loaded(&self, mut loaded: crate::spec::Loaded) -> Linked {
+    fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
         let decided = start::decide_here(&mut loaded, &self.env);
         let (spec, asked) = (&loaded.spec, &loaded.asked);
         start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
@@ -88,7 +92,7 @@ impl Workplace {
         if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
             run.descends_from(parent).map_err(|e| e.to_string())?;
         }
-        let (mut opened, link) = self.launch(&run, &EngineOptions::default())?;
+        let (mut opened, link) = self.launch(&run, options)?;
         opened.decided = decided;
         Ok((opened, link))
     }

@@ -146,6 +146,12 @@ impl HeldRun {
         self.path.clone().filter(|_| early && ours && !self.live())
     }
 
+    /// What was asked of a run that can go on: the editor begins from it.
+    pub fn asked(&self) -> Option<String> {
+        let path = self.resumable()?.join("asked.yaml");
+        Some(path.display().to_string())
+    }
+
     /// The run's name without its date: `shakespeare-k3qf`.
     pub fn name(&self) -> &str {
         match self.state.run.is_empty() {

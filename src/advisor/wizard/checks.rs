@@ -42,6 +42,13 @@ impl Checks {
         (!failed.is_empty()).then(|| failed.join(" · "))
     }
 
+    /// `in spite of: No validation text in the training text`, once all completed and some failed.
+    pub fn in_spite_of(&self) -> Option<String> {
+        let failed: Vec<&str> = self.failed().map(|line| line.title.as_str()).collect();
+        let all = self.state == State::Over && !failed.is_empty();
+        all.then(|| format!("in spite of: {}", failed.join(", ")))
+    }
+
     /// `3 checks so far …`, `8 checks, all passed`
     pub fn words(&self) -> String {
         let n = self.lines.len();

@@ -105,10 +105,11 @@ pub enum Outcome {
         name: String,
         yaml: String,
     },
-    /// Train this now.
+    /// Train this now; `force`: even though a check failed.
     Start {
         name: String,
         yaml: String,
+        force: bool,
     },
     Save {
         path: PathBuf,

@@ -1,8 +1,8 @@
 //! The plan of a draft, for the size question and the last step. The figures come from the plan room; here they are
 //! requested for a draft whose data were inspected but not read.
 
-use crate::advisor::choose::DataKind;
 use crate::advisor::look::{DataFacts, Machine};
+use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::plan::engines::{self, Gpus};
@@ -15,16 +15,17 @@ use std::time::Duration;
 /// Characters per subword with a vocabulary of a few thousand, and with one of tens of thousands.
 const SMALL: f64 = 2.5;
 const LARGE: f64 = 4.0;
-/// Tokens that a chat template adds to a question and its answer.
-const MARKS: f64 = 10.0;
 
 /// Tokens of the data, by the tokenizer's id: characters, a vocabulary trained on the data, or a model's own.
 pub(super) fn tokens(facts: &DataFacts, tokenizer: &str) -> Option<f64> {
     let chars = facts.chars? as f64;
-    let marks = match (facts.kind, facts.rows) {
-        (DataKind::Demos | DataKind::Pairs, Some(rows)) => MARKS * rows as f64,
-        _ => 0.0,
-    };
+    // A model brings its own template; a vocabulary that is made here has ChatML.
+    let template = facts.template.filter(|_| tokenizer == "file");
+    let template = template.unwrap_or(TemplateTokens::CHATML);
+    let marks = match facts.messages > 0.0 {
+        true => template.start + template.each * facts.messages,
+        false => 0.0,
+    } * facts.rows.unwrap_or(0) as f64;
     Some(match tokenizer {
         "char" if facts.distinct.is_some() => chars,
         "file" => chars / LARGE + marks,
@@ -209,6 +210,30 @@ mod tests {
     use crate::hardware::Summary;
     use crate::plan::probe::Speed;
     use crate::spec::SpecSources;
+
+    #[test]
+    fn the_template_of_the_model_is_counted() {
+        let facts = DataFacts {
+            chars: Some(400),
+            distinct: None,
+            rows: Some(10),
+            messages: 2.0,
+            ..look::corpus("tinyshakespeare").unwrap()
+        };
+        // Ten tokens of text a row, and ChatML around two messages.
+        assert_eq!(tokens(&facts, "file"), Some(200.0));
+        let template = Some(TemplateTokens {
+            start: 20.0,
+            each: 5.0,
+        });
+        let with_system = DataFacts { template, ..facts };
+        assert_eq!(tokens(&with_system, "file"), Some(400.0));
+        let plain = DataFacts {
+            messages: 0.0,
+            ..with_system
+        };
+        assert_eq!(tokens(&plain, "file"), Some(100.0));
+    }
 
     #[test]
     fn parameters_are_counted_as_the_model_counts_them() {

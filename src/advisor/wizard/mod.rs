@@ -210,6 +210,9 @@ impl Wizard {
                 return Outcome::Stay;
             }
         }
+        if let (Some((_, Ok(data))), Some((_, Ok(model)))) = (&mut self.data, &self.model) {
+            data.template = model.template;
+        }
         match self.step {
             Step::Data | Step::Start => self.enter(),
             _ => Outcome::Stay,

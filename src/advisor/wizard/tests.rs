@@ -49,10 +49,13 @@ fn enter_alone_leads_to_a_running_quickstart() {
     );
     wizard.checked(line(Status::Pass));
     wizard.checks_over(Ok(()));
-    let Outcome::Start { name, yaml } = wizard.enter() else {
+    let Outcome::Start { name, yaml, force } = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!((name.as_str(), &yaml), ("quickstart", &checked));
+    assert_eq!(
+        (name.as_str(), &yaml, force),
+        ("quickstart", &checked, false)
+    );
     assert!(yaml.contains("extends: quickstart\n") && yaml.starts_with("# Created by"));
     let loaded = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default()).unwrap();
     let preset = crate::spec::load("quickstart", &[], &SpecSources::default()).unwrap();
@@ -121,6 +124,18 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     assert_eq!(wizard.enter(), Outcome::Moved);
     assert_eq!(wizard.step(), Step::Settings);
     assert!(wizard.error().unwrap().contains("overfit"));
+    // It can be trained all the same, as with --force.
+    let mut other = wizard.clone();
+    until(&mut other, Step::Finish);
+    other.enter();
+    other.checked(line(Status::Fail));
+    assert_eq!(other.question().rows.len(), 1, "not before all completed");
+    other.checks_over(Ok(()));
+    let row = other.question().rows[1].clone();
+    assert_eq!(row.title, "train anyway");
+    assert!(row.detail.contains("Can overfit one batch"), "{row:?}");
+    other.select(1);
+    assert!(matches!(other.enter(), Outcome::Start { force: true, .. }));
     // The next round starts over, and one that cannot be made says why.
     until(&mut wizard, Step::Finish);
     wizard.enter();

@@ -16,7 +16,9 @@ use crate::data::formats::{Columns, FormatId};
 use crate::data::render::TrainOn;
 use crate::data::source::{self, ReadContext, SourceConfig};
 use crate::data::tokenizer::{self, TokenizerConfig};
-use crate::data::{DataConfig, DataError, Example, Place, RowFault};
+use crate::data::{
+    DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, vocabulary,
+};
 use crate::hub::HubConfig;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -178,7 +180,7 @@ impl Subject {
     pub fn inspect(&self, context: &ReadContext, tell: Tell<'_>) -> Result<Inspected, DataError> {
         let mut feed = self.feed(context)?;
         let beginning = beginning(&mut feed);
-        let view: Arc<dyn View> = Arc::new(self.view(&beginning)?);
+        let view: Arc<dyn View> = Arc::new(self.view(&beginning, context)?);
         let options = Options {
             name: self.name.clone(),
             seq_len: self.seq_len,
@@ -266,7 +268,7 @@ impl Subject {
         })
     }
 
-    fn view(&self, beginning: &[Item]) -> Result<Reader, DataError> {
+    fn view(&self, beginning: &[Item], context: &ReadContext) -> Result<Reader, DataError> {
         let child = Child::of_this_program();
         let said = self.template.as_deref().unwrap_or(AUTO);
         // ChatML writes no tools, Qwen's form of it does.
@@ -288,13 +290,10 @@ impl Subject {
         let text = text_of(beginning);
         match &self.what {
             What::Spec(config) => {
-                // An alphabet is that of the whole text.
-                let whole = match config.tokenizer {
-                    TokenizerConfig::Char(_) => source::read(config).ok(),
-                    _ => None,
+                let tokenizer = match config.tokenizer {
+                    TokenizerConfig::Char(_) => alphabet(config, context)?,
+                    _ => config.tokenizer.build(&text, &text)?,
                 };
-                let text = whole.map_or(text, |whole| whole.text.into_owned());
-                let tokenizer = config.tokenizer.build(&text, &text)?;
                 let template = match Template::choose(said, &tokenizer, &child)? {
                     Some(template) => template,
                     None => Template::builtin(usual)?,
@@ -384,6 +383,20 @@ impl Subject {
     }
 }
 
+/// The characters of the whole text, as in training; bad rows are findings here, and give none.
+fn alphabet(config: &DataConfig, context: &ReadContext) -> Result<Tokenizer, DataError> {
+    if config.is_corpus(&context.base) {
+        let whole = source::read(config)?.text;
+        return config.tokenizer.build(&whole, &whole);
+    }
+    let config = DataConfig {
+        on_bad_row: OnBadRow::Skip,
+        ..config.clone()
+    };
+    let sources = [config.all_sources(), config.val_source()].concat();
+    Ok(vocabulary::tokenizer(&config, &sources, context, None)?.0)
+}
+
 /// A copy of half a file would pass for a whole one.
 fn whole(mut feed: Feed) -> Result<(), DataError> {
     if let Some(fault) = feed.broken() {
@@ -469,6 +482,22 @@ mod tests {
         assert!(
             report.format.contains("prompt_completion") && report.format.contains("plain text")
         );
+    }
+
+    #[test]
+    fn a_made_up_source_has_its_own_alphabet() {
+        let report = inspected(json!({
+            "sources": [{"synthetic": {"arithmetic": {"digits": 2, "operations": ["add"]}}, "rows": 50}],
+            "tokenizer": {"char": {}},
+        }))
+        .report;
+        let tokens = report.tokens.unwrap();
+        assert!(tokens.total > 0 && tokens.vocab_size < 30, "{tokens:?}");
+        let refused = report
+            .findings
+            .iter()
+            .any(|finding| finding.id == "unrendered");
+        assert!(!refused, "{:?}", report.findings);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! No passage of the validation split stands in the training split: otherwise validation measures memory.
 
 use super::{Check, Finding, Subject};
+use crate::data::DataConfig;
 use crate::engine::EngineError;
 use std::collections::HashMap;
 
@@ -26,7 +27,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         let evidence = format!(
             "{found} of {of} validation documents stand in the training split word for word"
         );
-        return Ok(rate(found as f64 / of.max(1) as f64, evidence));
+        let fix = repair(&subject.spec.data);
+        return Ok(rate(found as f64 / of.max(1) as f64, evidence, &fix));
     }
     let bytes_per_token = data.val_bytes_per_token().unwrap_or(TYPICAL_BYTES);
     let n = (PASSAGE_BYTES / bytes_per_token).ceil().max(8.0) as usize;
@@ -48,12 +50,24 @@ fn judge(train: &[u32], val: &[u32], n: usize) -> Finding {
         "{found} of {passages} validation passages of {n} tokens stand in the training text ({:.1} %)",
         100.0 * share
     );
-    rate(share, evidence)
+    let fix = "remove duplicates from the text, or hold out a part that the rest does not quote";
+    rate(share, evidence, fix)
 }
 
-fn rate(share: f64, evidence: String) -> Finding {
+/// What takes repeated documents out.
+fn repair(data: &DataConfig) -> String {
+    match (&data.path, &data.val_path) {
+        (Some(path), None) => format!(
+            "`llmtui data clean {} --drop duplicates --out FILE`, then train on that file",
+            path.display()
+        ),
+        (_, Some(_)) => "take the rows of the validation file out of the training file".into(),
+        _ => "remove duplicates with `llmtui data clean FILE --drop duplicates --out FILE`".into(),
+    }
+}
+
+fn rate(share: f64, evidence: String, fix: &str) -> Finding {
     let cause = "validation loss will look better than it is";
-    let fix = "remove duplicates from the text, or hold out a part that the rest does not quote";
     match share {
         s if s >= FAIL => Finding::fail(evidence, cause, fix),
         s if s >= WARN => Finding::warn(evidence, cause, fix),
@@ -113,6 +127,20 @@ mod tests {
             "{}",
             verdict.evidence
         );
+    }
+
+    #[test]
+    fn repeated_documents_are_repaired_by_a_command() {
+        let config = |value| serde_json::from_value::<DataConfig>(value).unwrap();
+        let one = repair(&config(serde_json::json!({"path": "a.jsonl"})));
+        assert!(
+            one.contains("llmtui data clean a.jsonl --drop duplicates --out FILE"),
+            "{one}"
+        );
+        let two = repair(&config(
+            serde_json::json!({"path": "a.jsonl", "val_path": "b.jsonl"}),
+        ));
+        assert!(two.contains("validation file"), "{two}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ impl App {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Help => self.open(Box::new(HelpSheet::new(self.contexts()))),
-            Action::Guide => self.open(Box::new(GuideSheet::new(&self.store))),
+            Action::Guide => self.guide(),
             Action::Palette => self.open(Box::new(self.palette())),
             Action::Theme => self.open(Box::new(self.theme_picker())),
             Action::Leave => self.leave(),
@@ -87,6 +87,18 @@ impl App {
         self.with(at, |pane, context| {
             pane.answered(topic.about, answer, context)
         })
+    }
+
+    /// Opens the guide; what it is to know of the machine comes later where nobody has looked yet.
+    fn guide(&mut self) -> Vec<Effect> {
+        let mut effects = self.open(Box::new(GuideSheet::new(&self.store)));
+        if self.store.machine.is_none() {
+            effects.push(Effect::LookAtMachine);
+        }
+        if self.store.hardware.machine.is_none() {
+            effects.push(Effect::WatchHardware);
+        }
+        effects
     }
 
     pub(super) fn open(&mut self, overlay: Box<dyn Overlay>) -> Vec<Effect> {

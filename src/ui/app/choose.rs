@@ -57,7 +57,7 @@ impl App {
         match choice {
             Choice::Action(action) => self.act(action),
             Choice::StartPreset(name) => self.start_run(name),
-            Choice::StartSpec { name, yaml } => self.start_spec(name, yaml),
+            Choice::StartSpec { name, yaml, force } => self.start_spec(name, yaml, force),
             Choice::EditPreset(name) => vec![Effect::OpenEditor(name)],
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {

@@ -38,13 +38,20 @@ impl App {
                 self.store.model_files.clone_from(files);
                 self.data_moved();
             }
-            Msg::Machine(machine) => self.store.machine = Some((**machine).clone()),
+            Msg::Machine(machine) => {
+                self.store.machine = Some((**machine).clone());
+                self.renew_overlays();
+            }
             Msg::Hardware { machine, values } => {
                 let now = self.store.now;
+                let first = self.store.hardware.machine.is_none();
                 if let Some(machine) = machine {
                     self.store.hardware.describe((**machine).clone());
                 }
                 self.store.hardware.sample(now, values);
+                if first {
+                    self.renew_overlays();
+                }
             }
             Msg::Saved(result) => self.saved(result.as_ref()),
             Msg::PictureSaved(Ok(path)) => {
@@ -57,6 +64,15 @@ impl App {
             _ => {}
         }
         Vec::new()
+    }
+
+    fn renew_overlays(&mut self) {
+        for overlay in &mut self.overlays {
+            overlay.renew(&self.store);
+        }
+        if !self.overlays.is_empty() {
+            self.ask_draw();
+        }
     }
 
     fn saved(&mut self, result: Result<&SavedSpec, &String>) {

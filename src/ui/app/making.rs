@@ -23,11 +23,16 @@ impl App {
         }
     }
 
-    pub(super) fn start_spec(&mut self, name: String, yaml: String) -> Vec<Effect> {
+    pub(super) fn start_spec(&mut self, name: String, yaml: String, force: bool) -> Vec<Effect> {
         // The editor may lie over the wizard that opened it; the run takes the screen from both.
         self.overlays.clear();
         let (slot, mut effects) = self.hold(name.clone());
-        effects.push(Effect::StartSpec { slot, name, yaml });
+        effects.push(Effect::StartSpec {
+            slot,
+            name,
+            yaml,
+            force,
+        });
         effects
     }
 }

@@ -13,11 +13,14 @@ use crate::ui::layout::{centred, framed, wrap};
 use crate::ui::request::Hints;
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
+use crate::wire::Outcome;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
+/// The page on runs that broke off.
+const CRASH: &str = "crash";
 /// Columns of the sheet.
 const WIDTH: u16 = 104;
 
@@ -55,6 +58,8 @@ impl GuideSheet {
 
     fn of(subject: &Subject<'_>) -> GuideSheet {
         let judged = subject.run.map(diagnose);
+        let ended = subject.run.and_then(|run| run.finished.as_ref());
+        let completed = ended.is_some_and(|finish| finish.outcome == Outcome::Completed);
         let findings = judged.iter().flat_map(|judged| &judged.findings);
         let wrong: Vec<&str> = findings
             .filter(|f| f.status <= Status::Warn)
@@ -64,7 +69,9 @@ impl GuideSheet {
             .iter()
             .map(|page| Entry {
                 title: page.title,
-                raised: page.rules.iter().any(|rule| wrong.contains(rule)),
+                // A run that completed did not crash, whatever it warned of.
+                raised: page.rules.iter().any(|rule| wrong.contains(rule))
+                    && !(completed && page.id == CRASH),
                 text: guide::plain(&page.fill(subject).text),
             })
             .collect();
@@ -158,6 +165,10 @@ impl Overlay for GuideSheet {
         }
         self.selected = self.selected.min(last);
         Reply::Stay
+    }
+
+    fn renew(&mut self, store: &Store) {
+        self.entries = GuideSheet::new(store).entries;
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {

@@ -31,6 +31,7 @@ use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::Msg;
 use super::request::{Answer, Hints, Topic};
+use super::store::Store;
 use super::theme::Theme;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
@@ -57,6 +58,8 @@ pub enum Choice {
     StartSpec {
         name: String,
         yaml: String,
+        /// Even though a check failed.
+        force: bool,
     },
     EditPreset(String),
     OpenRun(PathBuf),
@@ -152,6 +155,9 @@ pub trait Overlay: Debug {
     fn incoming(&mut self, _msg: &Msg) -> Option<Reply> {
         None
     }
+
+    /// The workbench knows more of the machine than when this was opened.
+    fn renew(&mut self, _store: &Store) {}
 
     /// Newer rows for a list.
     fn refill(&mut self, _newer: Picker) {}

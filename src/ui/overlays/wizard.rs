@@ -121,7 +121,9 @@ impl WizardScreen {
                 Reply::Do(Effect::Preflight { round, yaml })
             }
             Outcome::Close => Reply::Close,
-            Outcome::Start { name, yaml } => Reply::Chosen(Choice::StartSpec { name, yaml }),
+            Outcome::Start { name, yaml, force } => {
+                Reply::Chosen(Choice::StartSpec { name, yaml, force })
+            }
             Outcome::Save { path, yaml } => Reply::Do(Effect::SaveSpec { path, yaml }),
             Outcome::Edit => match self.wizard.draft() {
                 Some((draft, _)) => Reply::Open(Box::new(Editor::new(draft))),

@@ -2,7 +2,7 @@
 //! what to do next with its key and its command. Which figures there are follows from the readings that the method declares.
 
 use super::{chat, examples, health, samples};
-use crate::base::finding::Status;
+use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::{Diagnosis, diagnose};
@@ -12,6 +12,7 @@ use crate::run::state::{Finish, outcome_word};
 use crate::ui::action::Action;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
+use crate::ui::msg::Holder;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
 use crate::ui::store::HeldRun;
 use crate::ui::theme::{Meaning, Theme};
@@ -170,7 +171,9 @@ impl<'a> Ending<'a> {
         ]];
         let told = one_line(&finish.message);
         if !told.is_empty() {
-            let lines = wrap(&told, width.saturating_sub(4)).into_iter().take(3);
+            // Before the first step the reason is all there is.
+            let most = if finish.step == 0 { 10 } else { 3 };
+            let lines = wrap(&told, width.saturating_sub(4)).into_iter().take(most);
             rows.extend(lines.map(|line| vec![word(format!("  {line}"), meaning)]));
         }
         // That it learned until it failed is no comfort.
@@ -248,7 +251,9 @@ impl<'a> Ending<'a> {
             }
         }
         let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
-        let speed = state.tok_per_sec();
+        // Over the whole time, as both stand here: evaluations and checkpoints are part of it.
+        let speed = state.tokens as f64 / state.seconds;
+        let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
         let speed = speed.map(|x| format!(", {} tokens/s", human::short(x)));
         rows.push(row(
             "time",
@@ -298,8 +303,12 @@ impl<'a> Ending<'a> {
                 command,
             });
         };
-        let bad = lost(self.finish.outcome) || self.diagnosis.verdict.status() <= Status::Warn;
-        if bad {
+        let judged = self.diagnosis.verdict.status();
+        if let Some((step, settings)) = self.advised() {
+            let command = format!("llmtui train --branch {name}@{step} {settings}");
+            add(key(Action::FollowAdvice), "branch as advised", command);
+        }
+        if lost(self.finish.outcome) || judged <= Status::Warn {
             let command = format!("llmtui diagnose {name}");
             add(
                 key(Action::Open(&health::ENTRY)),
@@ -310,6 +319,9 @@ impl<'a> Ending<'a> {
         let kept = !state.checkpoints.is_empty();
         let best = state.checkpoints.last().map_or(0, |c| c.step);
         if self.held.resumable().is_some() {
+            if !kept {
+                add(key(Action::Evaluate), "edit the spec", String::new());
+            }
             let what = match kept {
                 true => format!("go on from step {}", human::grouped(best)),
                 false => "try again".into(),
@@ -318,7 +330,9 @@ impl<'a> Ending<'a> {
         }
         // A reward model scores answers and writes none.
         let judges = state.head.as_ref().is_some_and(|h| h.method == "reward");
-        if kept && !judges {
+        // What learned nothing is of no use to anyone.
+        let useful = kept && judged > Status::Fail;
+        if useful && !judges {
             let command = format!("llmtui chat {name}");
             add(key(Action::Open(&chat::ENTRY)), "chat with it", command);
         }
@@ -330,13 +344,23 @@ impl<'a> Ending<'a> {
             let pane = key(Action::Open(&examples::ENTRY));
             add(pane, "held-out examples", String::new());
         }
-        if kept {
+        if useful {
             let command = format!("llmtui score {name} FILE");
             add(String::new(), "measure it on a text", command);
             let command = format!("llmtui export {name} --to DIR");
             add(String::new(), "take it to other programs", command);
-            let command = format!("llmtui train sft -s train.from={name} -s data.path=FILE");
-            add(String::new(), "teach it more", command);
+            match self.longer() {
+                _ if judges => {}
+                None => {
+                    let command =
+                        format!("llmtui train sft -s train.from={name} -s data.path=FILE");
+                    add(String::new(), "teach it more", command);
+                }
+                Some(steps) => {
+                    let command = format!("llmtui train --resume {name} -s max_steps={steps}");
+                    add(String::new(), "train it longer", command);
+                }
+            }
         }
         let picture = key(Action::SavePicture);
         add(picture, "keep this as a picture", String::new());
@@ -344,7 +368,50 @@ impl<'a> Ending<'a> {
         next
     }
 
-    /// A row for each step, two where its command is long and there is room; half a command helps nobody.
+    /// The first advice that names settings, after `-s`, and the checkpoint to branch from: the newest from before what its
+    /// finding saw, else the best.
+    fn advised(&self) -> Option<(u64, String)> {
+        if self.held.holder == Holder::Foreign {
+            return None;
+        }
+        let wrong = self
+            .diagnosis
+            .findings
+            .iter()
+            .filter(|f| f.status <= Status::Warn);
+        let changed = |finding: &Finding| Some((finding.clone(), finding.changes()));
+        let (finding, settings) = wrong
+            .filter_map(changed)
+            .find(|(_, settings)| !settings.is_empty())?;
+        let marks = &self.state().checkpoints;
+        let seen = finding
+            .evidence
+            .0
+            .iter()
+            .filter_map(|signal| signal.step)
+            .min();
+        let before = marks
+            .iter()
+            .rev()
+            .find(|mark| seen.is_some_and(|seen| mark.step < seen));
+        let best = marks.iter().rev().find(|mark| mark.best);
+        let from = before.or(best).or(marks.last())?;
+        Some((from.step, format!("-s {}", settings.join(" -s "))))
+    }
+
+    /// Twice the steps, for a run that no conversations can be taught: a vocabulary of characters has no marks for a
+    /// template, and not all letters.
+    fn longer(&self) -> Option<u64> {
+        /// A subword vocabulary begins with every byte.
+        const BYTES: u64 = 256;
+        let head = self.state().head.as_ref()?;
+        let tokenizer = &head.spec["data"]["tokenizer"];
+        let characters = *tokenizer == "char" || !tokenizer["char"].is_null();
+        let small = (1..BYTES).contains(&head.vocab_size);
+        (characters || small).then_some(2 * head.max_steps)
+    }
+
+    /// A row for each step, more where its command is long and there is room; half a command helps nobody.
     fn rows(&self, next: &[Next], room: Rect) -> Vec<Vec<Word>> {
         let width = usize::from(room.width).saturating_sub(2);
         let own = |command: &str| vec![word(format!("{:<KEY$}{command}", ""), Meaning::Muted)];
@@ -359,9 +426,13 @@ impl<'a> Ending<'a> {
             match KEY + WHAT + command.len() <= width {
                 true => words.push(word(command.clone(), Meaning::Muted)),
                 false if left > 0 => {
-                    left -= 1;
                     rows.push(words);
-                    words = own(command);
+                    let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
+                    let mut parts = wrap(command, room);
+                    parts.truncate(left);
+                    left -= parts.len();
+                    rows.extend(parts.iter().map(|part| own(part)));
+                    continue;
                 }
                 false if step.key.is_empty() => words = own(command),
                 false => {}

@@ -338,6 +338,9 @@ impl Pane for RunPane {
                 };
                 let resume = held.resumable().map(|_| (A::Pause, word));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();
+                if held.state.checkpoints.is_empty() && !hints.is_empty() {
+                    hints.insert(0, (A::Evaluate, "edit the spec"));
+                }
                 if held.state.finished.is_some() {
                     hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
                 }
@@ -383,7 +386,10 @@ impl Pane for RunPane {
         match action {
             Action::Pause => pause(store),
             Action::Checkpoint => command(store, Asked::Checkpoint, Command::Checkpoint),
-            Action::Evaluate => command(store, Asked::Evaluate, Command::Evaluate),
+            Action::Evaluate => match store.held.as_ref().and_then(HeldRun::asked) {
+                Some(asked) => vec![Request::Do(Effect::OpenEditor(asked))],
+                None => command(store, Asked::Evaluate, Command::Evaluate),
+            },
             Action::Sample => match self.full_chart(store) {
                 Some((id, area)) => {
                     let run = store.held.as_ref().map_or("llmtui", |held| held.name());

@@ -31,9 +31,12 @@ impl Shell {
                 Effect::ResumeRun { slot, run_dir } => {
                     self.link_job(slot, move |place| place.resume(&run_dir))
                 }
-                Effect::StartSpec { slot, name, yaml } => {
-                    self.link_job(slot, move |place| place.start_text(&name, &yaml))
-                }
+                Effect::StartSpec {
+                    slot,
+                    name,
+                    yaml,
+                    force,
+                } => self.link_job(slot, move |place| place.start_text(&name, &yaml, force)),
                 Effect::OpenWizard => self.job(|place| {
                     let (context, answers) = place.wizard();
                     Done::Msg(Msg::Wizard(Box::new(context), Box::new(answers)))

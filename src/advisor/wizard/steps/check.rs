@@ -22,10 +22,13 @@ impl Ask for Check {
             Some(_) => "back to the settings",
             None => "start training now",
         };
-        vec![Row {
+        let first = Row {
             open: checks.state != State::Running,
             ..Row::choice(title, checks.words())
-        }]
+        };
+        let anyway = checks.in_spite_of();
+        let anyway = anyway.map(|failed| Row::choice("train anyway", failed));
+        [first].into_iter().chain(anyway).collect()
     }
 
     fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
@@ -54,15 +57,18 @@ impl Ask for Check {
         (notes, Vec::new())
     }
 
-    /// Starts if every check completed and none failed; after a failed one it leads to the settings, with the reason.
+    /// Starts if every check completed and none failed; after a failed one it leads to the settings, with the reason, or
+    /// starts all the same.
     fn enter(&self, wizard: &mut Wizard) -> Outcome {
-        if wizard.checks.good() {
+        let force = wizard.selected() == 1 && wizard.checks.in_spite_of().is_some();
+        if wizard.checks.good() || force {
             let (Some(yaml), Some((draft, _))) = (wizard.yaml(), wizard.draft()) else {
                 return wizard.refuse("choose a model first");
             };
             return Outcome::Start {
                 name: draft.run_name(),
                 yaml,
+                force,
             };
         }
         match wizard.checks.obstacle() {

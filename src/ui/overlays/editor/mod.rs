@@ -149,6 +149,7 @@ impl Editor {
             Ok(spec) => Reply::Chosen(Choice::StartSpec {
                 name: spec.name.clone(),
                 yaml: self.draft.to_yaml(&[]),
+                force: false,
             }),
             Err(errors) => {
                 let first = errors.issues().first();

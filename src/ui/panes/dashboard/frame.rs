@@ -282,7 +282,11 @@ impl Dashboard {
         if let Some(row) = plan.status {
             health::status(buffer, row, state, &self.glance, theme);
         }
-        if let Some(row) = plan.sample_line {
+        // The last line of the log would be the error once more.
+        if let Some(row) = plan
+            .sample_line
+            .filter(|_| strips::early_end(state).is_none())
+        {
             strips::sample_line(buffer, row, state, theme);
         }
     }
@@ -328,6 +332,11 @@ fn box_title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) 
 
 /// All that a very small terminal can hold.
 pub(super) fn sentence(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    if let Some(finish) = strips::early_end(state) {
+        let words = format!("{}: {}", state.word(), finish.message);
+        text::paragraph(buffer, area, &words, Meaning::Bad, theme);
+        return;
+    }
     let loss = state
         .latest("train/loss")
         .map(|x| format!(", loss {}", human::number(x)))

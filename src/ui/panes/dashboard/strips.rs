@@ -339,19 +339,30 @@ fn time_of_day(t: UnixMillis, utc_offset: i64) -> String {
     )
 }
 
-/// The preflight checks as they come in, where the first chart will be.
+/// The preflight checks as they come in, where the first chart will be; above them, why the run ended before its first step.
 pub fn checks(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
     let (x, width) = (area.x + 2, area.width.saturating_sub(4));
-    let heading = [word(opening(state), Meaning::Muted)];
-    if area.height > 0 {
-        text::draw(buffer, x, area.y, width, &heading, theme);
-    }
-    let room = usize::from(area.height.saturating_sub(2));
+    let (heading, meaning) = match early_end(state) {
+        Some(finish) => (
+            finish.message.as_str(),
+            outcome_mark(finish.outcome, theme.glyphs()).1,
+        ),
+        None => (opening(state), Meaning::Muted),
+    };
+    let inner = Rect { x, width, ..area };
+    let taken = 1 + text::paragraph(buffer, inner, heading, meaning, theme);
+    let room = usize::from(area.height.saturating_sub(taken));
     let skip = state.checks.len().saturating_sub(room);
     for (row, check) in state.checks.iter().skip(skip).enumerate() {
         let words = finding::row(check, CHECK, theme);
-        text::draw(buffer, x, area.y + 2 + row as u16, width, &words, theme);
+        text::draw(buffer, x, area.y + taken + row as u16, width, &words, theme);
     }
+}
+
+/// How a run ended that made no step, where its end has a reason.
+pub(super) fn early_end(state: &RunState) -> Option<&Finish> {
+    let finish = state.finished.as_ref();
+    finish.filter(|finish| state.step == 0 && !finish.message.is_empty())
 }
 
 /// What a finished run leaves: outcome and reason, verdict, loss, checkpoint, what to do next.
@@ -443,7 +454,8 @@ pub fn result(
 pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let mut words = vec![word(format!("{glyph} "), meaning)];
-    if !finish.message.is_empty() {
+    // What ended a run before its first step stands above in full.
+    if !finish.message.is_empty() && early_end(state).is_none() {
         words.push(word(one_line(&finish.message), meaning));
         return words;
     }

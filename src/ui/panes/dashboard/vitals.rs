@@ -8,7 +8,7 @@ use crate::base::human;
 use crate::diagnosis::Diagnosis;
 use crate::metrics::id;
 use crate::run::RunState;
-use crate::ui::panes::health::{self, Row};
+use crate::ui::panes::health::{self, Judged, Row};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
@@ -53,7 +53,7 @@ enum Place {
     Inside,
     Above,
     Below,
-    /// There is no band.
+    /// There is no band, or it does not hold yet.
     Free,
 }
 
@@ -85,9 +85,9 @@ pub fn of(state: &RunState, diagnosis: &Diagnosis) -> Vec<Vital> {
         }),
     };
     let mut signs: Vec<Vital> = FIRST.iter().filter_map(known).collect();
-    let others = rows
-        .iter()
-        .filter(|row| row.inside == Some(false) && FIRST.iter().all(|(id, _)| *id != row.info.id));
+    let others = rows.iter().filter(|row| {
+        row.judged == Judged::Outside && FIRST.iter().all(|(id, _)| *id != row.info.id)
+    });
     signs.extend(others.map(|row| {
         let info = row.info;
         let name = if info.label.is_empty() {
@@ -104,11 +104,11 @@ fn vital(name: &str, row: &Row<'_>) -> Vital {
     Vital {
         name: name.into(),
         value: row.value,
-        place: match (row.inside, row.info.band.and_then(|band| band.high)) {
-            (Some(true), _) => Place::Inside,
-            (Some(false), Some(high)) if row.value > high => Place::Above,
-            (Some(false), _) => Place::Below,
-            (None, _) => Place::Free,
+        place: match (row.judged, row.info.band.and_then(|band| band.high)) {
+            (Judged::Inside, _) => Place::Inside,
+            (Judged::Outside, Some(high)) if row.value > high => Place::Above,
+            (Judged::Outside, _) => Place::Below,
+            (Judged::Early(_) | Judged::Free, _) => Place::Free,
         },
         confirmed: false,
     }

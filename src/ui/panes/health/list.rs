@@ -19,10 +19,20 @@ pub struct Row<'a> {
     /// The newest; of blocks the one farthest up, or outside the band.
     pub value: f64,
     pub step: Option<u64>,
-    /// `None` without a band.
-    pub inside: Option<bool>,
+    pub judged: Judged,
     /// Means over blocks, oldest first, or the series in a few parts.
     curve: Vec<f64>,
+}
+
+/// What the band says of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    Inside,
+    Outside,
+    /// Outside, but the band does not hold before this step.
+    Early(u64),
+    /// There is no band.
+    Free,
 }
 
 /// Points of a curve.
@@ -43,8 +53,13 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let holds = |x: f64| info.band.as_ref().map(|band| band.holds(x));
     // The bands hold after the warm-up and the first tenth of the run; before that nothing is called wrong.
     let tenth = state.head.as_ref().map_or(0, |head| head.max_steps / 10);
-    let young = state.step <= (state.warmup_steps() + 100).max(tenth);
-    let judged = |inside: Option<bool>| inside.map(|inside| inside || young);
+    let from = (state.warmup_steps() + 100).max(tenth) + 1;
+    let judged = |value: f64| match holds(value) {
+        None => Judged::Free,
+        Some(true) => Judged::Inside,
+        Some(false) if state.step < from => Judged::Early(from),
+        Some(false) => Judged::Outside,
+    };
     if info.per_layer {
         let map = state.layers.get(&info.id)?;
         let last = map.last()?;
@@ -56,7 +71,7 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
             info,
             value,
             step: Some(last.step),
-            inside: judged(holds(value)),
+            judged: judged(value),
             curve: thinned(curve, POINTS),
         });
     }
@@ -72,7 +87,7 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
         info,
         value,
         step: Some(to),
-        inside: judged(holds(value)),
+        judged: judged(value),
         curve: parts.into_iter().flatten().filter_map(|b| b.mean()).collect(),
     })
 }
@@ -103,10 +118,11 @@ const LEAST_CURVE: usize = 4;
 /// `▸ ✓ dead units       0.016 ≤ 0.5      ▁▁▂▂▃`; what does not fit is left out as a whole, the band before the curve.
 pub fn draw(buffer: &mut Buffer, area: Rect, row: &Row, selected: bool, theme: &Theme) {
     let glyphs = theme.glyphs();
-    let (mark, meaning) = match row.inside {
-        Some(true) => (glyphs.ok, Meaning::Good),
-        Some(false) => (glyphs.warn, Meaning::Warn),
-        None => (" ", Meaning::Muted),
+    let (mark, meaning) = match row.judged {
+        Judged::Inside => (glyphs.ok, Meaning::Good),
+        Judged::Outside => (glyphs.warn, Meaning::Warn),
+        Judged::Early(_) => (glyphs.separator, Meaning::Muted),
+        Judged::Free => (" ", Meaning::Muted),
     };
     let title = if row.info.label.is_empty() { &row.info.title } else { &row.info.label };
     let name = text::fit(title, NAME, theme.ascii);
@@ -145,7 +161,7 @@ fn short(band: &Band, ascii: bool) -> String {
 }
 
 fn meaning_of(row: &Row) -> Meaning {
-    if row.inside == Some(false) { Meaning::Warn } else { Meaning::Text }
+    if row.judged == Judged::Outside { Meaning::Warn } else { Meaning::Text }
 }
 
 /// The curve in at most so many columns; what lies outside the band has a colour of its own.
@@ -157,7 +173,7 @@ fn curve(row: &Row, columns: usize, theme: &Theme) -> Vec<Word> {
     let point = |x: &f64| {
         let outside = row.info.band.as_ref().is_some_and(|band| !band.holds(*x));
         // Before the bands hold, nothing is called wrong.
-        let warned = outside && row.inside == Some(false);
+        let warned = outside && row.judged == Judged::Outside;
         let meaning = if warned { Meaning::Warn } else { Meaning::Series };
         word(level(*x, (low, high), theme).to_string(), meaning)
     };
@@ -177,7 +193,7 @@ mod tests {
             band: Some(Band { low: None, high: Some(0.3), origin: Origin::RuleOfThumb }),
             ..MetricInfo::default()
         };
-        let row = Row { info: &info, value: 1.632, step: Some(9), inside: Some(false), curve };
+        let row = Row { info: &info, value: 1.632, step: Some(9), judged: Judged::Outside, curve };
         let area = Rect::new(0, 0, width, 1);
         let mut buffer = Buffer::empty(area);
         draw(&mut buffer, area, &row, false, &Theme::ansi());

@@ -19,7 +19,7 @@ use crate::ui::widgets::axis::Scale;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{Band, MetricInfo};
-pub(super) use list::{Row, is_shown, rows};
+pub(super) use list::{Judged, Row, is_shown, rows};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -62,7 +62,7 @@ impl Pane for HealthPane {
     fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
         if let (0, Some(held)) = (self.selected, &context.store.held) {
             let rows = rows(&held.state);
-            let outside = rows.iter().position(|row| row.inside == Some(false));
+            let outside = rows.iter().position(|row| row.judged == Judged::Outside);
             self.selected = outside.unwrap_or(0);
         }
         Vec::new()
@@ -117,7 +117,9 @@ impl Pane for HealthPane {
         };
         let rows = rows(&held.state);
         if rows.is_empty() {
-            let words = if held.state.metrics.is_empty() || held.live() {
+            let words = if held.state.step == 0 && held.state.finished.is_some() {
+                "This run ended before its first step, so nothing was measured. Its error stands on Run."
+            } else if held.state.metrics.is_empty() || held.live() {
                 "Probes report with the first logged step. Without any: health.enabled is false in this run."
             } else {
                 "This run's log has no readings of probes: it was trained with health.enabled=false, or by an older program."
@@ -235,6 +237,9 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
     let mut parts = Vec::new();
     if let Some(step) = row.step {
         parts.push(format!("step {}", human::grouped(step)));
+    }
+    if let Judged::Early(from) = row.judged {
+        parts.push(format!("not judged before step {}", human::grouped(from)));
     }
     if let Some(band) = &info.band {
         parts.push(format!("band {} ({})", range(band), band.origin.words()));
@@ -388,13 +393,26 @@ mod tests {
         let rows = rows(&state);
         let ids: Vec<&str> = rows.iter().map(|row| row.info.id.as_str()).collect();
         assert_eq!(ids, ["dead_units/layer", "noise_scale"]);
-        assert_eq!((rows[0].inside, rows[1].inside), (Some(false), Some(true)));
+        assert_eq!((rows[0].judged, rows[1].judged), (Judged::Outside, Judged::Inside));
         assert_eq!((rows[0].value, rows[0].step), (1.0, Some(400)));
         let picture = drawn(&state, 0, false);
         assert!(picture.contains("band up to 0.5 (rule of thumb)"), "{picture}");
         let block = picture.lines().find(|line| line.contains(" 2 ")).unwrap();
         assert!(block.contains("▁") && block.contains("█") && block.contains('1'), "{picture}");
         assert!(picture.contains("what is normal") && picture.contains("do this"), "{picture}");
+    }
+
+    #[test]
+    fn a_value_outside_its_band_is_not_judged_early_and_never_called_good() {
+        let mut state = state();
+        state.step = 100;
+        let rows = rows(&state);
+        assert_eq!((rows[0].judged, rows[1].judged), (Judged::Early(101), Judged::Inside));
+        let picture = drawn(&state, 0, false);
+        assert!(picture.contains("not judged before step 101"), "{picture}");
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 50, 1));
+        list::draw(&mut buffer, Rect::new(0, 0, 50, 1), &rows[0], false, &Theme::ansi());
+        assert_eq!(buffer[(2, 0)].symbol(), "·");
     }
 
     #[test]

@@ -1,0 +1,67 @@
+//! What a chat template adds to the tokens of a conversation.
+
+use crate::base::child::Child;
+use crate::data::Message;
+use crate::data::chat::{AUTO, GenerationPrompt, Template};
+use crate::data::tokenizer::{self, Tokenizer};
+use std::path::Path;
+
+/// Tokens that a chat template adds to a conversation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TemplateTokens {
+    /// Before the first message: a system message of its own, for one.
+    pub start: f64,
+    /// Around each message.
+    pub each: f64,
+}
+
+impl TemplateTokens {
+    /// `<|im_start|>`, the role, a line break; `<|im_end|>`, a line break.
+    pub const CHATML: TemplateTokens = TemplateTokens {
+        start: 0.0,
+        each: 5.0,
+    };
+
+    /// Counted with the template and the tokenizer of a model; `None` where it lacks either.
+    pub fn of_model(path: &Path) -> Option<TemplateTokens> {
+        let child = Child::of_this_program();
+        let tokenizer = tokenizer::load(path, &child).ok()?;
+        let template = Template::choose(AUTO, &tokenizer, &child).ok()??;
+        TemplateTokens::count(&tokenizer, &template)
+    }
+
+    fn count(tokenizer: &Tokenizer, template: &Template) -> Option<TemplateTokens> {
+        let tokens = |text: &str| Some(tokenizer.encode(text).ok()?.len() as f64);
+        let rendered = |exchanges: usize| {
+            let exchange = [Message::new("user", "A"), Message::new("assistant", "A")];
+            let messages = vec![exchange; exchanges].concat();
+            let text = template.render(&messages, None, GenerationPrompt::Without);
+            tokens(&text.ok()?)
+        };
+        let (one, two) = (rendered(1)?, rendered(2)?);
+        let whole = (two - one) / 2.0;
+        Some(TemplateTokens {
+            start: (one - 2.0 * whole).max(0.0),
+            each: (whole - tokens("A")?).max(0.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tokenizer::TokenizerConfig;
+
+    /// Letters are tokens: ChatML writes 16 + 10 around a question and 21 + 10 around an answer.
+    #[test]
+    fn a_template_is_counted_in_the_tokens_of_its_model() {
+        let letters: String = (' '..='~').chain(['\n']).collect();
+        let characters = TokenizerConfig::Char(Default::default());
+        let tokenizer = characters.build(&letters, &letters).unwrap();
+        let chatml = Template::builtin("chatml").unwrap();
+        let counted = TemplateTokens::count(&tokenizer, &chatml).unwrap();
+        let exchange = "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n";
+        assert_eq!(counted.start, 0.0);
+        assert_eq!(counted.each, exchange.len() as f64 / 2.0);
+    }
+}

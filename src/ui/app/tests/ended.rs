@@ -1,0 +1,135 @@
+//! Runs that have ended: what is told of them, and what to do next.
+
+use super::*;
+use crate::wire::Outcome;
+
+fn finish(outcome: Outcome, step: u64, message: &str) -> Event {
+    Event::Finished {
+        outcome,
+        step,
+        tokens: step * tape::BATCH_TOKENS,
+        val_loss: None,
+        best: None,
+        train_loss: None,
+        seconds: 60.0,
+        message: message.into(),
+    }
+}
+
+/// The workbench with a run that was read from its log, these events at its end.
+fn ended(mut log: Vec<Envelope>, events: Vec<Event>) -> Bench {
+    for event in events {
+        let last = log.last().unwrap();
+        let (seq, t) = (last.seq + 1, UnixMillis(last.t.0 + 40));
+        log.push(Envelope {
+            v: 1,
+            seq,
+            t,
+            event,
+        });
+    }
+    let mut bench = Bench::new();
+    bench.hold(log, Holder::Log);
+    bench
+}
+
+/// What stands on the screen, its borders and line breaks left out.
+fn flowing(picture: &str) -> String {
+    let plain = picture.replace(['\u{2502}', '\n'], " ");
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn an_error_before_the_first_step_is_told_whole_and_once_with_a_way_to_mend_it() {
+    let long = "has a value that nobody can read, ".repeat(4);
+    let message = format!("rows.jsonl:3 {long}and no more; write it anew");
+    let failed = finish(Outcome::Failed, 0, &message);
+    let mut bench = ended(tape::until(5, 0)[..8].to_vec(), vec![failed]);
+    // In place of the charts, and on the last page.
+    for key in ["2", "r"] {
+        let picture = bench.press(key).picture(80, 24);
+        let words = flowing(&picture);
+        assert!(
+            words.contains("nobody can read, and no more; write it anew"),
+            "{picture}"
+        );
+        assert_eq!(words.matches("rows.jsonl:3").count(), 1, "{picture}");
+        assert!(words.contains("e edit the spec"), "{picture}");
+    }
+    let picture = bench.press("9").picture(80, 24);
+    assert!(picture.contains("ended before its first step"), "{picture}");
+    bench.press("2 e");
+    let asked = "runs/2026-11-21-1040-shakespeare-k3qf/asked.yaml";
+    assert_eq!(
+        bench.effects.last(),
+        Some(&Effect::OpenEditor(asked.into()))
+    );
+}
+
+#[test]
+fn a_character_model_is_trained_longer_and_never_taught_conversations() {
+    let mut bench = ended(tape::standard(5), Vec::new());
+    let picture = bench.press("r").picture(120, 40);
+    for part in ["llmtui train --resume shakespeare-k3qf", "max_steps=4000"] {
+        assert!(picture.contains(part), "{picture}");
+    }
+    assert!(!picture.contains("train sft"), "{picture}");
+}
+
+#[test]
+fn a_diverged_run_gets_advice_and_no_praise() {
+    let overflow = Event::Stepped {
+        step: 1_241,
+        tokens: 1_241 * tape::BATCH_TOKENS,
+        values: [("train/loss".into(), Num(f64::NAN))].into(),
+    };
+    let events = vec![overflow, finish(Outcome::Completed, 1_241, "")];
+    let mut bench = ended(tape::until(5, 1_240), events);
+    let picture = bench.press("r").picture(120, 40);
+    assert!(picture.contains("DIVERGED"), "{picture}");
+    assert!(picture.contains("a    branch as advised"), "{picture}");
+    for part in ["llmtui train --branch shakespeare-k3qf@1000", "-s lr=4e-5"] {
+        assert!(picture.contains(part), "{picture}");
+    }
+    for praise in ["chat with it", "llmtui export", "train it longer"] {
+        assert!(!picture.contains(praise), "{picture}");
+    }
+}
+
+#[test]
+fn the_speed_on_the_last_page_is_that_of_the_time_beside_it() {
+    let stopped = finish(Outcome::Stopped, 1_240, "");
+    let mut bench = ended(tape::until(5, 1_240), vec![stopped]);
+    let speed = 1_240 * tape::BATCH_TOKENS / 60;
+    let told = format!("1:00, {} tokens/s", crate::base::human::short(speed as f64));
+    let picture = bench.press("r").picture(80, 24);
+    assert!(picture.contains(&told), "{told}\n{picture}");
+}
+
+#[test]
+fn the_guide_learns_of_the_machine_while_it_is_open_and_knows_that_nothing_crashed() {
+    let mut bench = ended(tape::standard(5), Vec::new());
+    bench.press("ctrl-g");
+    for look in [Effect::LookAtMachine, Effect::WatchHardware] {
+        assert!(bench.effects.contains(&look), "{:?}", bench.effects);
+    }
+    let picture = bench.picture(100, 40);
+    assert!(!picture.contains("! Why a crash"), "{picture}");
+    assert!(picture.contains("Why a crash"), "{picture}");
+    let known = crate::plan::learn::Machine {
+        memory: Some(24 << 30),
+        ..Default::default()
+    };
+    bench.msg(Msg::Machine(Box::new(known)));
+    let row = bench.picture(100, 40);
+    let crash = row
+        .lines()
+        .filter(|line| line.contains('?'))
+        .position(|line| line.contains("Why a crash"));
+    for _ in 0..crash.unwrap() {
+        bench.press("down");
+    }
+    let page = flowing(&bench.press("enter").picture(100, 40));
+    assert!(page.contains("so it fits"), "{page}");
+    assert!(!page.contains("memory is unknown"), "{page}");
+}
