@@ -1,7 +1,7 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::shared::{
-    BASE, HELD_OUT, NO_TRACKER, OPTIMIZERS, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
+    BASE, HELD_OUT, NO_TRACKER, OPTIMIZERS, PACKING, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
 };
 use super::{Row, Sets, To, row};
 
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_target_modules", To::NoEqual(TARGETS)),
     row(
         "lora_target_linear",
-        To::Flag("adapter.lora.targets", "all"),
+        To::NearlyOff("adapter.lora.targets", "all", TARGETS),
     ),
     row("datasets", To::Data(Sets::Maps)),
     row("pretraining_dataset", To::Data(Sets::Maps)),
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
     row("sequence_len", To::Near("model.seq_len", WINDOWS)),
     row(
         "sample_packing",
-        To::Either("data.packing", "packed", "padded"),
+        To::Either("data.packing", "packed", "padded", PACKING),
     ),
     row(
         "pad_to_sequence_len",
@@ -98,7 +98,10 @@ pub(super) const ROWS: &[Row] = &[
     row("num_epochs", To::Epochs),
     row("optimizer", To::Word("optimizer", OPTIMIZERS)),
     row("lr_scheduler", To::Word("schedule", SCHEDULES)),
-    row("tf32", To::Needless("GPUs only")),
+    row(
+        "tf32",
+        To::NoEqual("train.precision is bf16 or f32 on GPUs too"),
+    ),
     row(
         "flash_attention",
         To::Needless("attention never materializes all scores here"),

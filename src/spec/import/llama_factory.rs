@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::shared::{ADAPTER, HELD_OUT, QUANTIZED, TARGETS, WINDOWS};
+use super::shared::{HELD_OUT, PACKING, QUANTIZED, TARGETS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -40,7 +40,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 pub(super) const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
-    row("finetuning_type", To::NoEqual(ADAPTER)),
+    row("finetuning_type", To::Tuning),
     row("lora_rank", To::Key("adapter.lora.rank")),
     row("lora_target", To::NoEqual(TARGETS)),
     row("quantization_bit", To::NoEqual(QUANTIZED)),
@@ -70,7 +70,10 @@ pub(super) const ROWS: &[Row] = &[
         "kto_rejected_weight",
         To::Key("method.*.undesirable_weight"),
     ),
-    row("packing", To::Either("data.packing", "packed", "padded")),
+    row(
+        "packing",
+        To::Either("data.packing", "packed", "padded", PACKING),
+    ),
     row(
         "neat_packing",
         To::Needless("packed documents never attend to each other"),

@@ -12,7 +12,7 @@ use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
-use shared::PACKING;
+use shared::ADAPTER;
 
 /// A supported tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,33 @@ impl Dialect {
         }
     }
 
+    /// Whether the tool trains adapters by this file, rather than all weights.
+    fn adapts(self, map: &Map<String, Value>) -> bool {
+        let word = |key: &str| map.get(key).filter(|value| !value.is_null()).map(plain);
+        match self {
+            Dialect::LlamaFactory => word("finetuning_type").is_none_or(|word| word == "lora"),
+            Dialect::Axolotl => {
+                word("adapter").is_some_and(|word| ["lora", "qlora"].contains(&&*word))
+            }
+            Dialect::Trl => word("use_peft").is_some_and(|word| word == "true"),
+        }
+    }
+
+    /// Settings of adapters where a file does not say: their key, our path, their default.
+    fn adapter_defaults(self) -> &'static [(&'static str, &'static str, &'static str)] {
+        const RANK: &str = "adapter.lora.rank";
+        const DROPOUT: &str = "adapter.lora.dropout";
+        match self {
+            Dialect::LlamaFactory => &[("lora_rank", RANK, "8"), ("lora_dropout", DROPOUT, "0")],
+            Dialect::Axolotl => &[("lora_dropout", DROPOUT, "0")],
+            Dialect::Trl => &[
+                ("lora_r", RANK, "16"),
+                ("lora_alpha", "adapter.lora.alpha", "32"),
+                ("lora_dropout", DROPOUT, "0.05"),
+            ],
+        }
+    }
+
     fn row(self, key: &str) -> Option<&'static Row> {
         let mut rows = self.tables().iter().copied().flatten();
         rows.find(|row| row.key == key)
@@ -72,7 +99,7 @@ enum To {
     Word(&'static str, &'static [(&'static str, &'static str)]),
     /// The same, but for a few words that are called otherwise: theirs and ours.
     Choice(&'static str, &'static [(&'static str, &'static str)]),
-    /// `true` means this value at this path.
+    /// `true` means this value at this path, `false` what is the default here.
     Flag(&'static str, &'static str),
     /// Passes over the data, unless steps are said too.
     Epochs,
@@ -86,8 +113,12 @@ enum To {
     OfData(&'static str),
     /// A chat template: theirs and ours.
     Template(&'static [(&'static str, &'static str)]),
-    /// `true` means the first value at this path, `false` the second.
-    Either(&'static str, &'static str, &'static str),
+    /// `true` means the first value at this path, `false` the second; what to know of either.
+    Either(&'static str, &'static str, &'static str, &'static str),
+    /// `true` means this value at this path; `false` is not quite the default here: the text gives the difference.
+    NearlyOff(&'static str, &'static str, &'static str),
+    /// Which weights train: `lora` or `full`.
+    Tuning,
     /// No equivalent; what to do instead.
     NoEqual(&'static str),
     /// Not needed here.
@@ -99,6 +130,18 @@ enum To {
 struct Row {
     key: &'static str,
     to: To,
+}
+
+impl Row {
+    /// A setting of adapters.
+    fn is_of_adapters(&self) -> bool {
+        match self.to {
+            To::Key(path) | To::Flag(path, _) | To::NearlyOff(path, ..) => {
+                path.starts_with("adapter.lora.")
+            }
+            _ => false,
+        }
+    }
 }
 
 const fn row(key: &'static str, to: To) -> Row {
@@ -201,6 +244,7 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
             .get("max_steps")
             .and_then(Value::as_u64)
             .filter(|n| *n > 0),
+        adapts: dialect.adapts(&map),
     };
     // Choices first: settings below them belong to the selected member.
     if dialect == Dialect::Trl {
@@ -209,7 +253,7 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
     let order = |key: &str| match dialect.row(key).map(|r| r.to) {
         Some(To::Method(_)) => 0,
         Some(To::Loss) => 1,
-        Some(To::Word(..)) => 2,
+        Some(To::Word(..) | To::Tuning | To::Flag("adapter", _)) => 2,
         _ => 3,
     };
     let mut entries: Vec<_> = map.iter().collect();
@@ -217,6 +261,7 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
     for (key, value) in entries {
         reader.key(key, value);
     }
+    reader.adapters_of_the_tool(&map);
     reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {
@@ -235,6 +280,8 @@ struct Reader {
     /// Settings of the one dataset from keys of their own.
     parts: Map<String, Value>,
     max_steps: Option<u64>,
+    /// The tool trains adapters, not all weights.
+    adapts: bool,
 }
 
 impl Reader {
@@ -244,6 +291,11 @@ impl Reader {
             let words = "not a known key of this tool: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
+        if !self.adapts && row.is_of_adapters() {
+            let words =
+                "no adapter is turned on: this tool trains all weights and does not read it";
+            return self.line(Fate::Needless, theirs, "", words);
+        }
         match row.to {
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
@@ -289,10 +341,24 @@ impl Reader {
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
             To::Template(words) => self.template(theirs, words, value),
-            To::Either(path, yes, no) => {
-                let ours = if value == &Value::Bool(true) { yes } else { no };
-                self.set(theirs, path, ours, PACKING);
-            }
+            To::Either(path, yes, no, words) => match value {
+                Value::Bool(true) => self.set(theirs, path, yes, words),
+                Value::Bool(false) => self.set(theirs, path, no, words),
+                _ => self.undecided(theirs, value),
+            },
+            To::NearlyOff(path, ours, words) => match value {
+                Value::Bool(true) => self.set(theirs, path, ours, ""),
+                Value::Bool(false) => {
+                    let kept = format!("{path}: {}", shown(&self.draft.value(path)));
+                    self.line(Fate::Differs, theirs, &kept, words);
+                }
+                _ => self.undecided(theirs, value),
+            },
+            To::Tuning => match plain(value).as_str() {
+                "lora" => self.set(theirs, "adapter", "lora", ""),
+                "full" => self.line(Fate::Mapped, theirs, "adapter: null", ""),
+                _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
+            },
             To::NoEqual(words) => {
                 // A switch that is off needs no equivalent.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
@@ -375,7 +441,16 @@ impl Reader {
     fn flag(&mut self, theirs: String, path: &str, ours: &str, value: &Value) {
         match value {
             Value::Bool(true) => self.set(theirs, path, ours, ""),
-            _ => self.line(Fate::Needless, theirs, "", "already the default"),
+            _ => self.undecided(theirs, value),
+        }
+    }
+
+    /// A switch that is neither on nor off, or off where that is the default.
+    fn undecided(&mut self, theirs: String, value: &Value) {
+        let default = matches!(value, Value::Bool(_) | Value::Null) || value == "auto";
+        match default {
+            true => self.line(Fate::Needless, theirs, "", "already the default"),
+            false => self.line(Fate::NoEqual, theirs, "", "true or false is understood"),
         }
     }
 
@@ -394,6 +469,33 @@ impl Reader {
             "this build does not train {ours} yet: the spec pretrains on plain text; llmtui new advises"
         );
         self.line(Fate::NoEqual, theirs, "", words);
+    }
+
+    /// What the tool does about adapters where the file does not say.
+    fn adapters_of_the_tool(&mut self, map: &Map<String, Value>) {
+        let says = |key: &str| map.get(key).is_some_and(|value| !value.is_null());
+        // Without a base model there is nothing to adapt.
+        if self.adapts && self.draft.value("adapter").is_null() && says("model_name_or_path") {
+            self.default_of_the_tool("finetuning_type", "adapter", "lora");
+        }
+        if self.draft.value("adapter").is_null() {
+            return;
+        }
+        for (key, path, text) in self.dialect.adapter_defaults() {
+            if !says(key) {
+                self.default_of_the_tool(key, path, text);
+            }
+        }
+        if self.dialect == Dialect::LlamaFactory && !says("lora_alpha") {
+            let rank = self.draft.value("adapter.lora.rank").as_u64();
+            let alpha = 2 * rank.unwrap_or_default();
+            self.default_of_the_tool("lora_alpha", "adapter.lora.alpha", &alpha.to_string());
+        }
+    }
+
+    fn default_of_the_tool(&mut self, key: &str, path: &str, text: &str) {
+        let theirs = format!("({key}: {text}, the default of {})", self.dialect.id());
+        self.set(theirs, path, text, "");
     }
 
     /// A method implied by the keys as a whole.

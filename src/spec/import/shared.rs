@@ -90,7 +90,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
         "resume_from_checkpoint",
         To::NoEqual("set it on the command line: --resume RUN"),
     ),
-    row("bf16", To::Flag("train.precision", "bf16")),
+    row("bf16", To::Either("train.precision", "bf16", "f32", "")),
     row(
         "fp16",
         To::NoEqual("fp16 with loss scaling is not supported; use bf16 or f32"),
@@ -101,7 +101,9 @@ pub(super) const EVERYWHERE: &[Row] = &[
     ),
     row(
         "deepspeed",
-        To::NoEqual("training runs in one process on one machine"),
+        To::NoEqual(
+            "engine: torch trains on several GPUs; engine.torch.shard takes ddp or fsdp2, which is ZeRO-3",
+        ),
     ),
     row("lora_alpha", To::Key("adapter.lora.alpha")),
     row("lora_dropout", To::Key("adapter.lora.dropout")),
@@ -136,7 +138,10 @@ pub(super) const TRAINER: &[Row] = &[
     row("save_strategy", To::Needless("set checkpoint.every")),
     row("do_train", To::Needless("llmtui train does")),
     row("do_eval", To::Needless("set eval.every")),
-    row("ddp_timeout", To::Needless("one process")),
+    row(
+        "ddp_timeout",
+        To::Needless("ranks wait for each other as long as PyTorch does by default"),
+    ),
     row(
         "dataloader_num_workers",
         To::Needless("batches are prefetched on their own thread"),

@@ -128,6 +128,70 @@ fn kinds_of_lora_become_settings_of_the_adapter() {
     );
 }
 
+/// LLaMA-Factory trains adapters unless told otherwise, and no tool reads their settings where they are off.
+#[test]
+fn adapters_train_where_the_tool_trains_them_with_its_own_defaults() {
+    let lora = |text: &str| {
+        let draft = import("x", text, None).unwrap().draft;
+        let value = |name: &str| draft.value(&format!("adapter.lora.{name}"));
+        let numbers = ["rank", "alpha", "dropout"].map(|name| value(name).as_f64());
+        (!draft.value("adapter").is_null()).then(|| numbers.map(Option::unwrap))
+    };
+    let lf = "model_name_or_path: m\nstage: sft\n";
+    let with = |more: &str| lora(&format!("{lf}{more}"));
+    assert_eq!(with(""), Some([8.0, 16.0, 0.0]));
+    assert_eq!(with("finetuning_type: lora\n"), Some([8.0, 16.0, 0.0]));
+    let said = "lora_rank: 32\nlora_dropout: 0.1\n";
+    assert_eq!(with(said), Some([32.0, 64.0, 0.1]));
+    assert_eq!(with(&format!("finetuning_type: full\n{said}")), None);
+    assert_eq!(with("finetuning_type: freeze\n"), None);
+    let ax = "base_model: m\nsequence_len: 64\nlora_r: 4\nlora_alpha: 12\n";
+    assert_eq!(
+        lora(&format!("{ax}adapter: qlora\n")),
+        Some([4.0, 12.0, 0.0])
+    );
+    assert_eq!(lora(ax), None);
+    let trl = "dataset_name: d\nlora_dropout: 0.2\n";
+    assert_eq!(
+        lora(&format!("{trl}use_peft: true\n")),
+        Some([16.0, 32.0, 0.2])
+    );
+    let rank = lora(&format!("{trl}lora_r: 4\nuse_peft: true\n"));
+    assert_eq!(rank, Some([4.0, 32.0, 0.2]));
+    assert_eq!(lora(trl), None);
+    let off = import("x", trl, None).unwrap();
+    let line = fate(&off, "lora_dropout");
+    assert_eq!(line.fate, Fate::Needless);
+    assert!(line.words.contains("trains all weights"), "{}", line.words);
+    // What was not in the file is told as such.
+    let imported = import("x", lf, None).unwrap();
+    let told = |l: &&Line| l.theirs.contains("the default of llama-factory");
+    assert_eq!(imported.lines.iter().filter(told).count(), 4);
+}
+
+/// A switch that is off is left out only where off is the default here.
+#[test]
+fn switches_that_are_off_are_off_here_too() {
+    let trl = |line: &str| import("x", &format!("dataset_name: d\n{line}\n"), None).unwrap();
+    for (line, path, value) in [
+        ("completion_only_loss: false", "data.train_on", "all"),
+        ("completion_only_loss: true", "data.train_on", "completion"),
+        ("bf16: false", "train.precision", "f32"),
+        ("bf16: true", "train.precision", "bf16"),
+        ("bf16: auto", "train.precision", "auto"),
+    ] {
+        assert_eq!(trl(line).draft.value(path), value, "{line}");
+    }
+    let off = trl("assistant_only_loss: false");
+    let line = fate(&off, "assistant_only_loss");
+    assert_eq!(line.fate, Fate::Differs);
+    assert!(line.ours == "data.train_on: auto" && line.words.contains("all trains on every"));
+    let ax = "base_model: m\nadapter: lora\nlora_target_linear: false\n";
+    let ax = import("x", ax, None).unwrap();
+    assert_eq!(fate(&ax, "lora_target_linear").fate, Fate::Differs);
+    assert_eq!(fate(&trl("bf16: maybe"), "bf16").fate, Fate::NoEqual);
+}
+
 #[test]
 fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named() {
     let imported = import("ax", AXOLOTL, None).unwrap();
@@ -225,6 +289,20 @@ fn learning_from_rewards_goes_over_with_its_settings() {
     }
     let imported = import("trl", ppo, None).unwrap();
     assert_eq!(fate(&imported, "reward_model_path").fate, Fate::NoEqual);
+    // Both programs count answers.
+    let imported = import("trl", grpo, None).unwrap();
+    assert_eq!(fate(&imported, "num_generations").fate, Fate::Mapped);
+    for (keys, method) in [
+        (&["reward_funcs", "beta"][..], "grpo"),
+        (&["reward_funcs", "epsilon_high"], "grpo"),
+        (&["rloo_k", "num_ppo_epochs", "kl_coef"], "rloo"),
+        (&["reward_funcs", "normalize_advantages"], "rloo"),
+        (&["num_ppo_epochs", "kl_coef"], "ppo"),
+        (&["beta"], "dpo"),
+        (&["max_length"], "sft"),
+    ] {
+        assert_eq!(trl::method(keys), method, "{keys:?}");
+    }
 }
 
 #[test]
@@ -332,6 +410,7 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
                 | To::Word(path, _)
                 | To::Choice(path, _)
                 | To::Flag(path, _)
+                | To::NearlyOff(path, ..)
                 | To::Either(path, ..) => path,
                 _ => continue,
             };

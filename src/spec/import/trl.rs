@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::shared::{QUANTIZED, TARGETS, WINDOWS};
+use super::shared::{PACKING, QUANTIZED, TARGETS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -22,13 +22,26 @@ pub(super) const MARKS: &[&str] = &[
     "assistant_only_loss",
 ];
 
+/// Keys of no other trainer but RLOO's.
+const GRPO: &[&str] = &[
+    "num_generations",
+    "reward_funcs",
+    "reward_weights",
+    "num_iterations",
+    "epsilon_high",
+    "scale_rewards",
+    "importance_sampling_level",
+    "mask_truncated_completions",
+];
+
 /// The method implied by a set of keys.
 pub(super) fn method(keys: &[&str]) -> &'static str {
     let has = |key: &str| keys.contains(&key);
     match () {
-        () if has("num_ppo_epochs") || has("cliprange_value") || has("vf_coef") => "ppo",
+        // Its trainer once had PPO's epochs too.
         () if has("rloo_k") || has("normalize_advantages") => "rloo",
-        () if has("num_generations") => "grpo",
+        () if has("num_ppo_epochs") || has("cliprange_value") || has("vf_coef") => "ppo",
+        () if GRPO.iter().any(|key| has(key)) => "grpo",
         () if has("desirable_weight") || has("undesirable_weight") => "kto",
         () if has("center_rewards_coefficient") => "reward",
         () if has("cpo_alpha") && !has("simpo_gamma") => "cpo",
@@ -37,9 +50,6 @@ pub(super) fn method(keys: &[&str]) -> &'static str {
         () => "sft",
     }
 }
-
-/// How TRL counts what a step answers.
-const GROUPS: &str = "a step here answers train.micro_batch_size × train.grad_accum_steps prompts, each so many times; TRL's batch sizes count answers";
 
 pub(super) const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
@@ -65,8 +75,8 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("max_completion_length", To::Key("rollout.max_new_tokens")),
     row("response_length", To::Key("rollout.max_new_tokens")),
-    row("num_generations", To::Near("rollout.group_size", GROUPS)),
-    row("rloo_k", To::Near("rollout.group_size", GROUPS)),
+    row("num_generations", To::Key("rollout.group_size")),
+    row("rloo_k", To::Key("rollout.group_size")),
     row("num_iterations", To::Key("rollout.epochs")),
     row("num_ppo_epochs", To::Key("rollout.epochs")),
     row("temperature", To::Key("rollout.temperature")),
@@ -132,14 +142,21 @@ pub(super) const ROWS: &[Row] = &[
         "precompute_ref_log_probs",
         To::Flag("method.*.reference", "precomputed"),
     ),
-    row("packing", To::Either("data.packing", "packed", "padded")),
+    row(
+        "packing",
+        To::Either("data.packing", "packed", "padded", PACKING),
+    ),
     row(
         "completion_only_loss",
-        To::Flag("data.train_on", "completion"),
+        To::Either("data.train_on", "completion", "all", ""),
     ),
     row(
         "assistant_only_loss",
-        To::Flag("data.train_on", "assistant"),
+        To::NearlyOff(
+            "data.train_on",
+            "assistant",
+            "auto trains on the assistant's turns of a conversation; all trains on every token",
+        ),
     ),
     row("lora_r", To::Key("adapter.lora.rank")),
     row("lora_target_modules", To::NoEqual(TARGETS)),
