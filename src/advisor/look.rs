@@ -1,19 +1,21 @@
 //! What is at a path, before training on it: the kind of data with a preview, a model folder, another tool's config, this
 //! machine. Reads files, within bounds; decides nothing.
 
+mod config;
+
 use super::choose::DataKind;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
 use crate::models;
 use crate::plan::learn;
-use crate::spec::Draft;
-use crate::spec::import::{self, Fate};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+pub use config::{ConfigFacts, config};
 
 /// Longer text is counted from its beginning.
 const READ_WHOLE: u64 = 64 << 20;
@@ -343,71 +345,6 @@ impl Machine {
         }
         line
     }
-}
-
-/// Another tool's config, read and converted as far as possible.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConfigFacts {
-    /// The tool: `llama-factory`.
-    pub tool: &'static str,
-    /// What became of each key.
-    pub lines: Vec<import::Line>,
-    /// The run's name if the file has none, and the file's text.
-    stem: String,
-    text: String,
-}
-
-impl ConfigFacts {
-    /// The resulting spec.
-    pub fn draft(&self) -> Option<Draft> {
-        import::import(&self.stem, &self.text, None)
-            .ok()
-            .map(|imported| imported.draft)
-    }
-
-    /// `9 mapped; 3 mapped, with a difference; 4 no equivalent`
-    pub fn summary(&self) -> String {
-        let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
-        let counts: Vec<String> = Fate::ALL
-            .into_iter()
-            .filter(|fate| count(*fate) > 0)
-            .map(|fate| format!("{} {}", count(fate), fate.title()))
-            .collect();
-        counts.join("; ")
-    }
-}
-
-/// Largest accepted config file, in bytes.
-const CONFIG_BYTES: u64 = 1 << 20;
-
-/// Reads a LLaMA-Factory, Axolotl or TRL config.
-///
-/// # Errors
-/// Why it is not one.
-pub fn config(path: &Path) -> Result<ConfigFacts, String> {
-    let shown = path.display();
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
-        .map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("{shown} does not exist; relative paths start from the working directory")
-            }
-            _ => format!("{shown} cannot be read as text: {e}"),
-        })?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let imported = import::import(&stem, &text, None).map_err(|e| match e {
-        import::ImportError::NoDialect => {
-            format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
-        }
-        e => format!("{shown}: {e}"),
-    })?;
-    Ok(ConfigFacts {
-        tool: imported.dialect.id(),
-        lines: imported.lines,
-        stem: stem.into_owned(),
-        text,
-    })
 }
 
 #[cfg(test)]
