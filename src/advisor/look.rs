@@ -1,6 +1,8 @@
 //! What is at a path, before training on it: the kind of data with a preview, a model folder, another tool's config, this
 //! machine. Reads files, within bounds; decides nothing.
 
+mod config;
+
 use super::choose::DataKind;
 use super::template::TemplateTokens;
 use crate::base::files::open_plain;
@@ -9,13 +11,13 @@ use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
 use crate::models;
 use crate::plan::learn;
-use crate::spec::Draft;
-use crate::spec::import::{self, Fate};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+pub use config::{ConfigFacts, config};
 
 /// Of longer text the characters are estimated from its beginning.
 const READ_WHOLE: u64 = 64 << 20;
@@ -378,71 +380,6 @@ impl Machine {
     }
 }
 
-/// Another tool's config, read and converted as far as possible.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConfigFacts {
-    /// The tool: `llama-factory`.
-    pub tool: &'static str,
-    /// What became of each key.
-    pub lines: Vec<import::Line>,
-    /// The run's name if the file has none, and the file's text.
-    stem: String,
-    text: String,
-}
-
-impl ConfigFacts {
-    /// The resulting spec.
-    pub fn draft(&self) -> Option<Draft> {
-        import::import(&self.stem, &self.text, None)
-            .ok()
-            .map(|imported| imported.draft)
-    }
-
-    /// `9 mapped; 3 mapped, with a difference; 4 no equivalent`
-    pub fn summary(&self) -> String {
-        let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
-        let counts: Vec<String> = Fate::ALL
-            .into_iter()
-            .filter(|fate| count(*fate) > 0)
-            .map(|fate| format!("{} {}", count(fate), fate.title()))
-            .collect();
-        counts.join("; ")
-    }
-}
-
-/// Largest accepted config file, in bytes.
-const CONFIG_BYTES: u64 = 1 << 20;
-
-/// Reads a LLaMA-Factory, Axolotl or TRL config.
-///
-/// # Errors
-/// Why it is not one.
-pub fn config(path: &Path) -> Result<ConfigFacts, String> {
-    let shown = path.display();
-    let mut text = String::new();
-    open_plain(path)
-        .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
-        .map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => {
-                format!("{shown} does not exist; relative paths start from the working directory")
-            }
-            _ => format!("{shown} cannot be read as text: {e}"),
-        })?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let imported = import::import(&stem, &text, None).map_err(|e| match e {
-        import::ImportError::NoDialect => {
-            format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
-        }
-        e => format!("{shown}: {e}"),
-    })?;
-    Ok(ConfigFacts {
-        tool: imported.dialect.id(),
-        lines: imported.lines,
-        stem: stem.into_owned(),
-        text,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -557,16 +494,16 @@ mod tests {
     fn another_tools_spec_is_read_and_what_is_none_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run one.yaml");
-        assert!(config(&path).unwrap_err().contains("does not exist"));
+        assert!(config(&path, None).unwrap_err().contains("does not exist"));
         fs::write(&path, "colour: red\n").unwrap();
         assert!(
-            config(&path)
+            config(&path, None)
                 .unwrap_err()
                 .contains("not a config of LLaMA-Factory")
         );
         let text = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nflash_attn: fa2\n";
         fs::write(&path, text).unwrap();
-        let facts = config(&path).unwrap();
+        let facts = config(&path, None).unwrap();
         assert_eq!(facts.tool, "llama-factory");
         assert!(facts.summary().contains("mapped"), "{}", facts.summary());
         let draft = facts.draft().unwrap();

@@ -4,7 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
-use crate::spec::import::{self, Dialect, Fate, Imported};
+use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -32,8 +32,9 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
     let text = read_plain_text(&args.file)
         .map_err(|e| Failure::yours(format!("{shown} cannot be read: {e}"), ""))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    let info = DatasetInfo::of(&args.file, &text);
     let from = args.from.as_deref().and_then(Dialect::by_id);
-    let imported = import::import(&stem, &text, from)
+    let imported = import::import_with(&stem, &text, from, info.as_ref())
         .map_err(|e| Failure::yours(format!("{shown}: {e}"), ""))?;
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;

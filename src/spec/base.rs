@@ -93,14 +93,21 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
 fn resolve(merged: &mut Merged, sources: &SpecSources, pointer: &str) -> Option<PathBuf> {
     let value = merged.value.pointer_mut(pointer)?;
     let said = value.as_str()?.to_string();
-    let path = sources.project_dir.join(&said);
+    let place = base_folder(&said, &sources.project_dir, sources.hub_cache.as_deref())?;
+    if place != sources.project_dir.join(&said) {
+        *value = json!(place.to_string_lossy());
+    }
+    Some(place)
+}
+
+/// Where a model is that a spec names: at this path, or in the hub's cache.
+pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> Option<PathBuf> {
+    let path = project_dir.join(said);
     if path.exists() {
         return Some(path);
     }
-    let (id, revision) = hub::model_id(&said)?;
-    let cached = hub::cached_model(sources.hub_cache.as_deref()?, id, revision)?;
-    *value = json!(cached.to_string_lossy());
-    Some(cached)
+    let (id, revision) = hub::model_id(said)?;
+    hub::cached_model(hub_cache?, id, revision)
 }
 
 fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Issue>) {

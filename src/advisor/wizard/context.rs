@@ -22,6 +22,8 @@ pub struct Context {
     pub newest_checkpoint: Option<String>,
     /// It has a chat template: it may be an instruct model.
     pub newest_chats: bool,
+    /// Where downloaded models are.
+    pub hub_cache: Option<PathBuf>,
 }
 
 impl Context {
@@ -51,6 +53,7 @@ impl Context {
             machine,
             newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
             newest_checkpoint,
+            hub_cache: sources.hub_cache.clone(),
         }
     }
 }
@@ -61,7 +64,10 @@ pub enum Look {
     Data(PathBuf),
     Model(PathBuf),
     /// Another tool's config.
-    Config(PathBuf),
+    Config {
+        path: PathBuf,
+        hub_cache: Option<PathBuf>,
+    },
 }
 
 /// What was found there.
@@ -84,8 +90,8 @@ impl Look {
                 let facts = look::model(&path);
                 Seen::Model(path, facts)
             }
-            Look::Config(path) => {
-                let facts = look::config(&path);
+            Look::Config { path, hub_cache } => {
+                let facts = look::config(&path, hub_cache.as_deref());
                 Seen::Config(path, facts)
             }
         }

@@ -3,7 +3,7 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
-use super::knobs::{COMMON, Knob};
+use super::knobs::{COMMON, EPOCHS, Knob};
 use super::{Wizard, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
@@ -25,6 +25,13 @@ impl Wizard {
         let path = self.answers.config_path.trim();
         let (known, facts) = self.config.as_ref()?;
         (known == path).then_some(facts)
+    }
+
+    /// Why there is no plan: the base model of the imported config is not on this machine.
+    pub(super) fn absent_base(&self) -> Option<&str> {
+        let imported = self.answers.begin == Begin::Config;
+        let facts = self.config_facts().filter(|_| imported)?;
+        facts.as_ref().ok()?.absent_base()
     }
 
     /// The facts of the chosen data, if any.
@@ -184,10 +191,16 @@ impl Wizard {
 
     /// The settings to ask: the architecture only if it is not given.
     pub(super) fn knobs(&self) -> Vec<&'static Knob> {
-        let given = self.start_model().is_some();
         let draft = self.draft().map(|(draft, _)| draft);
+        let value = |path: &str| draft.as_ref().map(|d| d.value(path)).unwrap_or_default();
+        let given = self.start_model().is_some() || !value("train.from").is_null();
+        let length = |knob: &'static Knob| match knob.path {
+            "train.max_steps" if !value("train.epochs").is_null() => &EPOCHS,
+            _ => knob,
+        };
         COMMON
             .iter()
+            .map(length)
             .filter(|k| !(k.shape && given))
             .filter(|k| draft.as_ref().is_some_and(|d| d.settle(k.path).is_some()))
             .collect()

@@ -95,6 +95,11 @@ pub(super) fn lines(
     let plan = of(spec, data, machine);
     let (m, arch) = (&spec.model, &plan.request.arch);
     let tokens = plan.request.tokens;
+    // Passes over data that nobody has read yet.
+    let unread = spec
+        .train
+        .epochs
+        .filter(|_| plan.request.extras.epoch_tokens.is_none());
     let mut lines = vec![
         (
             "Model",
@@ -109,12 +114,18 @@ pub(super) fn lines(
         ),
         (
             "Steps",
-            format!(
-                "{} of {} tokens each, {} in all",
-                human::grouped(spec.train.max_steps),
-                human::grouped(spec.batch_tokens()),
-                human::short(tokens as f64)
-            ),
+            match unread {
+                Some(epochs) => format!(
+                    "{epochs} passes over the data, of {} tokens a step; their number is known once the data are read",
+                    human::grouped(spec.batch_tokens())
+                ),
+                None => format!(
+                    "{} of {} tokens each, {} in all",
+                    human::grouped(spec.train.max_steps),
+                    human::grouped(spec.batch_tokens()),
+                    human::short(tokens as f64)
+                ),
+            },
         ),
     ];
     if let Some(epoch) = plan.request.extras.epoch_tokens.filter(|n| *n > 0) {
@@ -140,16 +151,19 @@ pub(super) fn lines(
             largest(&plan)
         ),
     ));
-    let flops = plan.work.flops + plan.work.attention_flops;
-    lines.push(("Compute", format!("{flops:.1e} FLOPs")));
+    if unread.is_none() {
+        let flops = plan.work.flops + plan.work.attention_flops;
+        lines.push(("Compute", format!("{flops:.1e} FLOPs")));
+    }
     lines.push((
         "Time",
-        time_words(&plan).map_or_else(
-            || {
-                format!(
+        time_words(&plan).filter(|_| unread.is_none()).map_or_else(
+            || match unread {
+                Some(_) => "unknown until the data are read".into(),
+                None => format!(
                     "unknown until the first steps: no earlier run on {}",
                     machine.name
-                )
+                ),
             },
             |time| match plan.request.mfu_said {
                 Said::Learned => format!("{time}, from the speed of earlier runs here"),

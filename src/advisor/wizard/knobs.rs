@@ -42,6 +42,13 @@ const fn shape(path: &'static str, typical: &'static str, why: &'static str) -> 
     }
 }
 
+/// In place of the steps where a spec counts passes.
+pub const EPOCHS: Knob = knob(
+    "train.epochs",
+    "1 to 5 for fine-tuning",
+    "passes over the data; time grows with it, and from a few on a model recites",
+);
+
 /// Settings of every method, in this order.
 pub const COMMON: &[Knob] = &[
     knob("name", "a word", "names the run's folder"),

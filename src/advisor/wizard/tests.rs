@@ -1,5 +1,7 @@
 //! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
+mod imports;
+
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
 use crate::advisor::look::Machine;

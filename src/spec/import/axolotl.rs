@@ -1,9 +1,11 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::shared::{
-    BASE, HELD_OUT, NO_TRACKER, OPTIMIZERS, PACKING, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
+    BASE, FOREIGN_ADAPTER, KERNELS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS, PACKING, QUANTIZED,
+    SCHEDULES, SHARDS, WINDOWS,
 };
-use super::{Row, Sets, To, row};
+use super::{Row, Sets, To, plain, row};
+use serde_json::{Map, Value};
 
 pub(super) const MARKS: &[&str] = &[
     "base_model",
@@ -39,6 +41,29 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("qwen3", "qwen3"),
 ];
 
+/// The method where the file names none: supervised fine-tuning, unless all data are plain text.
+pub(super) fn method(map: &Map<String, Value>) -> Option<&'static str> {
+    let off = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
+    let on = |key: &str| map.get(key).is_some_and(|value| !off(value));
+    if on("rl") || on("reward_model") || on("process_reward_model") {
+        return None;
+    }
+    let is_text = |set: &Value| {
+        let kind = set.get("type").map(plain).unwrap_or_default();
+        let kind = kind.split([':', '.']).next().unwrap_or_default();
+        matches!(kind, "completion" | "pretrain")
+    };
+    let texts = match map.get("datasets") {
+        Some(Value::Array(sets)) => !sets.is_empty() && sets.iter().all(is_text),
+        Some(set) => is_text(set),
+        None => false,
+    };
+    Some(match on("pretraining_dataset") || texts {
+        true => "pretrain",
+        false => "sft",
+    })
+}
+
 pub(super) const ROWS: &[Row] = &[
     row("base_model", To::Near("train.from", BASE)),
     row(
@@ -56,11 +81,17 @@ pub(super) const ROWS: &[Row] = &[
         To::Word("adapter", &[("lora", "lora"), ("qlora", "lora")]),
     ),
     row("lora_r", To::Key("adapter.lora.rank")),
-    row("lora_target_modules", To::NoEqual(TARGETS)),
+    row("lora_target_modules", To::Targets),
+    row("lora_target_linear", To::AllLinear),
+    row("lora_modules_to_save", To::Whole),
+    row("lora_model_dir", To::NoEqual(FOREIGN_ADAPTER)),
     row(
-        "lora_target_linear",
-        To::NearlyOff("adapter.lora.targets", "all", TARGETS),
+        "lora_fan_in_fan_out",
+        To::Needless("the layout of the weights is known"),
     ),
+    row("lora_mlp_kernel", To::Needless(KERNELS)),
+    row("lora_qkv_kernel", To::Needless(KERNELS)),
+    row("lora_o_kernel", To::Needless(KERNELS)),
     row("datasets", To::Data(Sets::Maps)),
     row("pretraining_dataset", To::Data(Sets::Maps)),
     row("chat_template", To::Template(TEMPLATES)),
@@ -69,7 +100,11 @@ pub(super) const ROWS: &[Row] = &[
         "dataset_prepared_path",
         To::Needless("data.cache is keyed by a hash of everything the tokens depend on"),
     ),
-    row("val_set_size", To::Near("data.val_fraction", HELD_OUT)),
+    row("val_set_size", To::HeldOut),
+    row(
+        "test_datasets",
+        To::NoEqual("set data.val_path to the file of held-out rows"),
+    ),
     row("rl", To::Method(RL)),
     row("reward_model", To::Method(&[("true", "reward")])),
     row(
@@ -77,6 +112,11 @@ pub(super) const ROWS: &[Row] = &[
         To::Key("method.*.center_rewards_coefficient"),
     ),
     row("rl_beta", To::Key("method.*.beta")),
+    row("orpo_alpha", To::Key("method.*.beta")),
+    row(
+        "trl",
+        To::NoEqual("settings of GRPO: rollout, rewards and method.grpo"),
+    ),
     row("rpo_alpha", To::Key("method.*.nll_weight")),
     row("cpo_alpha", To::Key("method.*.nll_weight")),
     row("simpo_gamma", To::Key("method.*.gamma")),
@@ -91,6 +131,10 @@ pub(super) const ROWS: &[Row] = &[
         To::Either("data.packing", "packed", "padded", PACKING),
     ),
     row(
+        "eval_sample_packing",
+        To::Needless("held-out rows are laid out as data.packing says"),
+    ),
+    row(
         "pad_to_sequence_len",
         To::Needless("rows of a batch are padded to the longest"),
     ),
@@ -98,6 +142,49 @@ pub(super) const ROWS: &[Row] = &[
     row("num_epochs", To::Epochs),
     row("optimizer", To::Word("optimizer", OPTIMIZERS)),
     row("lr_scheduler", To::Word("schedule", SCHEDULES)),
+    row("cosine_min_lr_ratio", To::Floor),
+    row(
+        "cosine_constant_lr_ratio",
+        To::NoEqual("cosine falls to the last step; wsd holds the rate and then decays"),
+    ),
+    row(
+        "eval_batch_size",
+        To::Needless("evaluation uses train.micro_batch_size"),
+    ),
+    row("early_stopping_patience", To::Key("eval.patience")),
+    row(
+        "loss_watchdog_threshold",
+        To::NoEqual("no fixed limit of the loss stops a run: rescue.policy says what a spike does"),
+    ),
+    row(
+        "loss_watchdog_patience",
+        To::NoEqual("rescue.patience counts losses in a row that are outliers"),
+    ),
+    row("fsdp", To::NoEqual(SHARDS)),
+    row("fsdp_config", To::NoEqual(SHARDS)),
+    row(
+        "local_rank",
+        To::Needless("ranks are numbered by the engine"),
+    ),
+    row("xformers_attention", To::Needless(KERNELS)),
+    row("sdp_attention", To::Needless(KERNELS)),
+    row(
+        "s2_attention",
+        To::NoEqual("every token sees all before it, or model.sliding_window of them"),
+    ),
+    row("plugins", To::NoEqual("no third-party code is run")),
+    row(
+        "eval_table_size",
+        To::NoEqual("sample.every writes texts during training"),
+    ),
+    row(
+        "eval_max_new_tokens",
+        To::NoEqual("sample.sampling.max_new_tokens"),
+    ),
+    row(
+        "save_safetensors",
+        To::Needless("weights are always saved so"),
+    ),
     row(
         "tf32",
         To::NoEqual("train.precision is bf16 or f32 on GPUs too"),
@@ -114,6 +201,9 @@ pub(super) const ROWS: &[Row] = &[
     row("wandb_project", To::NoEqual(NO_TRACKER)),
     row("wandb_entity", To::NoEqual(NO_TRACKER)),
     row("wandb_name", To::NoEqual(NO_TRACKER)),
+    row("wandb_watch", To::NoEqual(NO_TRACKER)),
+    row("wandb_log_model", To::NoEqual(NO_TRACKER)),
+    row("hub_model_id", To::NoEqual(NO_UPLOAD)),
     row("special_tokens", To::NoEqual("defined by the tokenizer")),
     row("strict", To::Needless("unknown keys are always errors")),
 ];

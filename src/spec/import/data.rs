@@ -36,6 +36,14 @@ const PARTS: &[(&str, &str)] = &[
     ("revision", "revision"),
 ];
 
+/// Where the rows of a source are.
+fn place(source: &Map<String, Value>) -> String {
+    let place = ["name", "path", "hub"]
+        .into_iter()
+        .find_map(|key| source.get(key)?.as_str());
+    place.unwrap_or_default().to_string()
+}
+
 impl Reader {
     /// Datasets under one key.
     pub(super) fn data(&mut self, sets: Sets, theirs: String, value: &Value) {
@@ -53,9 +61,9 @@ impl Reader {
         for (i, item) in items.iter().enumerate() {
             let source = match item {
                 Value::Object(map) => self.set_of_map(&format!("{key}[{i}]"), map),
-                name => Map::from_iter([("name".to_string(), json!(plain(name)))]),
+                name => self.set_by_name(sets, &plain(name)),
             };
-            names.push(source["name"].as_str().unwrap_or_default().to_string());
+            names.push(place(&source));
             self.sources.push(source);
         }
         let listed =
@@ -71,6 +79,14 @@ impl Reader {
             &format!("data.sources: {}", names.join(", ")),
             words,
         );
+    }
+
+    fn set_by_name(&mut self, sets: Sets, name: &str) -> Map<String, Value> {
+        let registered = match sets {
+            Sets::Listed => self.registered(name),
+            _ => None,
+        };
+        registered.unwrap_or_else(|| Map::from_iter([("name".to_string(), json!(name))]))
     }
 
     fn set_of_map(&mut self, place: &str, map: &Map<String, Value>) -> Map<String, Value> {
@@ -144,11 +160,15 @@ impl Reader {
         if let [only] = self.sources.as_mut_slice() {
             only.append(&mut self.parts);
         }
-        let name =
-            |source: &Map<String, Value>| source["name"].as_str().unwrap_or_default().to_string();
+        if self.sources.len() > 1 {
+            let words = "the tool joins its datasets; here sources have equal shares of the tokens: give each a `weight` by its size";
+            self.line(Fate::NoEqual, "(several datasets)".into(), "", words);
+        }
         let (path, text, why) = match self.sources.as_slice() {
             [] => ("data.path", MISSING.to_string(), NOT_IN_FILE),
-            [one] if one.len() == 1 && name(one).ends_with(".txt") => ("data.path", name(one), ""),
+            [one] if one.len() == 1 && place(one).ends_with(".txt") => {
+                ("data.path", place(one), "")
+            }
             all => ("data.sources", json!(all).to_string(), ""),
         };
         if let Err(issue) = self.draft.set(path, &text, why) {

@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::shared::{HELD_OUT, PACKING, QUANTIZED, TARGETS, WINDOWS};
+use super::shared::{FOREIGN_ADAPTER, KERNELS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -38,11 +38,33 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("phi", "phi3"),
 ];
 
+const FREEZE: &str = "all weights train, or adapters; single blocks cannot be frozen";
+const OPTIMIZER: &str = "no such optimizer here: adamw8bit and adafactor need little memory too";
+const MIX: &str = "sources are mixed by `weight`, their shares of the tokens";
+
 pub(super) const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
     row("finetuning_type", To::Tuning),
     row("lora_rank", To::Key("adapter.lora.rank")),
-    row("lora_target", To::NoEqual(TARGETS)),
+    row("lora_target", To::Targets),
+    row("additional_target", To::Whole),
+    row("adapter_name_or_path", To::NoEqual(FOREIGN_ADAPTER)),
+    row(
+        "pissa_init",
+        To::NoEqual("adapters begin at zero change, as LoRA's do"),
+    ),
+    row("freeze_trainable_layers", To::NoEqual(FREEZE)),
+    row("freeze_trainable_modules", To::NoEqual(FREEZE)),
+    row("use_galore", To::NoEqual(OPTIMIZER)),
+    row("use_apollo", To::NoEqual(OPTIMIZER)),
+    row("use_badam", To::NoEqual(OPTIMIZER)),
+    row(
+        "pure_bf16",
+        To::NoEqual("weights stay f32; train.precision: bf16 multiplies in bf16"),
+    ),
+    row("use_unsloth", To::Needless(KERNELS)),
+    row("enable_liger_kernel", To::Needless(KERNELS)),
+    row("use_swanlab", To::NoEqual(NO_TRACKER)),
     row("quantization_bit", To::NoEqual(QUANTIZED)),
     row("dataset", To::Data(Sets::Listed)),
     row(
@@ -51,7 +73,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "dataset_dir",
-        To::NoEqual("sources have their own paths, relative to the spec's folder"),
+        To::Needless("sources have their own paths, relative to the working directory"),
     ),
     row("template", To::Template(TEMPLATES)),
     row("cutoff_len", To::Near("model.seq_len", WINDOWS)),
@@ -59,7 +81,19 @@ pub(super) const ROWS: &[Row] = &[
         "max_samples",
         To::NoEqual("every row is used; cut the file with `llmtui data split` or `head`"),
     ),
-    row("val_size", To::Near("data.val_fraction", HELD_OUT)),
+    row("val_size", To::HeldOut),
+    row("train_on_prompt", To::Flag("data.train_on", "all")),
+    row("mask_history", To::Flag("data.train_on", "completion")),
+    row(
+        "tokenized_path",
+        To::Needless("tokens are cached by a hash of everything they depend on"),
+    ),
+    row(
+        "streaming",
+        To::Needless("tokens are read from files as they are needed"),
+    ),
+    row("mix_strategy", To::NoEqual(MIX)),
+    row("interleave_probs", To::NoEqual(MIX)),
     row("pref_beta", To::Key("method.*.beta")),
     row("pref_loss", To::Loss),
     row("pref_ftx", To::Key("method.*.nll_weight")),
@@ -74,10 +108,7 @@ pub(super) const ROWS: &[Row] = &[
         "packing",
         To::Either("data.packing", "packed", "padded", PACKING),
     ),
-    row(
-        "neat_packing",
-        To::Needless("packed documents never attend to each other"),
-    ),
+    row("neat_packing", To::Flag("data.packing", "packed")),
     row(
         "overwrite_cache",
         To::Needless("tokens are cached by a hash of everything they depend on"),
@@ -94,9 +125,5 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "trust_remote_code",
         To::Needless("no third-party code is run"),
-    ),
-    row(
-        "save_only_model",
-        To::Needless("checkpoints contain everything a resume needs"),
     ),
 ];

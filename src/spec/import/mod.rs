@@ -3,16 +3,23 @@
 
 mod axolotl;
 mod data;
+mod dataset_info;
+mod defaults;
 mod llama_factory;
+mod schedule;
 mod shared;
+mod targets;
 mod trl;
+
+pub use dataset_info::DatasetInfo;
 
 use super::draft::{Draft, shown};
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
-use shared::ADAPTER;
+use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, TARGETS};
+use std::path::PathBuf;
 
 /// A supported tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,21 +74,6 @@ impl Dialect {
         }
     }
 
-    /// Settings of adapters where a file does not say: their key, our path, their default.
-    fn adapter_defaults(self) -> &'static [(&'static str, &'static str, &'static str)] {
-        const RANK: &str = "adapter.lora.rank";
-        const DROPOUT: &str = "adapter.lora.dropout";
-        match self {
-            Dialect::LlamaFactory => &[("lora_rank", RANK, "8"), ("lora_dropout", DROPOUT, "0")],
-            Dialect::Axolotl => &[("lora_dropout", DROPOUT, "0")],
-            Dialect::Trl => &[
-                ("lora_r", RANK, "16"),
-                ("lora_alpha", "adapter.lora.alpha", "32"),
-                ("lora_dropout", DROPOUT, "0.05"),
-            ],
-        }
-    }
-
     fn row(self, key: &str) -> Option<&'static Row> {
         let mut rows = self.tables().iter().copied().flatten();
         rows.find(|row| row.key == key)
@@ -119,6 +111,18 @@ enum To {
     NearlyOff(&'static str, &'static str, &'static str),
     /// Which weights train: `lora` or `full`.
     Tuning,
+    /// Modules with adapters.
+    Targets,
+    /// Whether all linear layers have adapters.
+    AllLinear,
+    /// Modules that train whole beside adapters.
+    Whole,
+    /// The share of rows held out.
+    HeldOut,
+    /// Settings of the schedule.
+    ScheduleSettings,
+    /// The last learning rate as a share of the peak.
+    Floor,
     /// No equivalent; what to do instead.
     NoEqual(&'static str),
     /// Not needed here.
@@ -139,6 +143,7 @@ impl Row {
             To::Key(path) | To::Flag(path, _) | To::NearlyOff(path, ..) => {
                 path.starts_with("adapter.lora.")
             }
+            To::Targets | To::AllLinear | To::Whole => true,
             _ => false,
         }
     }
@@ -154,6 +159,8 @@ pub enum Fate {
     Mapped,
     /// Mapped, with a slightly different meaning.
     Differs,
+    /// Not in the file: what the tool does without it.
+    Default,
     NoEqual,
     Needless,
     /// Not a known key of this dialect.
@@ -161,9 +168,10 @@ pub enum Fate {
 }
 
 impl Fate {
-    pub const ALL: [Fate; 5] = [
+    pub const ALL: [Fate; 6] = [
         Fate::Mapped,
         Fate::Differs,
+        Fate::Default,
         Fate::NoEqual,
         Fate::Needless,
         Fate::Unknown,
@@ -174,6 +182,7 @@ impl Fate {
         match self {
             Fate::Mapped => "mapped",
             Fate::Differs => "mapped, with a difference",
+            Fate::Default => "not in the file: the tool's defaults",
             Fate::NoEqual => "no equivalent",
             Fate::Needless => "not needed",
             Fate::Unknown => "not known",
@@ -227,6 +236,19 @@ fn detect(keys: &[&str]) -> Option<Dialect> {
 /// # Errors
 /// Not YAML, not a map, or no known tool's keys.
 pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported, ImportError> {
+    import_with(name, text, from, None)
+}
+
+/// The same, with what LLaMA-Factory's dataset names mean.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_with(
+    name: &str,
+    text: &str,
+    from: Option<Dialect>,
+    info: Option<&DatasetInfo>,
+) -> Result<Imported, ImportError> {
     let Value::Object(map) = yaml::parse(text)? else {
         return Err(ImportError::NoMap);
     };
@@ -245,23 +267,45 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
             .and_then(Value::as_u64)
             .filter(|n| *n > 0),
         adapts: dialect.adapts(&map),
+        names_targets: defaults::says(&map, "lora_target_modules"),
+        says_power: false,
+        info: info.map(|info| (info.folder.clone(), info.entries())),
     };
     // Choices first: settings below them belong to the selected member.
-    if dialect == Dialect::Trl {
-        reader.method(trl::method(&keys));
+    let said: Vec<&str> = keys
+        .iter()
+        .copied()
+        .filter(|key| defaults::says(&map, key))
+        .collect();
+    let method = match dialect {
+        Dialect::Trl => Some(trl::method(&said)),
+        Dialect::Axolotl => axolotl::method(&map),
+        Dialect::LlamaFactory => None,
+    };
+    if let Some(method) = method {
+        reader.method(method);
     }
+    reader.silent_choices(&map);
     let order = |key: &str| match dialect.row(key).map(|r| r.to) {
         Some(To::Method(_)) => 0,
         Some(To::Loss) => 1,
         Some(To::Word(..) | To::Tuning | To::Flag("adapter", _)) => 2,
+        // Shares of the learning rate come after it.
+        Some(To::ScheduleSettings | To::Floor) => 4,
         _ => 3,
     };
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_by_key(|(key, _)| order(key));
+    let (shares, entries): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|(key, _)| order(key) == 4);
     for (key, value) in entries {
         reader.key(key, value);
     }
-    reader.adapters_of_the_tool(&map);
+    reader.silent_rate(&map);
+    for (key, value) in shares {
+        reader.key(key, value);
+    }
+    reader.silent_settings(&map);
     reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {
@@ -282,6 +326,12 @@ struct Reader {
     max_steps: Option<u64>,
     /// The tool trains adapters, not all weights.
     adapts: bool,
+    /// The file lists the modules with adapters.
+    names_targets: bool,
+    /// The file gives a polynomial's power.
+    says_power: bool,
+    /// LLaMA-Factory's datasets, and the folder of their files.
+    info: Option<(PathBuf, Map<String, Value>)>,
 }
 
 impl Reader {
@@ -291,12 +341,21 @@ impl Reader {
             let words = "not a known key of this tool: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
+        if value.is_null() && !matches!(row.to, To::Data(_)) {
+            return self.line(Fate::Needless, theirs, "", "empty: the default");
+        }
         if !self.adapts && row.is_of_adapters() {
             let words =
                 "no adapter is turned on: this tool trains all weights and does not read it";
             return self.line(Fate::Needless, theirs, "", words);
         }
         match row.to {
+            To::Key("train.max_steps") if value.as_i64().is_some_and(|n| n <= 0) => {
+                self.line(Fate::Needless, theirs, "", "no limit: the epochs count");
+            }
+            To::Key("optimizer.*.eps") if self.draft.value("optimizer") == "adafactor" => {
+                self.line(Fate::Needless, theirs, "", "Adafactor does not read it");
+            }
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
             To::Word(path, words) => self.word(theirs, path, words, value),
@@ -359,6 +418,24 @@ impl Reader {
                 "full" => self.line(Fate::Mapped, theirs, "adapter: null", ""),
                 _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
             },
+            To::Targets => self.targets(theirs, value),
+            To::AllLinear => match value {
+                Value::Bool(false) if self.names_targets => {
+                    self.line(Fate::Needless, theirs, "", "the modules are listed");
+                }
+                Value::Bool(true) => self.set(theirs, "adapter.lora.targets", "all", ""),
+                _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
+            },
+            To::Whole => self.whole_modules(theirs, value),
+            To::HeldOut => match value.as_f64() {
+                Some(0.0) => {
+                    let least = defaults::LEAST_HELD_OUT;
+                    self.set(theirs, "data.val_fraction", least, NOTHING_HELD_OUT);
+                }
+                _ => self.set(theirs, "data.val_fraction", &plain(value), HELD_OUT),
+            },
+            To::ScheduleSettings => self.schedule_settings(theirs, value),
+            To::Floor => self.floor_of_rate(theirs, value),
             To::NoEqual(words) => {
                 // A switch that is off needs no equivalent.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
@@ -469,33 +546,6 @@ impl Reader {
             "this build does not train {ours} yet: the spec pretrains on plain text; llmtui new advises"
         );
         self.line(Fate::NoEqual, theirs, "", words);
-    }
-
-    /// What the tool does about adapters where the file does not say.
-    fn adapters_of_the_tool(&mut self, map: &Map<String, Value>) {
-        let says = |key: &str| map.get(key).is_some_and(|value| !value.is_null());
-        // Without a base model there is nothing to adapt.
-        if self.adapts && self.draft.value("adapter").is_null() && says("model_name_or_path") {
-            self.default_of_the_tool("finetuning_type", "adapter", "lora");
-        }
-        if self.draft.value("adapter").is_null() {
-            return;
-        }
-        for (key, path, text) in self.dialect.adapter_defaults() {
-            if !says(key) {
-                self.default_of_the_tool(key, path, text);
-            }
-        }
-        if self.dialect == Dialect::LlamaFactory && !says("lora_alpha") {
-            let rank = self.draft.value("adapter.lora.rank").as_u64();
-            let alpha = 2 * rank.unwrap_or_default();
-            self.default_of_the_tool("lora_alpha", "adapter.lora.alpha", &alpha.to_string());
-        }
-    }
-
-    fn default_of_the_tool(&mut self, key: &str, path: &str, text: &str) {
-        let theirs = format!("({key}: {text}, the default of {})", self.dialect.id());
-        self.set(theirs, path, text, "");
     }
 
     /// A method implied by the keys as a whole.

@@ -23,6 +23,7 @@ pub(super) const SCHEDULES: &[(&str, &str)] = &[
     ("cosine", "cosine"),
     ("linear", "linear"),
     ("constant", "constant"),
+    ("cosine_with_min_lr", "cosine"),
     ("constant_with_warmup", "constant"),
     ("polynomial", "polynomial"),
     ("inverse_sqrt", "inverse_sqrt"),
@@ -39,6 +40,14 @@ pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing 
 pub(super) const WINDOWS: &str = "also the model's context; data.too_long handles longer rows";
 pub(super) const PACKING: &str = "packed documents never attend to each other here";
 pub(super) const HELD_OUT: &str = "random rows, or the end of a single text";
+pub(super) const NOTHING_HELD_OUT: &str =
+    "the tool holds nothing out; a run needs a little to tell learning from memorizing";
+pub(super) const NO_UPLOAD: &str = "nothing is uploaded";
+pub(super) const KERNELS: &str = "kernels are chosen by the engine";
+pub(super) const FOREIGN_ADAPTER: &str = "training begins with new adapters, not with these: merge them into the base model and name that folder in train.from";
+pub(super) const SHARDS: &str =
+    "engine: torch trains on several GPUs; engine.torch.shard takes ddp or fsdp2, which is ZeRO-3";
+const RESUME: &str = "checkpoints contain everything a resume needs";
 pub(super) const RUNS_DIR: &str = "set it on the command line: --runs-dir DIR";
 
 /// Keys that mean the same in all of them.
@@ -62,6 +71,22 @@ pub(super) const EVERYWHERE: &[Row] = &[
     row("max_steps", To::Key("train.max_steps")),
     row("warmup_steps", To::Key("schedule.*.warmup_steps")),
     row("warmup_ratio", To::Key("train.warmup_ratio")),
+    row("lr_scheduler_kwargs", To::ScheduleSettings),
+    row("neftune_noise_alpha", To::Key("method.*.neftune_alpha")),
+    row(
+        "group_by_length",
+        To::Needless("rows of a batch are padded to the longest; batches stay random"),
+    ),
+    row(
+        "gradient_checkpointing_kwargs",
+        To::Needless("results are the same either way"),
+    ),
+    row("torch_compile", To::Needless(KERNELS)),
+    row(
+        "logging_first_step",
+        To::Needless("the first step is always logged"),
+    ),
+    row("save_only_model", To::Needless(RESUME)),
     row(
         "logging_steps",
         To::Near(
@@ -99,12 +124,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
         "gradient_checkpointing",
         To::Flag("train.activation_checkpointing", "full"),
     ),
-    row(
-        "deepspeed",
-        To::NoEqual(
-            "engine: torch trains on several GPUs; engine.torch.shard takes ddp or fsdp2, which is ZeRO-3",
-        ),
-    ),
+    row("deepspeed", To::NoEqual(SHARDS)),
     row("lora_alpha", To::Key("adapter.lora.alpha")),
     row("lora_dropout", To::Key("adapter.lora.dropout")),
     row("use_rslora", To::Flag("adapter.lora.rslora", "true")),
@@ -150,5 +170,24 @@ pub(super) const TRAINER: &[Row] = &[
         "remove_unused_columns",
         To::Needless("a format ignores columns it does not use"),
     ),
+    row("evaluation_strategy", To::Needless("set eval.every")),
+    row("logging_strategy", To::Needless("set train.log_every")),
+    row("logging_dir", To::NoEqual(RUNS_DIR)),
+    row(
+        "load_best_model_at_end",
+        To::Needless("the best checkpoint is always kept"),
+    ),
+    row("metric_for_best_model", To::NoEqual("set eval.best_by")),
+    row(
+        "greater_is_better",
+        To::Needless("every reading knows its direction"),
+    ),
+    row(
+        "label_smoothing_factor",
+        To::NoEqual("the loss is the plain likelihood"),
+    ),
+    row("data_seed", To::NoEqual("seed draws the batches too")),
+    row("hub_model_id", To::NoEqual(NO_UPLOAD)),
+    row("use_liger_kernel", To::Needless(KERNELS)),
     row("use_peft", To::Flag("adapter", "lora")),
 ];

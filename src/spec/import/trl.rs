@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::shared::{PACKING, QUANTIZED, TARGETS, WINDOWS};
+use super::shared::{NO_UPLOAD, PACKING, QUANTIZED, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -159,7 +159,8 @@ pub(super) const ROWS: &[Row] = &[
         ),
     ),
     row("lora_r", To::Key("adapter.lora.rank")),
-    row("lora_target_modules", To::NoEqual(TARGETS)),
+    row("lora_target_modules", To::Targets),
+    row("lora_modules_to_save", To::Whole),
     row("load_in_4bit", To::NoEqual(QUANTIZED)),
     row("torch_dtype", To::Needless("train.precision decides")),
     row("dtype", To::Needless("train.precision decides")),
@@ -171,5 +172,5 @@ pub(super) const ROWS: &[Row] = &[
         "trust_remote_code",
         To::Needless("no third-party code is run"),
     ),
-    row("push_to_hub", To::NoEqual("nothing is uploaded")),
+    row("push_to_hub", To::NoEqual(NO_UPLOAD)),
 ];

@@ -17,9 +17,10 @@ impl Ask for Finish {
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
         let blocked = wizard.not_runnable();
-        let start = match &blocked {
+        let absent = wizard.absent_base();
+        let start = match blocked.as_deref().or(absent) {
             None => "preflight checks it first, and shows what it finds".to_string(),
-            Some(why) => why.clone(),
+            Some(why) => why.to_string(),
         };
         let mut rows = vec![
             Row::choice("start training now", start),
@@ -29,6 +30,8 @@ impl Ask for Finish {
         for row in &mut rows {
             row.open = blocked.is_none();
         }
+        // Without its base model a spec can be saved, but not started.
+        rows[0].open &= absent.is_none();
         rows
     }
 
@@ -48,7 +51,9 @@ impl Ask for Finish {
         if let Some(why) = wizard.not_runnable() {
             return wizard.refuse(why);
         }
+        let absent = wizard.absent_base().map(String::from);
         match wizard.selected() {
+            0 if absent.is_some() => wizard.refuse(absent.unwrap_or_default()),
             0 => {
                 wizard.checks = Checks::default();
                 wizard.advance();

@@ -91,7 +91,10 @@ impl Ask for Goal {
                 wizard.place_cursor();
                 Outcome::Moved
             }
-            _ => Outcome::Look(Look::Config(path.into())),
+            _ => Outcome::Look(Look::Config {
+                path: path.into(),
+                hub_cache: wizard.context.hub_cache.clone(),
+            }),
         }
     }
 }
@@ -104,6 +107,7 @@ fn config_notes(wizard: &Wizard) -> About {
     };
     let found = format!("{}: {}", facts.tool, facts.summary());
     let mut notes = vec![note("Found", found), note("Next", "enter imports it")];
+    notes.extend(facts.absent_base().map(|why| note("Base model", why)));
     for fate in Fate::ALL {
         for line in facts.lines.iter().filter(|l| l.fate == fate) {
             let words: Vec<String> = [&line.theirs, &line.ours, &line.words]
@@ -122,6 +126,7 @@ fn fate_label(fate: Fate) -> &'static str {
     match fate {
         Fate::Mapped => "same",
         Fate::Differs => "differs",
+        Fate::Default => "default",
         Fate::NoEqual => "no equal",
         Fate::Needless => "not needed",
         Fate::Unknown => "unknown",

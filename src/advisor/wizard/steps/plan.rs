@@ -15,6 +15,9 @@ impl Ask for Plan {
     }
 
     fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
+        if let Some(why) = wizard.absent_base() {
+            return (vec![note("No plan", why)], Vec::new());
+        }
         let Some((draft, _)) = wizard.draft() else {
             return About::default();
         };

@@ -68,6 +68,7 @@ impl Ask for Settings {
             notes.push(note("Means", node.doc.clone()));
             notes.push(note("Takes", node.expected()));
         }
+        notes.extend(wizard.absent_base().map(|why| note("Base model", why)));
         notes.push(note("Typical", knob.typical));
         notes.push(note("Effect", knob.why));
         let parent = shown(&draft.parent_value(&full));

@@ -1,0 +1,111 @@
+//! Another tool's config: what becomes of its keys, and the model that it starts from.
+
+use super::ModelFacts;
+use crate::base::files::open_plain;
+use crate::base::text::one_line;
+use crate::spec::import::{self, DatasetInfo, Fate};
+use crate::spec::{Draft, base_folder};
+use std::io::Read;
+use std::path::Path;
+
+/// Another tool's config, read and converted as far as possible.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigFacts {
+    /// The tool: `llama-factory`.
+    pub tool: &'static str,
+    /// What became of each key.
+    pub lines: Vec<import::Line>,
+    /// The model that it starts from; where it is not here, what to do.
+    pub base: Option<Result<ModelFacts, String>>,
+    /// The run's name if the file has none, and the file's text.
+    stem: String,
+    text: String,
+    info: Option<DatasetInfo>,
+}
+
+impl ConfigFacts {
+    /// The resulting spec, with the architecture of its base model.
+    pub fn draft(&self) -> Option<Draft> {
+        let imported = import::import_with(&self.stem, &self.text, None, self.info.as_ref());
+        let mut draft = imported.ok()?.draft;
+        if let Some(Ok(model)) = &self.base {
+            let said: Vec<String> = draft.changes().into_iter().map(|c| c.path).collect();
+            let left = model
+                .settings
+                .iter()
+                .filter(|(path, _)| !said.contains(path));
+            for (path, text) in left {
+                // What the schema rejects is told when the spec is loaded.
+                let _ = draft.set(path, text, "");
+            }
+        }
+        Some(draft)
+    }
+
+    /// Why there is no plan: its base model is not on this machine, or cannot be trained.
+    pub fn absent_base(&self) -> Option<&str> {
+        self.base.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    /// `9 mapped; 3 mapped, with a difference; 4 no equivalent`
+    pub fn summary(&self) -> String {
+        let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
+        let counts: Vec<String> = Fate::ALL
+            .into_iter()
+            .filter(|fate| count(*fate) > 0)
+            .map(|fate| format!("{} {}", count(fate), fate.title()))
+            .collect();
+        counts.join("; ")
+    }
+}
+
+/// Largest accepted config file, in bytes.
+const CONFIG_BYTES: u64 = 1 << 20;
+
+/// Reads a LLaMA-Factory, Axolotl or TRL config. Models of the hub are looked for in `hub_cache`.
+///
+/// # Errors
+/// Why it is not one.
+pub fn config(path: &Path, hub_cache: Option<&Path>) -> Result<ConfigFacts, String> {
+    let shown = path.display();
+    let mut text = String::new();
+    open_plain(path)
+        .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{shown} does not exist; relative paths start from the working directory")
+            }
+            _ => format!("{shown} cannot be read as text: {e}"),
+        })?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let info = DatasetInfo::of(path, &text);
+    let imported = import::import_with(&stem, &text, None, info.as_ref()).map_err(|e| match e {
+        import::ImportError::NoDialect => {
+            format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
+        }
+        e => format!("{shown}: {e}"),
+    })?;
+    let from = imported.draft.value("train.from");
+    Ok(ConfigFacts {
+        tool: imported.dialect.id(),
+        lines: imported.lines,
+        base: from.as_str().map(|word| base(word, hub_cache)),
+        stem: stem.into_owned(),
+        text,
+        info,
+    })
+}
+
+fn base(word: &str, hub_cache: Option<&Path>) -> Result<ModelFacts, String> {
+    let Some(folder) = base_folder(word, Path::new(""), hub_cache) else {
+        let word = one_line(word);
+        return Err(format!(
+            "{word} is not on this machine: `llmtui model pull {word}`; no plan without it"
+        ));
+    };
+    let facts = super::model(&folder)?;
+    match facts.unfit.as_str() {
+        "" => Ok(facts),
+        why => Err(format!("this build cannot train {}: {why}", one_line(word))),
+    }
+}

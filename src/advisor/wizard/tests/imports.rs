@@ -1,0 +1,47 @@
+//! Configs of other tools in the wizard.
+
+use super::*;
+
+/// No other model is planned in place of one that is not here.
+#[test]
+fn a_config_without_its_base_model_has_no_plan_and_no_start_but_can_be_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.yaml");
+    let import = |model: &str| {
+        std::fs::write(&path, format!("stage: sft\nmodel_name_or_path: {model}\n")).unwrap();
+        let mut wizard = wizard();
+        wizard.select(Goal::ALL.len());
+        wizard.type_in(&path.display().to_string());
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        wizard.seen(look.now());
+        wizard
+    };
+    let tells = |wizard: &Wizard, words: &str| {
+        let notes = wizard.question().notes;
+        assert!(notes.iter().any(|n| n.text.contains(words)), "{notes:?}");
+    };
+    let pull = "llmtui model pull meta-llama/Llama-3.2-1B`; no plan";
+    let mut absent = import("meta-llama/Llama-3.2-1B");
+    tells(&absent, pull);
+    absent.enter();
+    tells(&absent, pull);
+    until(&mut absent, Step::Plan);
+    let notes = absent.question().notes;
+    assert!(notes.len() == 1 && notes[0].label == "No plan", "{notes:?}");
+    until(&mut absent, Step::Finish);
+    assert_eq!(absent.enter(), Outcome::Stay);
+    assert!(absent.error().unwrap().contains(pull));
+    absent.select(1);
+    assert!(matches!(absent.enter(), Outcome::Save { .. }));
+    // A model that is here is planned with its own size.
+    let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
+        "n_layer": 3, "n_head": 2, "d_model": 64, "seq_len": 64, "vocab_size": 65}}});
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    let mut here = import(&dir.path().display().to_string());
+    here.enter();
+    until(&mut here, Step::Plan);
+    tells(&here, "3 layers of 64");
+    tells(&here, "passes over the data");
+}

@@ -1,0 +1,266 @@
+//! What a tool does where its file is silent, written into the spec: this program's own defaults would train another run.
+//!
+//! Sources: transformers 4.57 `TrainingArguments`; TRL 1.0 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
+//! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.
+
+use super::shared::NOTHING_HELD_OUT;
+use super::{Dialect, Fate, Reader, plain};
+use crate::spec::draft::shown;
+use serde_json::{Map, Value};
+
+/// The smallest share held out where a tool holds nothing out.
+pub(super) const LEAST_HELD_OUT: &str = "0.01";
+
+/// A default: the tool's keys, any of which says otherwise; the path here; the value.
+type Silent = (&'static [&'static str], &'static str, &'static str);
+
+/// Of Hugging Face's trainer, which all of these tools are built on.
+const TRAINER: &[Silent] = &[
+    (
+        &["gradient_accumulation_steps"],
+        "train.grad_accum_steps",
+        "1",
+    ),
+    (&["weight_decay"], "optimizer.*.weight_decay", "0"),
+    (&["adam_beta1"], "optimizer.*.beta1", "0.9"),
+    (&["adam_beta2"], "optimizer.*.beta2", "0.999"),
+    (&["adam_epsilon"], "optimizer.*.eps", "1e-8"),
+    (&["max_grad_norm"], "train.clip_norm", "1"),
+    (&["seed"], "seed", "42"),
+];
+
+const BATCH: Silent = (
+    &["per_device_train_batch_size"],
+    "train.micro_batch_size",
+    "8",
+);
+const WARM_UP: Silent = (
+    &["warmup_steps", "warmup_ratio"],
+    "schedule.*.warmup_steps",
+    "0",
+);
+
+impl Dialect {
+    /// Choices, which come before the settings below them.
+    fn choices(self) -> [Silent; 2] {
+        match self {
+            Dialect::Axolotl => [
+                (&["lr_scheduler"], "schedule", "cosine"),
+                (&["optimizer"], "optimizer", "adamw"),
+            ],
+            _ => [
+                (&["lr_scheduler_type"], "schedule", "linear"),
+                (&["optim"], "optimizer", "adamw"),
+            ],
+        }
+    }
+
+    fn learning_rate(self, method: &str) -> Option<&'static str> {
+        match (self, method) {
+            // Axolotl wants it in the file.
+            (Dialect::Axolotl, _) => None,
+            (Dialect::LlamaFactory, _) => Some("5e-5"),
+            (Dialect::Trl, "sft") => Some("2e-5"),
+            (Dialect::Trl, "reward") => Some("1e-4"),
+            (Dialect::Trl, "ppo") => Some("3e-6"),
+            (Dialect::Trl, _) => Some("1e-6"),
+        }
+    }
+
+    /// The longest row.
+    fn length(self, on_policy: bool) -> Option<Silent> {
+        const LEN: &str = "model.seq_len";
+        match self {
+            Dialect::LlamaFactory => Some((&["cutoff_len"], LEN, "2048")),
+            Dialect::Axolotl => Some((&["sequence_len"], LEN, "512")),
+            // Prompts and answers have limits of their own.
+            Dialect::Trl if on_policy => None,
+            Dialect::Trl => Some((&["max_length", "max_seq_length"], LEN, "1024")),
+        }
+    }
+
+    fn epochs(self) -> Silent {
+        match self {
+            Dialect::Axolotl => (&["num_epochs"], "train.epochs", "1"),
+            _ => (&["num_train_epochs"], "train.epochs", "3"),
+        }
+    }
+
+    /// Defaults of a method.
+    fn of_method(self, method: &str) -> &'static [Silent] {
+        const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "256");
+        match (self, method) {
+            (Dialect::LlamaFactory, "simpo") => &[
+                (&["pref_beta"], "method.simpo.beta", "0.1"),
+                (&["simpo_gamma"], "method.simpo.gamma", "0.5"),
+            ],
+            // TRL's `CPOConfig`, which Axolotl fills in.
+            (Dialect::Axolotl | Dialect::Trl, "simpo") => &[
+                (&["beta", "rl_beta"], "method.simpo.beta", "0.1"),
+                (&["simpo_gamma"], "method.simpo.gamma", "0.5"),
+                (&["cpo_alpha"], "method.simpo.nll_weight", "1"),
+            ],
+            (Dialect::Trl, "grpo") => &[(&["num_generations"], "rollout.group_size", "8"), ANSWER],
+            (Dialect::Trl, "rloo") => &[
+                (&["num_generations", "rloo_k"], "rollout.group_size", "2"),
+                ANSWER,
+            ],
+            (Dialect::Trl, "ppo") => &[
+                (&["num_ppo_epochs"], "rollout.epochs", "4"),
+                (&["response_length"], "rollout.max_new_tokens", "53"),
+                (&["temperature"], "rollout.temperature", "0.7"),
+            ],
+            _ => &[],
+        }
+    }
+
+    /// Defaults of adapters.
+    fn of_adapters(self) -> &'static [Silent] {
+        const RANK: &str = "adapter.lora.rank";
+        const ALPHA: &str = "adapter.lora.alpha";
+        const DROPOUT: &str = "adapter.lora.dropout";
+        const TARGETS: &str = "adapter.lora.targets";
+        match self {
+            Dialect::LlamaFactory => &[
+                (&["lora_rank"], RANK, "8"),
+                (&["lora_dropout"], DROPOUT, "0"),
+                (&["lora_target"], TARGETS, "all"),
+            ],
+            Dialect::Axolotl => &[(&["lora_dropout"], DROPOUT, "0")],
+            Dialect::Trl => &[
+                (&["lora_r"], RANK, "16"),
+                (&["lora_alpha"], ALPHA, "32"),
+                (&["lora_dropout"], DROPOUT, "0.05"),
+                // PEFT's choice for llama, mistral, qwen and gemma.
+                (&["lora_target_modules"], TARGETS, "minimal"),
+            ],
+        }
+    }
+}
+
+/// Whether a file says a key; an empty one is as good as none.
+pub(super) fn says(map: &Map<String, Value>, key: &str) -> bool {
+    map.get(key).is_some_and(|value| !value.is_null())
+}
+
+impl Reader {
+    /// What the file leaves to the tool and everything else hangs on: the method and other choices.
+    pub(super) fn silent_choices(&mut self, map: &Map<String, Value>) {
+        if self.dialect == Dialect::LlamaFactory && !says(map, "stage") {
+            self.silent(map, (&["stage"], "method", "sft"));
+        }
+        for choice in self.dialect.choices() {
+            self.silent(map, choice);
+        }
+        // Without a base model there is nothing to adapt.
+        let adapts = self.dialect == Dialect::LlamaFactory && self.adapts;
+        if adapts && says(map, "model_name_or_path") {
+            self.silent(map, (&["finetuning_type"], "adapter", "lora"));
+        }
+    }
+
+    /// The learning rate, which others are shares of.
+    pub(super) fn silent_rate(&mut self, map: &Map<String, Value>) {
+        let method = plain(&self.draft.value("method"));
+        if let Some(rate) = self.dialect.learning_rate(&method) {
+            self.silent(map, (&["learning_rate"], "optimizer.*.lr", rate));
+        }
+    }
+
+    /// All other settings the file leaves to the tool.
+    pub(super) fn silent_settings(&mut self, map: &Map<String, Value>) {
+        let method = plain(&self.draft.value("method"));
+        let on_policy = matches!(&*method, "grpo" | "rloo" | "ppo");
+        let adam = ["adamw", "adamw8bit", "schedule_free"];
+        let is_adam = adam.contains(&&*plain(&self.draft.value("optimizer")));
+        for silent in TRAINER.iter().copied() {
+            if is_adam || silent.0 != ["adam_epsilon"] {
+                self.silent(map, silent);
+            }
+        }
+        self.silent_schedule();
+        if self.max_steps.is_none() {
+            self.silent(map, self.dialect.epochs());
+        }
+        match self.dialect {
+            Dialect::Axolotl => {
+                self.silent(map, (&["micro_batch_size"], "train.micro_batch_size", "1"));
+                if !says(map, "warmup_steps") && !says(map, "warmup_ratio") {
+                    let words = "at most 100 steps there";
+                    self.silent_as("warmup_ratio: 0.03", "train.warmup_ratio", "0.03", words);
+                }
+            }
+            _ => {
+                self.silent(map, BATCH);
+                self.silent(map, WARM_UP);
+            }
+        }
+        if let Some(length) = self.dialect.length(on_policy) {
+            self.silent(map, length);
+        }
+        // Rows that share a window make longer batches and fewer steps.
+        if method == "sft" {
+            let packing = &["packing", "neat_packing", "sample_packing"];
+            self.silent(map, (packing, "data.packing", "padded"));
+        }
+        if !says(map, "val_size") && !says(map, "val_set_size") {
+            let path = "data.val_fraction";
+            self.silent_as("no rows held out", path, LEAST_HELD_OUT, NOTHING_HELD_OUT);
+        }
+        for silent in self.dialect.of_method(&method).iter().copied() {
+            self.silent(map, silent);
+        }
+        if !self.draft.value("adapter").is_null() {
+            self.silent_adapters(map);
+        }
+    }
+
+    /// Their schedules end at 0 unless told otherwise; a polynomial is a straight line.
+    fn silent_schedule(&mut self) {
+        let floor = self.draft.settle("schedule.*.min_lr");
+        if floor.is_some_and(|path| self.draft.value(&path).is_null()) {
+            self.silent_as("the schedule ends at 0", "schedule.*.min_lr", "0", "");
+        }
+        let power = "schedule.polynomial.power";
+        if self.draft.value("schedule") == "polynomial" && !self.says_power {
+            self.silent_as("power: 1", power, "1", "");
+        }
+    }
+
+    fn silent_adapters(&mut self, map: &Map<String, Value>) {
+        for silent in self.dialect.of_adapters().iter().copied() {
+            self.silent(map, silent);
+        }
+        if self.dialect == Dialect::LlamaFactory && !says(map, "lora_alpha") {
+            let rank = self.draft.value("adapter.lora.rank").as_u64();
+            let alpha = (2 * rank.unwrap_or_default()).to_string();
+            let theirs = format!("lora_alpha: {alpha}");
+            self.silent_as(&theirs, "adapter.lora.alpha", &alpha, "");
+        }
+    }
+
+    fn silent(&mut self, map: &Map<String, Value>, (keys, path, value): Silent) {
+        if !keys.iter().any(|key| says(map, key)) {
+            self.silent_as(&format!("{}: {value}", keys[0]), path, value, "");
+        }
+    }
+
+    /// A default in the tool's words, as a setting here; what this spec has no place for is left out.
+    fn silent_as(&mut self, theirs: &str, path: &str, value: &str, words: &str) {
+        let Some(full) = self.draft.settle(path) else {
+            return;
+        };
+        let theirs = format!("({theirs})");
+        let why = format!("the default of {}", self.dialect.id());
+        match self.draft.set(&full, value, &why) {
+            Ok(()) => {
+                let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
+                self.line(Fate::Default, theirs, &ours, words);
+            }
+            Err(issue) => {
+                let words = format!("{full}: {} {}", issue.what, issue.hint);
+                self.line(Fate::NoEqual, theirs, "", words.trim_end());
+            }
+        }
+    }
+}

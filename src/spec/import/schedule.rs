@@ -1,0 +1,53 @@
+//! Settings of a schedule that Hugging Face keeps in a map of its own, and shares of the learning rate.
+
+use super::{Fate, Reader, brief, plain};
+use serde_json::Value;
+
+const FLOOR: &str = "schedule.*.min_lr";
+
+impl Reader {
+    /// `lr_scheduler_kwargs`: each of its keys has a line.
+    pub(super) fn schedule_settings(&mut self, theirs: String, value: &Value) {
+        let Value::Object(map) = value else {
+            return self.line(Fate::NoEqual, theirs, "", "settings go below schedule");
+        };
+        for (key, value) in map {
+            let theirs = format!("lr_scheduler_kwargs.{key}: {}", brief(value));
+            match key.as_str() {
+                "min_lr" | "lr_end" => self.set(theirs, FLOOR, &plain(value), ""),
+                "min_lr_rate" | "min_lr_ratio" => self.floor_of_rate(theirs, value),
+                "power" => {
+                    self.says_power = true;
+                    self.set(theirs, "schedule.*.power", &plain(value), "");
+                }
+                "timescale" => self.set(theirs, "schedule.*.timescale", &plain(value), ""),
+                _ => self.line(
+                    Fate::NoEqual,
+                    theirs,
+                    "",
+                    "the schedule has no such setting here",
+                ),
+            }
+        }
+    }
+
+    /// The last learning rate as a share of the peak.
+    pub(super) fn floor_of_rate(&mut self, theirs: String, share: &Value) {
+        let peak = self.draft.settle("optimizer.*.lr");
+        let peak = peak.and_then(|path| self.draft.value(&path).as_f64());
+        match (peak, share.as_f64()) {
+            (Some(peak), Some(share)) => {
+                // Shares of short decimals are short decimals too.
+                let floor = format!("{:.6e}", peak * share);
+                let floor = floor.parse::<f64>().unwrap_or_default();
+                self.set(theirs, FLOOR, &floor.to_string(), "");
+            }
+            _ => self.line(
+                Fate::NoEqual,
+                theirs,
+                "",
+                "a share of the learning rate is a number",
+            ),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Which modules have adapters, and which train whole beside them: PEFT's names as settings of the adapter.
+
+use super::shared::TARGETS;
+use super::{Fate, Reader, plain};
+use serde_json::{Value, json};
+
+/// Linear layers as Llama's kin call them, and ours.
+const LAYERS: &[(&str, &str)] = &[
+    ("q_proj", "query"),
+    ("k_proj", "key"),
+    ("v_proj", "value"),
+    ("o_proj", "output"),
+    ("gate_proj", "gate"),
+    ("up_proj", "up"),
+    ("down_proj", "down"),
+];
+
+/// Sets of layers with a name here.
+const SETS: &[(&str, &[&str])] = &[
+    ("minimal", &["query", "value"]),
+    ("attention_only", &["query", "key", "value", "output"]),
+    ("ffn_only", &["gate", "up", "down"]),
+    (
+        "all",
+        &["query", "key", "value", "output", "gate", "up", "down"],
+    ),
+];
+
+/// Tables, and ours.
+const TABLES: &[(&str, &str)] = &[
+    ("embed_tokens", "embeddings"),
+    ("wte", "embeddings"),
+    ("lm_head", "head"),
+];
+
+/// A list, or a text with commas.
+fn names(value: &Value) -> Vec<String> {
+    let all = match value {
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
+        one => plain(one),
+    };
+    let names = all
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    names.map(String::from).collect()
+}
+
+fn of<'a>(list: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    let found = list.iter().find(|(theirs, _)| *theirs == name);
+    found.map(|(_, ours)| *ours)
+}
+
+impl Reader {
+    /// Modules with adapters.
+    pub(super) fn targets(&mut self, theirs: String, value: &Value) {
+        const PATH: &str = "adapter.lora.targets";
+        let names = names(value);
+        if names
+            .iter()
+            .any(|name| name == "all" || name == "all-linear")
+        {
+            return self.set(theirs, PATH, "all", "");
+        }
+        let plain = |name: &String| {
+            name.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+        };
+        if names.is_empty() || !names.iter().all(plain) {
+            return self.line(Fate::NoEqual, theirs, "", TARGETS);
+        }
+        let known: Option<Vec<&str>> = names.iter().map(|name| of(LAYERS, name)).collect();
+        let Some(mut layers) = known else {
+            self.set_quietly(PATH, "pattern", &theirs);
+            return self.set(
+                theirs,
+                "adapter.lora.patterns",
+                &json!(names).to_string(),
+                "",
+            );
+        };
+        let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == layer);
+        layers.sort_by_key(|layer| place(layer));
+        layers.dedup();
+        match SETS.iter().find(|(_, set)| *set == layers) {
+            Some((word, _)) => self.set(theirs, PATH, word, ""),
+            None => {
+                self.set_quietly(PATH, "custom", &theirs);
+                self.set(
+                    theirs,
+                    "adapter.lora.custom",
+                    &json!(layers).to_string(),
+                    "",
+                );
+            }
+        }
+    }
+
+    /// Modules that train whole beside the adapters.
+    pub(super) fn whole_modules(&mut self, theirs: String, value: &Value) {
+        let names = names(value);
+        let known: Option<Vec<&str>> = names.iter().map(|name| of(TABLES, name)).collect();
+        match known {
+            Some(tables) if !tables.is_empty() => {
+                let list = json!(tables).to_string();
+                self.set(theirs, "adapter.lora.modules_to_save", &list, "");
+            }
+            _ => {
+                let words = "beside adapters, the embeddings and the head can train whole: adapter.lora.modules_to_save";
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
+    }
+
+    /// A choice that another setting needs; that one is reported.
+    fn set_quietly(&mut self, path: &str, word: &str, theirs: &str) {
+        let _ = self.draft.set(path, word, &format!("from {theirs}"));
+    }
+}

@@ -1,0 +1,290 @@
+//! What a file leaves to its tool, keys with an equivalent of another form, and datasets by name.
+
+use super::*;
+use serde_json::json;
+
+fn value(text: &str, path: &str) -> Value {
+    import("x", text, None).unwrap().draft.value(path)
+}
+
+const LF: &str = "model_name_or_path: m\ncutoff_len: 64\n";
+const AX: &str = "base_model: m\nsequence_len: 64\n";
+const TRL: &str = "dataset_name: d\n";
+
+/// Axolotl names methods of rewards and preferences only; without one it is supervised, but for plain text.
+#[test]
+fn axolotl_is_supervised_fine_tuning_unless_all_data_are_plain_text() {
+    let sets = |list: &str| format!("{AX}datasets: {list}\n");
+    for (text, method) in [
+        (sets("[{path: a, type: alpaca}]"), "sft"),
+        (sets("[{path: a, type: chat_template}]"), "sft"),
+        (sets("[{path: a, type: {field_instruction: q}}]"), "sft"),
+        (sets("[{path: a}]") + "rl:\n", "sft"),
+        (
+            sets("[{path: a, type: completion}, {path: b, type: alpaca}]"),
+            "sft",
+        ),
+        (sets("[{path: a, type: completion}]"), "pretrain"),
+        (sets("[{path: a, type: \"completion:text\"}]"), "pretrain"),
+        (format!("{AX}pretraining_dataset: a\n"), "pretrain"),
+        (sets("[{path: a, type: chatml.intel}]") + "rl: dpo\n", "dpo"),
+        (sets("[{path: a}]") + "reward_model: true\n", "reward"),
+    ] {
+        assert_eq!(value(&text, "method"), method, "{text}");
+    }
+    let masked = sets("[{path: a, type: alpaca}]") + "train_on_inputs: false\nadapter: lora\n";
+    assert_eq!(value(&masked, "data.train_on"), "auto");
+    assert_eq!(
+        value("model_name_or_path: m\nlora_target: all\n", "method"),
+        "sft"
+    );
+}
+
+#[test]
+fn what_the_file_leaves_out_is_what_the_tool_does_without_it() {
+    let hf = [
+        ("train.epochs", json!(3.0)),
+        ("train.micro_batch_size", json!(8)),
+        ("optimizer", json!("adamw")),
+        ("optimizer.adamw.weight_decay", json!(0.0)),
+        ("schedule", json!("linear")),
+        ("schedule.linear.min_lr", json!(0.0)),
+        ("train.clip_norm", json!(1.0)),
+        ("seed", json!(42)),
+        ("data.val_fraction", json!(0.01)),
+        ("data.packing", json!("padded")),
+    ];
+    for text in [LF, TRL] {
+        for (path, wanted) in &hf {
+            assert_eq!(value(text, path), *wanted, "{text}: {path}");
+        }
+    }
+    for (text, path, wanted) in [
+        (LF, "optimizer.adamw.lr", json!(5e-5)),
+        (TRL, "optimizer.adamw.lr", json!(2e-5)),
+        (TRL, "model.seq_len", json!(1024)),
+        (
+            "model_name_or_path: m\nlora_rank: 4\n",
+            "model.seq_len",
+            json!(2048),
+        ),
+        (AX, "train.epochs", json!(1.0)),
+        (AX, "train.micro_batch_size", json!(1)),
+        (AX, "train.warmup_ratio", json!(0.03)),
+        (AX, "schedule.cosine.min_lr", json!(0.0)),
+        (AX, "optimizer.adamw.weight_decay", json!(0.0)),
+    ] {
+        assert_eq!(value(text, path), wanted, "{text}: {path}");
+    }
+    let dpo = format!("{TRL}beta: 0.2\n");
+    assert_eq!(value(&dpo, "optimizer.adamw.lr"), 1e-6);
+    let grpo = format!("{TRL}reward_funcs: [f]\n");
+    assert_eq!(value(&grpo, "rollout.group_size"), 8);
+    assert_eq!(value(&grpo, "rollout.max_new_tokens"), 256);
+    let simpo = format!("{LF}stage: dpo\npref_loss: simpo\n");
+    assert_eq!(value(&simpo, "method.simpo.beta"), 0.1);
+    // The spec says where a value comes from, and so does the report.
+    let imported = import("x", LF, None).unwrap();
+    let yaml = imported.draft.to_yaml(&[]);
+    assert!(
+        yaml.contains("# the default of llama-factory\n  epochs: 3"),
+        "{yaml}"
+    );
+    let epochs = imported
+        .lines
+        .iter()
+        .find(|l| l.ours.starts_with("train.epochs"));
+    assert_eq!(epochs.unwrap().fate, Fate::Default);
+}
+
+#[test]
+fn what_the_file_says_counts_before_any_default() {
+    let said = "num_train_epochs: 2\nper_device_train_batch_size: 3\nlr_scheduler_type: cosine\nwarmup_steps: 5\nweight_decay: 0.2\n\
+        seed: 7\nval_size: 0.2\npacking: true\nlearning_rate: 1.0e-3\nmax_steps: -1\nreport_to:\n";
+    let text = format!("{LF}{said}");
+    for (path, wanted) in [
+        ("train.epochs", json!(2.0)),
+        ("train.micro_batch_size", json!(3)),
+        ("schedule.cosine.warmup_steps", json!(5)),
+        ("optimizer.adamw.weight_decay", json!(0.2)),
+        ("seed", json!(7)),
+        ("data.val_fraction", json!(0.2)),
+        ("data.packing", json!("packed")),
+        ("optimizer.adamw.lr", json!(1e-3)),
+    ] {
+        assert_eq!(value(&text, path), wanted, "{path}");
+    }
+    let imported = import("x", &text, None).unwrap();
+    assert_eq!(fate(&imported, "max_steps").fate, Fate::Needless);
+    assert_eq!(fate(&imported, "report_to").fate, Fate::Needless);
+    let steps = format!("{TRL}max_steps: 40\n");
+    assert!(value(&steps, "train.epochs").is_null());
+    let none = format!("{AX}val_set_size: 0.0\n");
+    assert_eq!(value(&none, "data.val_fraction"), 0.01);
+    let adafactor = import(
+        "x",
+        &format!("{LF}optim: adafactor\nadam_epsilon: 1.0e-6\n"),
+        None,
+    );
+    assert_eq!(
+        adafactor.unwrap().draft.value("optimizer.adafactor.eps"),
+        1e-30
+    );
+}
+
+#[test]
+fn floors_of_schedules_are_taken_over_as_rates_and_as_shares() {
+    for (text, path, wanted) in [
+        (
+            "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n",
+            "cosine.min_lr",
+            1e-6,
+        ),
+        (
+            "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: 0.1}\n",
+            "cosine.min_lr",
+            2e-6,
+        ),
+        ("lr_scheduler_type: polynomial\n", "polynomial.power", 1.0),
+        (
+            "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: 3.0}\n",
+            "polynomial.power",
+            3.0,
+        ),
+    ] {
+        let text = format!("{TRL}{text}");
+        assert_eq!(value(&text, &format!("schedule.{path}")), wanted, "{text}");
+    }
+    let ax = format!("{AX}learning_rate: 2.0e-4\ncosine_min_lr_ratio: 0.2\n");
+    assert_eq!(value(&ax, "schedule.cosine.min_lr"), 4e-5);
+}
+
+#[test]
+fn modules_with_adapters_are_sets_kinds_or_patterns() {
+    let lora =
+        |line: &str, path: &str| value(&format!("{LF}{line}\n"), &format!("adapter.lora.{path}"));
+    for (line, targets) in [
+        ("lora_target: all", "all"),
+        ("lora_target: q_proj,v_proj", "minimal"),
+        (
+            "lora_target: v_proj, q_proj, o_proj, k_proj",
+            "attention_only",
+        ),
+        (
+            "lora_target: q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
+            "all",
+        ),
+        ("lora_target: q_proj,k_proj", "custom"),
+        ("lora_target: qkv_proj,o_proj", "pattern"),
+    ] {
+        assert_eq!(lora(line, "targets"), targets, "{line}");
+    }
+    assert_eq!(
+        lora("lora_target: k_proj,q_proj", "custom"),
+        json!(["query", "key"])
+    );
+    assert_eq!(
+        lora("lora_target: qkv_proj,o_proj", "patterns"),
+        json!(["qkv_proj", "o_proj"])
+    );
+    let whole = "additional_target: embed_tokens,lm_head";
+    assert_eq!(
+        lora(whole, "modules_to_save"),
+        json!(["embeddings", "head"])
+    );
+    let regex = import(
+        "x",
+        &format!("{AX}adapter: lora\nlora_target_modules: \"model.*(q|v)_proj\"\n"),
+        None,
+    );
+    assert_eq!(
+        fate(&regex.unwrap(), "lora_target_modules").fate,
+        Fate::NoEqual
+    );
+    let listed =
+        "adapter: lora\nlora_target_linear: false\nlora_target_modules: [q_proj, v_proj]\n";
+    let listed = import("x", &format!("{AX}{listed}"), None).unwrap();
+    assert_eq!(fate(&listed, "lora_target_linear").fate, Fate::Needless);
+    assert_eq!(listed.draft.value("adapter.lora.targets"), "minimal");
+}
+
+#[test]
+fn keys_of_the_data_and_of_noise_have_their_equivalents() {
+    let lf = |line: &str, path: &str| value(&format!("{LF}{line}\n"), path);
+    assert_eq!(
+        lf("neftune_noise_alpha: 5", "method.sft.neftune_alpha"),
+        5.0
+    );
+    assert_eq!(lf("train_on_prompt: true", "data.train_on"), "all");
+    assert_eq!(lf("mask_history: true", "data.train_on"), "completion");
+    assert_eq!(lf("neat_packing: true", "data.packing"), "packed");
+    let text = format!(
+        "{AX}lora_model_dir: out\nloss_watchdog_threshold: 5.0\neval_sample_packing: false\nevals_per_epoch: 4\n"
+    );
+    let imported = import("x", &text, None).unwrap();
+    assert!(imported.lines.iter().all(|l| l.fate != Fate::Unknown));
+    assert_eq!(fate(&imported, "lora_model_dir").fate, Fate::NoEqual);
+}
+
+/// LLaMA-Factory's datasets are names in a file of its own.
+#[test]
+fn datasets_by_name_are_found_in_dataset_info() {
+    let dir = tempfile::tempdir().unwrap();
+    let info = json!({
+        "mine": {"file_name": "mine.json", "columns": {"prompt": "q", "response": "a", "query": "input"}},
+        "pairs": {"file_name": "pairs.json", "formatting": "sharegpt", "ranking": true,
+            "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}},
+        "roles": {"hf_hub_url": "org/set", "subset": "en", "formatting": "sharegpt", "num_samples": 9,
+            "columns": {"messages": "messages"}, "tags": {"role_tag": "role", "content_tag": "content"}},
+        "texts": {"file_name": "texts.json", "columns": {"prompt": "body"}},
+        "book": {"file_name": "book.txt"},
+    });
+    std::fs::create_dir(dir.path().join("sets")).unwrap();
+    std::fs::write(dir.path().join("sets/dataset_info.json"), info.to_string()).unwrap();
+    let read = |more: &str| {
+        let text = format!("model_name_or_path: m\ncutoff_len: 64\ndataset_dir: sets\n{more}\n");
+        let info = DatasetInfo::of(&dir.path().join("x.yaml"), &text);
+        import_with("x", &text, None, info.as_ref()).unwrap()
+    };
+    let at = |file: &str| dir.path().join("sets").join(file).display().to_string();
+    let imported = read("dataset: mine, roles");
+    assert_eq!(
+        imported.draft.value("data.sources"),
+        json!([
+            {"path": at("mine.json"), "format": "alpaca", "columns": {"instruction": "q", "output": "a"}},
+            {"hub": "org/set", "subset": "en", "format": "messages"},
+        ])
+    );
+    assert_eq!(fate(&imported, "dataset").fate, Fate::Mapped);
+    assert_eq!(
+        fate(&imported, "dataset_info.json roles.num_samples").fate,
+        Fate::NoEqual
+    );
+    assert!(
+        imported
+            .lines
+            .iter()
+            .any(|l| l.words.contains("equal shares"))
+    );
+    let pairs = read("stage: dpo\ndataset: pairs")
+        .draft
+        .value("data.sources");
+    let columns = json!({"prompt": "conversations"});
+    assert_eq!(
+        pairs,
+        json!([{"path": at("pairs.json"), "format": "preference", "columns": columns}])
+    );
+    let texts = read("stage: pt\ndataset: texts")
+        .draft
+        .value("data.sources");
+    assert_eq!(
+        texts,
+        json!([{"path": at("texts.json"), "format": "text", "columns": {"text": "body"}}])
+    );
+    assert_eq!(
+        read("stage: pt\ndataset: book").draft.value("data.path"),
+        at("book.txt")
+    );
+    // Names that are not in it are told as before.
+    assert_eq!(fate(&read("dataset: other"), "dataset").fate, Fate::Differs);
+}
