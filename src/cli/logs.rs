@@ -70,12 +70,14 @@ mod tests {
 
     #[test]
     fn a_log_that_cannot_be_read_to_its_end_is_no_success() {
-        let dir = tempfile::tempdir().unwrap();
-        // It opens as a file does, and reading it fails.
-        let link = replay(dir.path()).unwrap();
-        let error = print(link, false, &mut Vec::new(), dir.path()).unwrap_err();
+        let (events, incoming) = tokio::sync::mpsc::channel(1);
+        let closed = Incoming::Closed(Some("the log cannot be read: a bad sector".into()));
+        events.try_send(closed).unwrap();
+        let log = Path::new("runs/a/events.jsonl");
+        let error = print(Link::new(incoming, None), false, &mut Vec::new(), log).unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.exit, Exit::Machine);
         assert!(failure.what.contains("the log cannot be read"), "{failure}");
+        assert!(failure.what.starts_with("runs/a/events.jsonl"), "{failure}");
     }
 }

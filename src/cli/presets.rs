@@ -152,9 +152,8 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
             "choose another name with --to FILE",
         )
         .into()),
-        Err(e) => Err(Failure::unwritten(
+        Err(e) => Err(Failure::machine(
             format!("{} cannot be written: {e}", path.display()),
-            &e,
             "choose another location with --to FILE",
         )
         .into()),
