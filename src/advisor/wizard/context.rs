@@ -104,9 +104,9 @@ pub enum Outcome {
     /// The question stays; its error says why.
     Stay,
     Moved,
-    /// Its result goes to [`Wizard::seen`].
+    /// Its result goes to [`Wizard::seen`](super::Wizard::seen).
     Look(Look),
-    /// Run the checks of this spec, and report them with [`Wizard::checked`] and [`Wizard::checks_over`].
+    /// Run the checks of this spec, and report them with [`Wizard::checked`](super::Wizard::checked) and [`Wizard::checks_over`](super::Wizard::checks_over).
     Check {
         name: String,
         yaml: String,

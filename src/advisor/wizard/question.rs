@@ -1,4 +1,4 @@
-//! A question as rows to show, and what each of the [steps](super::steps) defines about its own.
+//! A question as rows to show, and what each of the [`steps`] defines about its own.
 
 use super::answers::Begin;
 use super::{Outcome, Step, Wizard, steps};
