@@ -295,6 +295,7 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     let files = llmtui::nn::Model::new(&shorter.spec.model, 65, &cpu).unwrap();
     let files = llmtui::hf::config_json(&files, None);
     assert!(files.contains("\"seq_len\": 32"), "{files}");
+    assert!(!shorter.notes().iter().any(|note| note.contains("context")));
     let both = "train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, context_len: 32}\n";
     assert_eq!(load(both).unwrap().spec.model.context_len, Some(32));
     for (said, parts) in [

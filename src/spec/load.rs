@@ -53,11 +53,12 @@ impl Loaded {
         ))
     }
 
-    /// Checkpoints and exports of a run with shorter rows than its start model say that length.
+    /// Checkpoints and exports of a run with shorter rows than its start model say that length, where positions depend on it.
     fn shorter_context(&self) -> Option<String> {
         let base = base::base_model(self.spec.train.from.as_deref()?).ok()?;
         let (ours, theirs) = (self.spec.model.seq_len, base.seq_len());
-        (ours < theirs).then(|| {
+        let kept = self.spec.model.context_len >= Some(theirs);
+        (ours < theirs && !kept).then(|| {
             format!("model.seq_len {ours} becomes the context of the trained model; the start model's is {theirs}")
         })
     }

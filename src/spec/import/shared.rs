@@ -37,7 +37,8 @@ pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, atten
 pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
-pub(super) const WINDOWS: &str = "also the model's context; data.too_long handles longer rows";
+pub(super) const WINDOWS: &str =
+    "data.too_long handles longer rows; without train.from it is the model's context, too";
 pub(super) const PACKING: &str = "packed documents never attend to each other here";
 pub(super) const HELD_OUT: &str = "random rows, or the end of a single text";
 pub(super) const NOTHING_HELD_OUT: &str =
