@@ -7,7 +7,7 @@ use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
-use crate::ui::panes::home;
+use crate::ui::panes::{home, run};
 use crate::ui::store::LinkState;
 use crate::ui::toasts::About;
 use crate::wire::{CommandId, Envelope, Event};
@@ -131,7 +131,10 @@ impl App {
             .cloned()
             .collect();
         self.noticed = self.noticed.max(held.state.last_seq);
-        if held.link == LinkState::Live {
+        let live = held.link == LinkState::Live;
+        // The run's own screen shows its end, whole.
+        let shown = matches!(envelope.event, Event::Finished { .. }) && *self.entry() == run::ENTRY;
+        if live && !shown {
             for notice in fresh {
                 self.toast_about(About::Run, notice.level, &notice.text);
             }

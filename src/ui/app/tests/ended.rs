@@ -133,3 +133,16 @@ fn the_guide_learns_of_the_machine_while_it_is_open_and_knows_that_nothing_crash
     assert!(page.contains("so it fits"), "{page}");
     assert!(!page.contains("memory is unknown"), "{page}");
 }
+
+/// The screen of its end says it; elsewhere a toast does.
+#[test]
+fn an_end_before_our_eyes_is_not_told_twice() {
+    for (key, told) in [("2", 0), ("1", 1)] {
+        let mut bench = Bench::new();
+        bench.live();
+        bench.press(key);
+        bench.event(finish(Outcome::Failed, 30, "no room on the disk"));
+        let picture = bench.picture(100, 30);
+        assert_eq!(picture.matches("✗ failed at").count(), told, "{picture}");
+    }
+}
