@@ -180,14 +180,6 @@ impl Dataset {
         }
     }
 
-    /// Share of the places of training rows that hold tokens; the rest is padding.
-    pub fn filled(&self) -> f64 {
-        match &self.splits {
-            Splits::Corpus(_) => 1.0,
-            Splits::Documents(documents) => documents.filled(),
-        }
-    }
-
     /// The training batch of one micro-step (from 0). `batch_size` must stay the same over a run for an epoch to visit
     /// everything once.
     pub fn train_batch(&self, seed: u64, micro_step: u64, batch_size: usize) -> Batch {

@@ -8,8 +8,8 @@ use crate::data::{Loader, StepBatches, StepStart};
 /// A source of batches.
 pub trait Experience {
     /// The micro-batches of the optimizer step whose first micro-step is `micro_step`, with every column that the method
-    /// needs but the reference's of a fixed data set. Only what is made of the models' answers may depend on them, and what several steps learn from is kept in the
-    /// state.
+    /// needs but the reference's of a fixed data set. Only what is made of the models' answers may depend on them, and
+    /// what several steps learn from is kept in the state.
     ///
     /// # Errors
     /// A model that refuses a batch.
@@ -25,7 +25,7 @@ pub trait Experience {
     }
 }
 
-/// A fixed data set: batches are ready ahead of their use. The reference's column is the step's matter.
+/// A fixed data set: batches are ready ahead of their use. The step adds the reference's column.
 impl Experience for Loader {
     fn step(
         &mut self,

@@ -174,7 +174,7 @@ fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: us
         value => {
             let too_long = path == "model.seq_len" && value.as_u64() > Some(longest as u64);
             let free = FREE.contains(&path) && !too_long;
-            free || !is_presets(&origin_at(origins, path))
+            free || !is_presets(&origins.nearest(path))
         }
     };
     if !keep {
@@ -185,17 +185,6 @@ fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: us
 
 fn is_presets(origin: &Origin) -> bool {
     matches!(origin, Origin::File { name, .. } if embed::text(name).is_some())
-}
-
-/// The origin of a value, or of the choice it belongs to.
-fn origin_at(origins: &Origins, path: &str) -> Origin {
-    let mut said = path;
-    while origins.get(said) == Origin::Default
-        && let Some((above, _)) = said.rsplit_once('.')
-    {
-        said = above;
-    }
-    origins.get(said)
 }
 
 /// The config as spec values, without derived values and nulls.
@@ -292,7 +281,7 @@ impl Checking<'_> {
     fn complain(&mut self, path: &str, what: String, hint: String) {
         self.issues.push(Issue {
             // A choice is recorded at its registry.
-            origin: origin_at(&self.merged.origins, path),
+            origin: self.merged.origins.nearest(path),
             path: path.to_string(),
             what: one_line(&what),
             hint: one_line(&hint),

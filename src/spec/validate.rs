@@ -450,6 +450,9 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
 
 /// A run holds several checkpoints: which one is meant has to be said.
 fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) {
+    if !full.join("run.json").is_file() {
+        return;
+    }
     let folders = std::fs::read_dir(full.join("checkpoints"));
     let names = folders.into_iter().flatten().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -461,12 +464,8 @@ fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) {
         ),
         None => "a checkpoint of it, once there is one".into(),
     };
-    judge.want(
-        !full.join("run.json").is_file(),
-        &[key],
-        format!("{} is a run, not a model", said.display()),
-        fix,
-    );
+    let what = format!("{} is a run, not a model", said.display());
+    judge.want(false, &[key], what, fix);
 }
 
 /// A folder, or a hub id that is not in the cache yet.

@@ -1,5 +1,6 @@
 //! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
+mod data;
 mod imports;
 
 use super::*;
@@ -21,6 +22,38 @@ fn context() -> Context {
 
 fn wizard() -> Wizard {
     Wizard::new(context(), Answers::default())
+}
+
+/// A wizard that was told of this file.
+fn with_file(path: &std::path::Path) -> Wizard {
+    let mut wizard = wizard();
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in(&path.display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now());
+    wizard
+}
+
+/// A wizard that was told of a file with these rows, three hundred times.
+fn with_rows(dir: &std::path::Path, row: &str) -> Wizard {
+    let path = dir.join("chat.jsonl");
+    std::fs::write(&path, format!("{row}\n").repeat(300)).unwrap();
+    with_file(&path)
+}
+
+/// A model folder without weights that matter: a description is enough for the questions.
+fn model_folder(dir: &std::path::Path) -> String {
+    let folder = dir.join("model");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
+        "n_layer": 3, "n_head": 2, "d_model": 48, "seq_len": 2048, "vocab_size": 5000}}});
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.join("model.safetensors"), vec![0; 4_000]).unwrap();
+    std::fs::write(folder.join("tokenizer.json"), "{}").unwrap();
+    folder.display().to_string()
 }
 
 /// Presses Enter until the step; looks where it is asked to.
@@ -189,185 +222,6 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
     wizard.select(0);
     wizard.enter();
     assert_eq!(wizard.step(), Step::Data);
-}
-
-/// Every recipe is offered for a text, however short.
-#[test]
-fn a_text_of_a_few_characters_is_asked_for_its_size_too() {
-    let dir = tempfile::tempdir().unwrap();
-    for length in [1, 7, 30, 69, 200] {
-        let path = dir.path().join("own.txt");
-        std::fs::write(&path, "x".repeat(length)).unwrap();
-        let mut wizard = wizard();
-        wizard.enter();
-        wizard.select(1);
-        wizard.type_in(&path.display().to_string());
-        let Outcome::Look(look) = wizard.enter() else {
-            panic!("{:?}", wizard.error());
-        };
-        wizard.seen(look.now());
-        until(&mut wizard, Step::Model);
-        let presets = wizard.fitting_presets();
-        assert!(presets.iter().any(|preset| preset.name == "smoke"));
-        for preset in presets {
-            let steps = wizard.recipe(preset).value("train.max_steps").as_u64();
-            assert!(steps <= preset.draft.value("train.max_steps").as_u64());
-        }
-    }
-}
-
-/// A wizard that was told of a file with these rows, three hundred times.
-fn with_rows(dir: &std::path::Path, row: &str) -> Wizard {
-    let path = dir.join("chat.jsonl");
-    std::fs::write(&path, format!("{row}\n").repeat(300)).unwrap();
-    let mut wizard = wizard();
-    wizard.enter();
-    wizard.select(1);
-    wizard.type_in(&path.display().to_string());
-    let Outcome::Look(look) = wizard.enter() else {
-        panic!("{:?}", wizard.error());
-    };
-    wizard.seen(look.now());
-    wizard
-}
-
-#[test]
-fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
-    for (row, format) in [
-        (
-            r#"{"text": "To be, or not to be: that is the question."}"#,
-            "text",
-        ),
-        (
-            r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#,
-            "messages",
-        ),
-        (r#"{"question": "To be?", "answer": "Or not to be."}"#, ""),
-    ] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut wizard = with_rows(dir.path(), row);
-        until(&mut wizard, Step::Finish);
-        let Outcome::Check { yaml, .. } = wizard.enter() else {
-            panic!("{row}: {:?}", wizard.error());
-        };
-        let spec = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default());
-        let spec = spec.unwrap().spec;
-        assert!(yaml.contains("bpe") && spec.data.path.is_some(), "{yaml}");
-        let sources = crate::data::source::SourceConfig::path(
-            spec.data.path.clone().unwrap().display().to_string(),
-        );
-        let mut rows = crate::data::source::rows(&sources, &Default::default()).unwrap();
-        let first = rows.next().unwrap().unwrap();
-        let told = crate::data::formats::detect(&[first], &Default::default());
-        match told {
-            Ok(told) => assert_eq!(told.format.word(), format),
-            Err(_) => assert!(yaml.contains("format: "), "{yaml}"),
-        }
-    }
-}
-
-#[test]
-fn what_no_start_can_learn_from_is_refused_where_the_start_is_chosen() {
-    let dir = tempfile::tempdir().unwrap();
-    let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
-    let mut wizard = with_rows(dir.path(), row);
-    until(&mut wizard, Step::Start);
-    wizard.select(0);
-    assert_eq!(wizard.enter(), Outcome::Stay);
-    let why = wizard.error().unwrap();
-    assert!(
-        why.contains("chosen and rejected") && why.contains("name a model"),
-        "{why}"
-    );
-}
-
-/// A model folder without weights that matter: a description is enough for the questions.
-fn model_folder(dir: &std::path::Path) -> String {
-    let folder = dir.join("model");
-    std::fs::create_dir_all(&folder).unwrap();
-    let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
-        "n_layer": 3, "n_head": 2, "d_model": 48, "seq_len": 2048, "vocab_size": 5000}}});
-    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    std::fs::write(folder.join("model.safetensors"), vec![0; 4_000]).unwrap();
-    std::fs::write(folder.join("tokenizer.json"), "{}").unwrap();
-    folder.display().to_string()
-}
-
-#[test]
-fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers() {
-    let dir = tempfile::tempdir().unwrap();
-    let row = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
-    let mut wizard = with_rows(dir.path(), row);
-    wizard.answers.goal = Some(Goal::Instructions);
-    until(&mut wizard, Step::Start);
-    wizard.select(2);
-    wizard.type_in(&model_folder(dir.path()));
-    let Outcome::Look(look) = wizard.enter() else {
-        panic!("{:?}", wizard.error());
-    };
-    wizard.seen(look.now());
-    assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
-    let titles = |wizard: &Wizard| -> Vec<String> {
-        let rows = wizard.question().rows;
-        rows.iter()
-            .filter(|r| r.open)
-            .map(|r| r.title.clone())
-            .collect()
-    };
-    assert_eq!(titles(&wizard)[..2], ["SFT with LoRA", "SFT, full"]);
-    let lora = wizard
-        .advice()
-        .iter()
-        .position(|a| a.title() == "SFT with LoRA");
-    wizard.select(lora.unwrap());
-    assert_eq!(wizard.enter(), Outcome::Moved);
-    let recipes = |wizard: &Wizard| -> Vec<String> {
-        let presets = wizard.fitting_presets();
-        presets.iter().map(|preset| preset.name.clone()).collect()
-    };
-    assert_eq!(recipes(&wizard), ["sft-lora"]);
-    let notes = wizard.question().notes;
-    let model = notes.iter().find(|n| n.label == "Model").unwrap();
-    assert!(
-        model.text.contains("3 layers of 48") && model.text.contains("vocabulary 5,000"),
-        "{model:?}"
-    );
-    until(&mut wizard, Step::Settings);
-    let (draft, wrong) = wizard.draft().unwrap();
-    assert!(wrong.is_empty());
-    assert_eq!(draft.value("adapter.lora.rank"), 8);
-    assert_eq!(draft.value("optimizer.adamw.lr"), 2e-4);
-    assert_eq!(draft.value("model.seq_len"), 128);
-    assert_eq!(draft.value("train.grad_accum_steps"), 1, "few rows");
-    // The file's comment and the plan tell the same number of passes.
-    let yaml = wizard.yaml().unwrap();
-    until(&mut wizard, Step::Plan);
-    let notes = wizard.question().notes;
-    let data = notes.iter().find(|n| n.label == "Data").unwrap();
-    let passes: f64 = data
-        .text
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert!(
-        yaml.contains(&format!("about {passes:.0} epochs")),
-        "{yaml}\n{data:?}"
-    );
-    // The other form keeps the model and leaves the adapter out.
-    wizard.go(Step::Method);
-    let full = wizard
-        .advice()
-        .iter()
-        .position(|a| a.title() == "SFT, full");
-    wizard.select(full.unwrap());
-    wizard.enter();
-    let (draft, _) = wizard.draft().unwrap();
-    assert!(draft.value("adapter").is_null());
-    // The template of the method keeps its own rate.
-    assert_eq!(recipes(&wizard), ["sft"]);
-    assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }
 
 #[test]

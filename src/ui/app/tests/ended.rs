@@ -1,4 +1,4 @@
-//! Runs that have ended: what is told of them, and what to do next.
+//! Finished and failed runs: the end screen, its error and the next steps.
 
 use super::*;
 use crate::wire::Outcome;

@@ -1,0 +1,148 @@
+//! What the data and the start model make of the questions after them.
+
+use super::*;
+
+/// Every recipe is offered for a text, however short.
+#[test]
+fn a_text_of_a_few_characters_is_asked_for_its_size_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for length in [1, 7, 30, 69, 200] {
+        let path = dir.path().join("own.txt");
+        std::fs::write(&path, "x".repeat(length)).unwrap();
+        let mut wizard = with_file(&path);
+        until(&mut wizard, Step::Model);
+        let presets = wizard.fitting_presets();
+        assert!(presets.iter().any(|preset| preset.name == "smoke"));
+        for preset in presets {
+            let steps = wizard.recipe(preset).value("train.max_steps").as_u64();
+            assert!(steps <= preset.draft.value("train.max_steps").as_u64());
+        }
+    }
+}
+
+#[test]
+fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
+    for (row, format) in [
+        (
+            r#"{"text": "To be, or not to be: that is the question."}"#,
+            "text",
+        ),
+        (
+            r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#,
+            "messages",
+        ),
+        (r#"{"question": "To be?", "answer": "Or not to be."}"#, ""),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wizard = with_rows(dir.path(), row);
+        until(&mut wizard, Step::Finish);
+        let Outcome::Check { yaml, .. } = wizard.enter() else {
+            panic!("{row}: {:?}", wizard.error());
+        };
+        let spec = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default());
+        let spec = spec.unwrap().spec;
+        assert!(yaml.contains("bpe") && spec.data.path.is_some(), "{yaml}");
+        let sources = crate::data::source::SourceConfig::path(
+            spec.data.path.clone().unwrap().display().to_string(),
+        );
+        let mut rows = crate::data::source::rows(&sources, &Default::default()).unwrap();
+        let first = rows.next().unwrap().unwrap();
+        let told = crate::data::formats::detect(&[first], &Default::default());
+        match told {
+            Ok(told) => assert_eq!(told.format.word(), format),
+            Err(_) => assert!(yaml.contains("format: "), "{yaml}"),
+        }
+    }
+}
+
+#[test]
+fn what_no_start_can_learn_from_is_refused_where_the_start_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    until(&mut wizard, Step::Start);
+    wizard.select(0);
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    let why = wizard.error().unwrap();
+    assert!(
+        why.contains("chosen and rejected") && why.contains("name a model"),
+        "{why}"
+    );
+}
+
+#[test]
+fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Instructions);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now());
+    assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
+    let titles = |wizard: &Wizard| -> Vec<String> {
+        let rows = wizard.question().rows;
+        rows.iter()
+            .filter(|r| r.open)
+            .map(|r| r.title.clone())
+            .collect()
+    };
+    assert_eq!(titles(&wizard)[..2], ["SFT with LoRA", "SFT, full"]);
+    let lora = wizard
+        .advice()
+        .iter()
+        .position(|a| a.title() == "SFT with LoRA");
+    wizard.select(lora.unwrap());
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    let recipes = |wizard: &Wizard| -> Vec<String> {
+        let presets = wizard.fitting_presets();
+        presets.iter().map(|preset| preset.name.clone()).collect()
+    };
+    assert_eq!(recipes(&wizard), ["sft-lora"]);
+    let notes = wizard.question().notes;
+    let model = notes.iter().find(|n| n.label == "Model").unwrap();
+    assert!(
+        model.text.contains("3 layers of 48") && model.text.contains("vocabulary 5,000"),
+        "{model:?}"
+    );
+    until(&mut wizard, Step::Settings);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty());
+    assert_eq!(draft.value("adapter.lora.rank"), 8);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 2e-4);
+    assert_eq!(draft.value("model.seq_len"), 128);
+    assert_eq!(draft.value("train.grad_accum_steps"), 1, "few rows");
+    // The file's comment and the plan tell the same number of passes.
+    let yaml = wizard.yaml().unwrap();
+    until(&mut wizard, Step::Plan);
+    let notes = wizard.question().notes;
+    let data = notes.iter().find(|n| n.label == "Data").unwrap();
+    let passes: f64 = data
+        .text
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        yaml.contains(&format!("about {passes:.0} epochs")),
+        "{yaml}\n{data:?}"
+    );
+    // The other form keeps the model and leaves the adapter out.
+    wizard.go(Step::Method);
+    let full = wizard
+        .advice()
+        .iter()
+        .position(|a| a.title() == "SFT, full");
+    wizard.select(full.unwrap());
+    wizard.enter();
+    let (draft, _) = wizard.draft().unwrap();
+    assert!(draft.value("adapter").is_null());
+    // The template of the method keeps its own rate.
+    assert_eq!(recipes(&wizard), ["sft"]);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
+}
