@@ -31,44 +31,16 @@
 
 /// Clocks, files, random numbers, text: what every room may use.
 pub use llmtui_base as base;
+pub use llmtui_data::data;
+pub use llmtui_engine::{engine, probes, release};
 /// Fused operations and their composites.
 pub use llmtui_kernels as kernels;
+pub use llmtui_model::{hf, llama_cpp, nn, optim};
+pub use llmtui_record::{diagnosis, metrics, run, watch, wire};
+pub use llmtui_spec::{
+    advisor, fleet, guide, methods, models, pipeline, plan, report, rewards, spec, tasks,
+};
+pub use llmtui_system::{embed, gguf, hardware, hub, sandbox, workers};
+pub use llmtui_ui::{link, ui};
 
-pub mod advisor;
 pub mod cli;
-pub mod data;
-pub mod diagnosis;
-pub mod embed;
-pub mod engine;
-pub mod fleet;
-pub mod gguf;
-pub mod guide;
-pub mod hardware;
-pub mod hf;
-pub mod hub;
-pub mod link;
-pub mod llama_cpp;
-pub mod methods;
-pub mod metrics;
-pub mod models;
-pub mod nn;
-pub mod optim;
-pub mod pipeline;
-pub mod plan;
-pub mod probes;
-pub mod release;
-pub mod report;
-pub mod rewards;
-pub mod run;
-pub mod sandbox;
-pub mod spec;
-pub mod tasks;
-pub mod ui;
-pub mod watch;
-pub mod wire;
-pub mod workers;
-
-/// As in the program: budgets are the allocator's.
-#[cfg(test)]
-#[global_allocator]
-static ALLOCATOR: kernels::allocations::Counting = kernels::allocations::Counting;

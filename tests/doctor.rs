@@ -125,7 +125,7 @@ fn json_has_the_promised_keys() {
 fn page() -> String {
     let mut page = String::from(
         "# The doctor's checks\n\n\
-         Generated from the checks in `src/hardware/doctor` by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
+         Generated from the checks in `crates/system/src/hardware/doctor` by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
          `llmtui doctor` checks the machine and reports for each check whether it passes, with evidence, why it matters and\n\
          what to do. It is read-only: it never resets a GPU, ends a process or changes a setting. `--json` prints\n\
          `[{id, title, status, place, evidence, cause, fix, expected, source}]` with the status `pass`, `warn`, `fail`, `unknown` or\n\

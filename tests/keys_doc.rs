@@ -8,7 +8,7 @@ use std::fmt::Write;
 fn page() -> String {
     let keymap = Keymap::embedded();
     let mut page = String::from(
-        "# Keys\n\nGenerated from the table of actions (`src/ui/action.rs`) and `assets/keymap.yaml`; do not edit. A file in the \
+        "# Keys\n\nGenerated from the table of actions (`crates/ui/src/ui/action.rs`) and `assets/keymap.yaml`; do not edit. A file in the \
          same format at\n`~/.config/llmtui/keymap.yaml` overrides the keys of the actions that it lists, by the names in \
          the second column.\n",
     );

@@ -24,52 +24,52 @@ type Row = (
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
     ("alpha", &["alpha/layer"], &[
-        ("src/metrics/estimators/alpha.rs", "three_values_by_hand_and_quantiles_of_known_laws"),
-        ("src/metrics/estimators/alpha.rs", "spectra_of_random_laws_have_weightwatchers_exponents"),
-        ("src/metrics/estimators/alpha.rs", "scale_does_not_matter_and_a_flat_spectrum_has_no_exponent"),
+        ("crates/record/src/metrics/estimators/alpha.rs", "three_values_by_hand_and_quantiles_of_known_laws"),
+        ("crates/record/src/metrics/estimators/alpha.rs", "spectra_of_random_laws_have_weightwatchers_exponents"),
+        ("crates/record/src/metrics/estimators/alpha.rs", "scale_does_not_matter_and_a_flat_spectrum_has_no_exponent"),
         ("tests/known_values.rs", "exponents_of_pareto_draws_and_of_noise"), NUMPY]),
     ("attention head entropy", &["attn_entropy/layer", "attn_entropy_std/layer", "attn_logit_max/layer", "attn_sink/layer"], &[
-        ("src/metrics/estimators/entropy.rs", "known_rows"),
-        ("src/metrics/estimators/entropy.rs", "a_constant_on_all_scores_changes_nothing"), ORACLE]),
+        ("crates/record/src/metrics/estimators/entropy.rs", "known_rows"),
+        ("crates/record/src/metrics/estimators/entropy.rs", "a_constant_on_all_scores_changes_nothing"), ORACLE]),
     ("CoDeC", &["codec"], &[
-        ("src/metrics/estimators/memory.rs", "signs_are_counted_and_ties_are_no_falls"),
-        ("src/engine/memorization.rs", "sequences_known_by_heart_are_told_from_others")]),
-    ("collapse residual", &[], &[("src/metrics/estimators/collapse.rs", "a_scaled_curve_collapses_and_a_drift_shows")]),
+        ("crates/record/src/metrics/estimators/memory.rs", "signs_are_counted_and_ties_are_no_falls"),
+        ("crates/engine/src/engine/memorization.rs", "sequences_known_by_heart_are_told_from_others")]),
+    ("collapse residual", &[], &[("crates/record/src/metrics/estimators/collapse.rs", "a_scaled_curve_collapses_and_a_drift_shows")]),
     ("gradient direction consistency", &["grad_consistency", "grad_cosine"], &[
-        ("src/metrics/estimators/noise.rs", "two_gradients_by_hand"), ORACLE]),
+        ("crates/record/src/metrics/estimators/noise.rs", "two_gradients_by_hand"), ORACLE]),
     ("gradient norm", &["grad_norm", "grad_norm/layer", "clipped"], &[
-        ("src/optim/tests.rs", "clipping_scales_only_what_is_too_long"),
-        ("src/probes/tests.rs", "gradients_of_micro_batches_agree_with_each_one_taken_alone"), ORACLE]),
+        ("crates/model/src/optim/tests.rs", "clipping_scales_only_what_is_too_long"),
+        ("crates/engine/src/probes/tests.rs", "gradients_of_micro_batches_agree_with_each_one_taken_alone"), ORACLE]),
     ("GSNR and noise scale", &["noise_scale", "gsnr", "gsnr/layer"], &[
-        ("src/metrics/estimators/noise.rs", "two_gradients_by_hand"),
-        ("src/metrics/estimators/noise.rs", "signal_and_noise_are_unbiased_over_many_steps"),
+        ("crates/record/src/metrics/estimators/noise.rs", "two_gradients_by_hand"),
+        ("crates/record/src/metrics/estimators/noise.rs", "signal_and_noise_are_unbiased_over_many_steps"),
         ("tests/known_values.rs", "adams_moments_of_noise_alone"), ORACLE]),
     ("spike score", &["grad_spike", "spike_score/grad", "spike_score/loss", "spike_score/element/layer", "spiking_elements"], &[
-        ("src/metrics/estimators/spikes.rs", "nine_ones_and_a_ten"),
-        ("src/metrics/estimators/spikes.rs", "one_of_a_thousand_and_one_stands_out"),
-        ("src/metrics/estimators/spikes.rs", "spam_counts_the_newest_among_them"),
-        ("src/metrics/estimators/spikes.rs", "spam_clips_at_seventy_times_the_root")]),
+        ("crates/record/src/metrics/estimators/spikes.rs", "nine_ones_and_a_ten"),
+        ("crates/record/src/metrics/estimators/spikes.rs", "one_of_a_thousand_and_one_stands_out"),
+        ("crates/record/src/metrics/estimators/spikes.rs", "spam_counts_the_newest_among_them"),
+        ("crates/record/src/metrics/estimators/spikes.rs", "spam_clips_at_seventy_times_the_root")]),
     ("layer-wise weight std", &["weight_std/layer"], &[
-        ("src/metrics/estimators/dispersion.rs", "parts_give_what_the_whole_gives"),
+        ("crates/record/src/metrics/estimators/dispersion.rs", "parts_give_what_the_whole_gives"),
         ("tests/known_values.rs", "a_million_normal_weights_have_their_spread"), ORACLE]),
     ("loss dispersion", &["loss_dispersion"], &[
-        ("src/metrics/estimators/dispersion.rs", "it_is_the_populations_and_not_the_samples"), ORACLE]),
+        ("crates/record/src/metrics/estimators/dispersion.rs", "it_is_the_populations_and_not_the_samples"), ORACLE]),
     ("singular entropy", &["singular_entropy/layer"], &[
-        ("src/metrics/estimators/spectrum.rs", "known_diagonals"),
-        ("src/metrics/estimators/spectrum.rs", "a_random_square_matrix_is_far_from_even"), NUMPY]),
+        ("crates/record/src/metrics/estimators/spectrum.rs", "known_diagonals"),
+        ("crates/record/src/metrics/estimators/spectrum.rs", "a_random_square_matrix_is_far_from_even"), NUMPY]),
     ("spectral norm", &["spectral_norm/layer", "spectral_scale/layer"], &[
         ("crates/kernels/src/spectrum.rs", "power_iteration_takes_the_known_way_to_three"),
         ("crates/kernels/src/spectrum.rs", "power_iteration_and_the_whole_spectrum_agree_on_a_random_matrix"), NUMPY]),
     ("token entropy", &["entropy"], &[("tests/oracle.rs", "every_option_computes_what_pytorch_and_transformers_do")]),
     ("update-to-weight ratio", &["update_ratio", "update_ratio/layer"], &[("crates/kernels/src/update.rs", "the_update_ratio_is_change_over_size")]),
     ("zlib ratio", &["zlib_ratio"], &[
-        ("src/metrics/estimators/memory.rs", "lengths_under_zlib"),
-        ("src/metrics/estimators/memory.rs", "the_ratio_is_one_where_both_need_the_same_bits")]),
-    ("Min-K %", &["min_k_prob"], &[("src/metrics/estimators/memory.rs", "the_least_fifth_is_averaged")]),
-    ("stable rank", &["stable_rank/layer"], &[("src/metrics/estimators/spectrum.rs", "known_diagonals"), NUMPY]),
-    ("activations", &["act_rms/layer", "act_max/layer"], &[("src/probes/activations.rs", "sizes_of_known_values"), ORACLE]),
+        ("crates/record/src/metrics/estimators/memory.rs", "lengths_under_zlib"),
+        ("crates/record/src/metrics/estimators/memory.rs", "the_ratio_is_one_where_both_need_the_same_bits")]),
+    ("Min-K %", &["min_k_prob"], &[("crates/record/src/metrics/estimators/memory.rs", "the_least_fifth_is_averaged")]),
+    ("stable rank", &["stable_rank/layer"], &[("crates/record/src/metrics/estimators/spectrum.rs", "known_diagonals"), NUMPY]),
+    ("activations", &["act_rms/layer", "act_max/layer"], &[("crates/engine/src/probes/activations.rs", "sizes_of_known_values"), ORACLE]),
     ("dead units", &["dead_units", "dead_units/layer"], &[
-        ("src/probes/dead_units.rs", "units_that_stay_silent_are_counted_and_too_few_tokens_say_nothing"), ORACLE]),
+        ("crates/engine/src/probes/dead_units.rs", "units_that_stay_silent_are_counted_and_too_few_tokens_say_nothing"), ORACLE]),
     ("logit level", &["logit_lse"], &[ORACLE]),
 ];
 

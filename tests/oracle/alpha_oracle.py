@@ -1,4 +1,4 @@
-"""Exponents of weight spectra by WeightWatcher, for src/metrics/estimators/alpha.rs to compare with.
+"""Exponents of weight spectra by WeightWatcher, for crates/record/src/metrics/estimators/alpha.rs to compare with.
 
     python -m venv /tmp/ww && /tmp/ww/bin/pip install weightwatcher==0.7.7
     /tmp/ww/bin/python tests/oracle/alpha_oracle.py tests/oracle/alpha.json

@@ -1,4 +1,4 @@
-"""Which JSON values which schemas allow, by the library jsonschema, for src/rewards/schema.rs.
+"""Which JSON values which schemas allow, by the library jsonschema, for crates/spec/src/rewards/schema.rs.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install jsonschema==4.26.0
     /tmp/oracle/bin/python tests/oracle/json_schema_oracle.py tests/oracle

@@ -1,4 +1,4 @@
-"""Makes a small tokenizer, and says which tokens TRL's SFTTrainer would learn of some rows, for src/data/render/tests.rs.
+"""Makes a small tokenizer, and says which tokens TRL's SFTTrainer would learn of some rows, for crates/data/src/data/render/tests.rs.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch transformers trl datasets tokenizers
     /tmp/oracle/bin/python tests/oracle/masks_oracle.py assets/templates tests/fixtures/chat

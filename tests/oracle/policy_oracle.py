@@ -1,4 +1,4 @@
-"""Losses of TRL's GRPO and RLOO trainers on fixed answers, with gradients by log-probabilities, for src/methods/policy_tests.rs.
+"""Losses of TRL's GRPO and RLOO trainers on fixed answers, with gradients by log-probabilities, for crates/spec/src/methods/policy_tests.rs.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch numpy transformers trl==1.16.0
     /tmp/oracle/bin/python tests/oracle/policy_oracle.py tests/oracle

@@ -1,4 +1,4 @@
-"""PPO on fixed answers in plain torch, for src/methods/ppo_tests.rs: token rewards, GAE, whitening, both losses, gradients.
+"""PPO on fixed answers in plain torch, for crates/spec/src/methods/ppo_tests.rs: token rewards, GAE, whitening, both losses, gradients.
 
     python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch numpy
     /tmp/oracle/bin/python tests/oracle/ppo_oracle.py tests/oracle

@@ -169,16 +169,16 @@ fn round(
     cx: &Context,
 ) -> candle_core::Result<(f64, Vec<f64>)> {
     let clock = &cx.clock;
-    model.decode(|text| {
+    model.decode(|read_on| {
         let begun = clock.elapsed();
         let mut logits = Vec::new();
-        text.read(prompt, &mut logits)?;
+        read_on(prompt, &mut logits)?;
         let read = (clock.elapsed() - begun).as_secs_f64();
         let mut times = Vec::with_capacity(written);
         for _ in 0..written {
             let begun = clock.elapsed();
             let next = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-            text.read(&[next.unwrap_or_default() as u32], &mut logits)?;
+            read_on(&[next.unwrap_or_default() as u32], &mut logits)?;
             times.push((clock.elapsed() - begun).as_secs_f64());
         }
         Ok((read, times))

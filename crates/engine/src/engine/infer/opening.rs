@@ -1,0 +1,76 @@
+//! What a model's files say besides its weights: how conversations become text, and which tokens end one.
+
+use crate::base::child::Child;
+use crate::base::text::one_line;
+use crate::data::chat::{AUTO, Template};
+use crate::data::render::turn_ends;
+use crate::data::tokenizer::Tokenizer;
+
+/// The template that the files bring, or none and why it cannot be used. Foreign templates are tried out in `child`.
+pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template>, Option<String>) {
+    match Template::choose(AUTO, tokenizer, child) {
+        Ok(template) => (template, None),
+        Err(e) => {
+            let note = format!(
+                "its chat template cannot be used, so it completes texts: {}",
+                one_line(&e.to_string())
+            );
+            (None, Some(note))
+        }
+    }
+}
+
+/// The tokens that end a text: what the files say, and what the template puts behind an answer. Ascending, each once.
+pub(super) fn ends(
+    said: Vec<u32>,
+    tokenizer: &Tokenizer,
+    template: Option<&Template>,
+    vocab_size: usize,
+) -> Vec<u32> {
+    let mut ends: Vec<u32> = said
+        .into_iter()
+        .chain(tokenizer.eos())
+        .chain(template.into_iter().flat_map(|t| turn_ends(t, tokenizer)))
+        .filter(|id| (*id as usize) < vocab_size)
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tokenizer::Marks;
+
+    const TOKENIZER: &str = include_str!("../../../../../tests/fixtures/chat/tokenizer.json");
+
+    /// Ends of a model whose files say that `<|endoftext|>` ends a text and whose template ends turns in its own way.
+    fn with_template(source: &str) -> Vec<String> {
+        let marks = Marks {
+            eos: Some("<|endoftext|>".into()),
+            ..Marks::default()
+        };
+        let tokenizer = Tokenizer::from_json(TOKENIZER)
+            .unwrap()
+            .with_marks(marks)
+            .unwrap();
+        let template = Template::from_jinja("t", source)
+            .unwrap()
+            .with_variable("eos_token", "<|endoftext|>");
+        let ends = ends(vec![], &tokenizer, Some(&template), tokenizer.vocab_size());
+        ends.iter()
+            .map(|id| tokenizer.token(*id).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn what_a_template_puts_behind_an_answer_ends_one_whatever_the_end_of_text_is() {
+        let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+        let mut both = with_template(chatml);
+        both.sort();
+        assert_eq!(both, ["<|endoftext|>", "<|im_end|>"]);
+        let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+        assert_eq!(with_template(plain), ["<|endoftext|>"]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Training itself: the loop with all that it needs ([`engine`]), metrics that look inside a model ([`probes`]), a model folder made
+//! ready for strangers ([`release`]). No terminal, no tokio.
+
+pub use llmtui_base as base;
+pub use llmtui_data::data;
+pub use llmtui_kernels as kernels;
+pub use llmtui_model::{hf, llama_cpp, nn, optim};
+pub use llmtui_record::{diagnosis, metrics, run, wire};
+pub use llmtui_spec::{methods, models, rewards, spec, tasks};
+#[cfg(test)]
+use llmtui_system::embed;
+pub use llmtui_system::{gguf, hardware, hub, workers};
+
+pub mod engine;
+pub mod probes;
+pub mod release;

@@ -1,0 +1,11 @@
+//! Models and what moves their weights: parts and tapes ([`nn`]), update rules ([`optim`]), the files that weights come from ([`hf`],
+//! [`llama_cpp`]). No text, no runs.
+
+pub use llmtui_base as base;
+pub use llmtui_kernels as kernels;
+pub use llmtui_system::gguf;
+
+pub mod hf;
+pub mod llama_cpp;
+pub mod nn;
+pub mod optim;

@@ -1,0 +1,49 @@
+//! Model parts and the decoder made of them. Methods hand in token batches and get log-probabilities back; what a loss is
+//! and how weights change is decided elsewhere.
+
+pub mod adapter;
+mod checkpointing;
+mod composite;
+mod config;
+pub mod continuations;
+mod faults;
+mod flops;
+pub mod footprint;
+mod fused;
+pub mod generate;
+mod kv_cache;
+mod layout;
+pub mod mlp;
+mod model;
+mod moe;
+pub mod norm;
+pub mod oracle;
+mod params;
+pub mod position;
+mod precision;
+mod profile;
+pub mod role;
+mod sampler;
+mod step_position;
+mod tables;
+pub mod tap;
+mod tape;
+mod weights;
+
+pub use adapter::AdapterConfig;
+pub use checkpointing::ActivationCheckpointing;
+pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};
+pub use faults::Fault;
+pub use flops::flops_per_token;
+pub use layout::{Naming, param_infos, param_infos_of};
+pub use model::{
+    Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
+};
+pub use moe::{Balancing, MoeConfig};
+pub use params::{Init, ParamInfo, Params};
+pub use precision::{Precision, PrecisionError, compute_dtype_name};
+pub use profile::Part;
+pub use role::Role;
+pub use step_position::StepPosition;
+pub use tables::rotations;
+pub use weights::{StoredTensor, Table};

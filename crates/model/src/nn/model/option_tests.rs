@@ -1,0 +1,432 @@
+//! Every option of a model, alone and together: gradients against f64, both backends, checkpointing, memory, reading on.
+//! Combinations of the registries' members stand in tests/gradients.rs.
+
+use super::*;
+use crate::nn::{footprint, oracle};
+use serde_json::{Value, json};
+
+pub(super) const VOCAB: usize = 13;
+
+fn base() -> Value {
+    json!({
+        "n_layer": 3, "n_head": 4, "n_kv_head": 2, "d_model": 24, "d_ff": 20, "seq_len": 9,
+        "position": {"rope": {}}, "norm": {"rmsnorm": {}}, "mlp": {"swiglu": {}},
+    })
+}
+
+/// What each option says besides the base, by name.
+pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
+    let rope = |settings: Value| json!({"position": {"rope": settings}});
+    let scaled = |scaling: Value| rope(json!({"theta": 100.0, "scaling": scaling}));
+    let moe = |settings: Value| json!({"moe": settings});
+    let all: Vec<(&'static str, Value)> = vec![
+        ("value head", json!({"value_head": true})),
+        ("head_dim", json!({"head_dim": 10})),
+        ("qkv bias", json!({"attention_bias": "qkv"})),
+        ("all bias", json!({"attention_bias": "all"})),
+        ("linear", scaled(json!({"linear": {"factor": 3.0}}))),
+        ("ntk", scaled(json!({"ntk": {"factor": 3.0}}))),
+        (
+            "yarn",
+            scaled(json!({"yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 0.1}})),
+        ),
+        (
+            "llama3",
+            scaled(json!({"llama3": {"factor": 3.0, "original_len": 8}})),
+        ),
+        ("partial", rope(json!({"fraction": 0.34}))),
+        ("qk_norm", json!({"qk_norm": true})),
+        (
+            "unit offset",
+            json!({"qk_norm": true, "norm": {"rmsnorm": {"unit_offset": true}}}),
+        ),
+        ("window", json!({"sliding_window": 3})),
+        (
+            "some windows",
+            json!({"sliding_window": 3, "global_every": 2, "position": {"rope": {"local_theta": 50.0}}}),
+        ),
+        ("scale", json!({"attention_scale": 0.9})),
+        ("attention cap", json!({"attention_softcap": 0.7})),
+        ("logit cap", json!({"logit_softcap": 1.5})),
+        ("embedding scale", json!({"embedding_scale": 4.9})),
+        ("post", json!({"norm_placement": "post"})),
+        ("both", json!({"norm_placement": "both"})),
+        (
+            "post layernorm",
+            json!({"norm_placement": "post", "norm": {"layernorm": {}}, "bias": true}),
+        ),
+        ("relu", json!({"mlp": {"relu": {}}})),
+        ("silu", json!({"mlp": {"silu": {}}})),
+        ("leaky", json!({"mlp": {"leaky_relu": {"slope": 0.2}}})),
+        ("geglu", json!({"mlp": {"geglu": {"approximate": "tanh"}}})),
+        (
+            "sinusoidal",
+            json!({"position": {"sinusoidal": {}}, "embedding_scale": 2.0}),
+        ),
+        ("alibi", json!({"position": {"alibi": {}}})),
+        (
+            "alibi in a window",
+            json!({"position": {"alibi": {}}, "sliding_window": 4}),
+        ),
+        ("none", json!({"position": {"none": {}}})),
+        (
+            "experts",
+            moe(json!({"n_expert": 4, "top_k": 2, "d_ff": 12})),
+        ),
+        (
+            "experts of all",
+            moe(json!({"n_expert": 3, "top_k": 3, "norm_topk": false})),
+        ),
+        (
+            "one expert of many",
+            moe(json!({"n_expert": 5, "top_k": 1, "norm_topk": false})),
+        ),
+        (
+            "some experts",
+            moe(json!({"n_expert": 4, "top_k": 2, "every": 2})),
+        ),
+        (
+            "plain experts",
+            json!({"moe": {"n_expert": 3, "top_k": 2}, "mlp": {"gelu": {}}, "bias": true}),
+        ),
+        (
+            "experts, post",
+            json!({"moe": {"n_expert": 3}, "norm_placement": "post", "norm": {"layernorm": {}}}),
+        ),
+        (
+            "experts, both",
+            json!({"moe": {"n_expert": 3}, "norm_placement": "both"}),
+        ),
+        ("dropout", json!({"dropout": 0.3})),
+        (
+            "dropout, post",
+            json!({"dropout": 0.3, "norm_placement": "post"}),
+        ),
+        (
+            "dropout, both",
+            json!({"dropout": 0.3, "norm_placement": "both"}),
+        ),
+        (
+            "dropout, experts",
+            json!({"dropout": 0.3, "moe": {"n_expert": 3}}),
+        ),
+        (
+            "dropout, experts, post",
+            json!({"dropout": 0.3, "moe": {"n_expert": 3}, "norm_placement": "post"}),
+        ),
+        (
+            "gemma",
+            json!({
+                "head_dim": 8, "qk_norm": true, "norm": {"rmsnorm": {"unit_offset": true}},
+                "norm_placement": "both", "sliding_window": 4, "global_every": 3,
+                "position": {"rope": {"theta": 1000.0, "local_theta": 10.0, "scaling": {"linear": {"factor": 8.0}}}},
+                "attention_scale": 0.25, "attention_softcap": 5.0, "logit_softcap": 3.0,
+                "embedding_scale": 4.9, "mlp": {"geglu": {"approximate": "tanh"}},
+            }),
+        ),
+    ];
+    all.into_iter()
+        .map(|(name, says)| (name, with(says)))
+        .collect()
+}
+
+pub(super) fn with(says: Value) -> ModelConfig {
+    let mut whole = base();
+    for (key, value) in says.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    serde_json::from_value(whole).unwrap()
+}
+
+pub(super) fn model(config: &ModelConfig, backend: Backend) -> Model {
+    let mut model = Model::with_backend(config, VOCAB, &Device::Cpu, backend).unwrap();
+    let mut rng = Rng::new(1, Stream::Test, 0, 0);
+    let offset = config.norm.gain_offset() as f32;
+    let infos = model.params().infos().to_vec();
+    let fill = |weights: &mut [f32]| {
+        for info in &infos {
+            let base = if info.name.contains("norm") {
+                1.0 - offset
+            } else {
+                0.0
+            };
+            for w in &mut weights[info.offset..info.offset + info.len] {
+                *w = base + 0.2 * rng.normal();
+            }
+        }
+    };
+    model.params_mut().write_weights(fill).unwrap();
+    model.set_step_position(StepPosition {
+        seed: 3,
+        micro_step: 7,
+        first_token: 0,
+        share: 0.5,
+    });
+    model
+}
+
+pub(super) struct Texts {
+    pub inputs: Vec<u32>,
+    pub targets: Vec<u32>,
+    pub dlogp: Vec<f64>,
+    pub dentropy: Vec<f64>,
+}
+
+pub(super) fn texts(n: usize) -> Texts {
+    let mut rng = Rng::new(2, Stream::Test, n as u64, 0);
+    let mut ids = || -> Vec<u32> { (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect() };
+    let (inputs, targets) = (ids(), ids());
+    let mut normals = || -> Vec<f64> { (0..n).map(|_| f64::from(rng.normal())).collect() };
+    Texts {
+        inputs,
+        targets,
+        dlogp: normals(),
+        dentropy: normals(),
+    }
+}
+
+pub(super) fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64) {
+    let scale = exact.iter().fold(floor, |max, x| max.max(x.abs()));
+    for (i, (&x, e)) in values.iter().zip(exact).enumerate() {
+        let error = (f64::from(x) - e).abs();
+        assert!(
+            error <= 2e-5 * scale,
+            "{what}[{i}]: {x} is not {e} ({scale})"
+        );
+    }
+}
+
+pub(super) fn upstream(values: &[f64]) -> Tensor {
+    let values: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+    Tensor::from_vec(values, (2, 9), &Device::Cpu).unwrap()
+}
+
+fn check(name: &str, config: &ModelConfig, backend: Backend) {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let mut model = model(config, backend);
+    let exact = oracle::exact(&model, &batch, &texts.dlogp, &texts.dentropy).unwrap();
+    let outputs = model.forward(&batch).unwrap();
+    let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
+    model.backward(&dlogp, Some(&dentropy)).unwrap();
+    let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let what = |part: &str| format!("{part} of {name} on {backend:?}");
+    compare(&what("logp"), &flat(&outputs.logp), &exact.logp, 1e-3);
+    compare(
+        &what("entropy"),
+        &flat(&outputs.entropy),
+        &exact.entropy,
+        1e-3,
+    );
+    let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+    let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+    for info in model.params().infos() {
+        let range = info.offset..info.offset + info.len;
+        let part = what(&format!("gradient by {}", info.name));
+        compare(
+            &part,
+            &grads[range.clone()],
+            &exact.grads[range],
+            0.05 * largest,
+        );
+    }
+}
+
+#[test]
+fn every_option_has_exact_gradients_on_both_backends() {
+    for (name, config) in options() {
+        check(name, &config, Backend::Fused);
+        check(name, &config, Backend::Composite);
+    }
+}
+
+/// The composites themselves, against differences of their own loss in f64.
+#[test]
+fn gradients_are_slopes() {
+    for (name, config) in options() {
+        let texts = texts(18);
+        let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+        let mut model = model(&config, Backend::Fused);
+        let exact = oracle::exact(&model, &batch, &texts.dlogp, &texts.dentropy).unwrap();
+        let mut rng = Rng::new(9, Stream::Test, 0, 0);
+        let n = model.n_params();
+        let direction: Vec<f32> = (0..n).map(|_| rng.normal()).collect();
+        let start = model.params().read_weights(<[f32]>::to_vec).unwrap();
+        let step = 2.0_f32.powi(-18);
+        let mut loss_at = |sign: f32| {
+            let write = |weights: &mut [f32]| {
+                for (w, (s, d)) in weights.iter_mut().zip(start.iter().zip(&direction)) {
+                    *w = s + sign * step * d;
+                }
+            };
+            model.params_mut().write_weights(write).unwrap();
+            let there = oracle::exact(&model, &batch, &texts.dlogp, &texts.dentropy).unwrap();
+            let moved = model.params().read_weights(<[f32]>::to_vec).unwrap();
+            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+            let value = dot(&there.logp, &texts.dlogp) + dot(&there.entropy, &texts.dentropy);
+            (value + there.balance, moved)
+        };
+        let (above, up) = loss_at(1.0);
+        let (below, down) = loss_at(-1.0);
+        // Along the way that was really gone: weights are f32.
+        let way = up.iter().zip(&down).map(|(a, b)| f64::from(a - b));
+        let along: f64 = way.zip(&exact.grads).map(|(w, g)| w * g).sum();
+        let found = above - below;
+        // Kinks of rectifiers and of choices aside, the error is of third order.
+        let scale = found.abs().max(1e-3);
+        assert!(
+            (found - along).abs() < 0.02 * scale,
+            "{name}: {found} {along}"
+        );
+    }
+}
+
+pub(super) fn policies() -> [ActivationCheckpointing; 4] {
+    [
+        ActivationCheckpointing::None {},
+        ActivationCheckpointing::EveryN { n: 1 },
+        ActivationCheckpointing::EveryN { n: 2 },
+        ActivationCheckpointing::Full {},
+    ]
+}
+
+#[test]
+fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
+    for (name, config) in options() {
+        let run = |policy| {
+            let mut model = model(&config, Backend::Fused);
+            model.set_checkpointing(policy);
+            let bytes = [(); 2].map(|()| {
+                model.forward(&batch).unwrap();
+                model.backward(&dlogp, Some(&dentropy)).unwrap();
+                model.score(&batch).unwrap();
+                model.footprints()
+            });
+            let bits = |g: &[f32]| g.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            (model.params().read_grads(bits).unwrap(), bytes)
+        };
+        let kept = run(ActivationCheckpointing::None {});
+        for policy in policies() {
+            let (grads, bytes) = run(policy);
+            assert!(grads == kept.0, "{name}: {policy:?}: gradients differ");
+            let shape = config.shape(VOCAB);
+            let predicted = (
+                footprint::training(&config, &shape, None, (2, 9), policy),
+                footprint::evaluation(&config, &shape, None, (2, 9)),
+            );
+            assert_eq!(bytes, [predicted; 2], "{name}: {policy:?}");
+        }
+    }
+}
+
+#[test]
+fn reading_on_gives_what_reading_at_once_gives() {
+    for (name, config) in options() {
+        for backend in [Backend::Fused, Backend::Composite] {
+            let mut model = model(&config, backend);
+            let ids = texts(9).inputs;
+            let whole = model.logits(&ids, 1, 9).unwrap().squeeze(0).unwrap();
+            let whole: Vec<Vec<f32>> = whole.to_vec2().unwrap();
+            let mut rows = Vec::new();
+            model
+                .decode(|read_on| {
+                    for piece in [&ids[..4], &ids[4..5], &ids[5..7], &ids[7..8], &ids[8..]] {
+                        let mut logits = Vec::new();
+                        read_on(piece, &mut logits)?;
+                        rows.push(logits);
+                    }
+                    Ok(())
+                })
+                .unwrap();
+            for (row, at) in rows.iter().zip([3, 4, 6, 7, 8]) {
+                let exact: Vec<f64> = whole[at].iter().map(|&x| f64::from(x)).collect();
+                compare(
+                    &format!("{name} on {backend:?}, token {at}"),
+                    row,
+                    &exact,
+                    0.1,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn evaluation_drops_nothing_and_training_drops_by_step() {
+    let config = with(json!({"dropout": 0.5}));
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let mut plain = model(&with(json!({})), Backend::Fused);
+    let mut model = model(&config, Backend::Fused);
+    let flat = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let expected = flat(plain.score(&batch).unwrap().logp);
+    assert_eq!(flat(model.score(&batch).unwrap().logp), expected);
+    let mut at = |micro_step| {
+        let moment = StepPosition {
+            seed: 3,
+            micro_step,
+            first_token: 0,
+            share: 1.0,
+        };
+        model.set_step_position(moment);
+        flat(model.forward(&batch).unwrap().logp)
+    };
+    let first = at(1);
+    assert_ne!(first, expected);
+    assert_ne!(first, at(2));
+    assert_eq!(first, at(1));
+}
+
+#[test]
+fn biases_bring_the_load_of_experts_towards_equal() {
+    let config = with(json!({
+        "moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 0.0, "balancing": {"bias": {"rate": 0.02}}},
+    }));
+    let mut model = model(&config, Backend::Fused);
+    let texts = texts(180);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 20, 9);
+    let mut loads = Vec::new();
+    for _ in 0..60 {
+        model.accumulate(&batch, |_, _| Ok(())).unwrap();
+        loads.push(model.expert_load().unwrap().busiest);
+        model.end_step().unwrap();
+    }
+    assert!(loads[59] < 0.8 * loads[0], "{loads:?}");
+    let info = model.params().infos().iter();
+    let bias = info
+        .clone()
+        .find(|i| i.name.ends_with("e_score_correction_bias"));
+    let bias = bias.unwrap();
+    assert!(!bias.decay);
+    assert_eq!(
+        model.params().grad(bias).unwrap().to_vec1::<f32>().unwrap(),
+        [0.0; 4]
+    );
+}
+
+#[test]
+fn balancing_losses_pull_towards_equal_work() {
+    let config =
+        with(json!({"moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 1.0, "z_loss_coef": 0.0}}));
+    let mut model = model(&config, Backend::Fused);
+    let texts = texts(180);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 20, 9);
+    let mut aux = Vec::new();
+    for _ in 0..40 {
+        model.params_mut().zero_grads().unwrap();
+        model.accumulate(&batch, |_, _| Ok(())).unwrap();
+        aux.push(model.expert_load().unwrap().aux_loss);
+        let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+        let descend = |weights: &mut [f32]| {
+            for (w, g) in weights.iter_mut().zip(&grads) {
+                *w -= 0.3 * g;
+            }
+        };
+        model.params_mut().write_weights(descend).unwrap();
+        model.end_step().unwrap();
+    }
+    assert!(aux[39] < aux[0] && aux[39] < 1.1, "{aux:?}");
+}

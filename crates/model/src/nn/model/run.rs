@@ -1,0 +1,312 @@
+//! Forward, backward, evaluation and reading, through either backend.
+
+use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
+use crate::kernels::attention::Heads;
+use crate::kernels::{flat, logprob, threads};
+use crate::nn::HeadKind;
+use crate::nn::composite::{Decoder, Graph, Leaves};
+use crate::nn::fused::{HeadGradient, Magnitudes, Pass, Plan};
+use crate::nn::kv_cache::{Decoding, Extent, Kept, KvCache};
+use crate::nn::tape::Track;
+use crate::nn::weights::Weights;
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+impl Model {
+    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must stay as they are
+    /// until then.
+    pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.recorded = None;
+        self.check_training(batch)?;
+        if self.backend == Backend::Fused {
+            let outputs = self.run_fused(Track::Gradients, batch)?;
+            self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
+            return Ok(outputs);
+        }
+        let decoder = self.decoder(Track::Gradients)?;
+        let outputs = decoder.outputs(batch)?;
+        let result = of_graph(&outputs);
+        let leaves = decoder.leaves;
+        self.recorded = Some(Recorded::Composite { leaves, outputs });
+        Ok(result)
+    }
+
+    /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
+    /// Each forward serves one backward.
+    pub fn backward(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+        self.backward_all(dlogp, dentropy, None)
+    }
+
+    /// The same with Σ dvalue · value, of a model with a value head.
+    ///
+    /// # Errors
+    /// No forward before it; gradients of another shape.
+    pub fn backward_all(
+        &mut self,
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
+    ) -> Result<()> {
+        match self.recorded.take() {
+            None => bail!("backward without a training forward before it"),
+            Some(Recorded::Fused(batch_size, seq_len)) => {
+                check::upstream(&[batch_size, seq_len], dlogp, dentropy)?;
+                self.backward_fused(dlogp, dentropy, dvalue)
+            }
+            Some(Recorded::Composite { leaves, outputs }) => {
+                check::upstream(outputs.logp.dims(), dlogp, dentropy)?;
+                self.backward_composite((leaves, outputs), dlogp, dentropy, dvalue)
+            }
+        }
+    }
+
+    fn backward_composite(
+        &mut self,
+        (leaves, outputs): (Leaves, Graph),
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
+    ) -> Result<()> {
+        let decoder = Decoder {
+            config: &self.config,
+            shape: &self.shape,
+            layout: &self.layout,
+            leaves,
+            track: Track::Gradients,
+            moment: self.moment,
+            adapters: self.adapters_on,
+        };
+        let flat = self.params.grads()?;
+        for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy, dvalue)? {
+            if let Some(from) = span.grad {
+                let sum = (flat.narrow(0, from, span.len())? + grad)?;
+                flat.slice_set(&sum, 0, from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn backward_fused(
+        &mut self,
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+        dvalue: Option<&Tensor>,
+    ) -> Result<()> {
+        let host = |tensor: &Tensor| -> Result<Vec<f32>> {
+            let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            tensor.flatten_all()?.to_vec1()
+        };
+        let dlogp = host(dlogp)?;
+        let dentropy = dentropy.map(host).transpose()?;
+        let dvalue = dvalue.map(host).transpose()?;
+        let upstream = HeadGradient {
+            tokens: logprob::Upstream {
+                dlogp: &dlogp,
+                dentropy: dentropy.as_deref(),
+                z_loss: 0.0,
+            },
+            values: dvalue.as_deref(),
+        };
+        let (grads, into) = self.params.open_grads();
+        self.with_plan(|plan, training, _| {
+            flat::write(&grads, |grads| {
+                threads::enter(|| training.backward(plan, upstream, (grads, into)));
+            })
+        })?
+    }
+
+    /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
+    pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.check_batch(batch)?;
+        if self.backend == Backend::Fused {
+            return self.run_fused(Track::Off, batch);
+        }
+        Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
+    }
+
+    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter. Of a reward model the
+    /// scores (B, T, 1).
+    pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
+        self.check_tokens("tokens", tokens, batch_size, seq_len)?;
+        if self.backend == Backend::Fused {
+            self.tables.extend_to(seq_len);
+            let mut logits = Vec::new();
+            self.with_plan(|plan, _, pass| {
+                threads::enter(|| {
+                    pass.logits(plan, tokens, seq_len, &mut logits);
+                });
+            })?;
+            let width = match self.config.head {
+                HeadKind::Vocabulary => self.shape.vocab_size,
+                HeadKind::Score => 1,
+            };
+            let shape = (batch_size, seq_len, width);
+            return Tensor::from_vec(logits, shape, self.device());
+        }
+        let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
+        let decoder = self.decoder(Track::Off)?;
+        decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), None)?)
+    }
+
+    /// Lets `read` read a text piece by piece, at most seq_len tokens of it: what it is given reads on by some tokens and fills
+    /// the logits (V) after the last of them.
+    pub fn decode<R>(
+        &mut self,
+        read: impl FnOnce(&mut dyn FnMut(&[u32], &mut Vec<f32>) -> Result<()>) -> Result<R>,
+    ) -> Result<R> {
+        let tokens = self.shape.seq_len;
+        self.decode_batch(Extent { texts: 1, tokens }, |text| {
+            read(&mut |tokens, logits| text.read(tokens, logits))
+        })
+    }
+
+    /// Lets `read` read several texts piece by piece, at most seq_len tokens of each.
+    pub(crate) fn decode_batch<R>(
+        &mut self,
+        extent: Extent,
+        read: impl FnOnce(&mut Decoding) -> Result<R>,
+    ) -> Result<R> {
+        self.check_writes()?;
+        if self.backend == Backend::Composite {
+            return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
+        }
+        let (heads, windows) = (self.heads(), self.windows());
+        let cache = |_| KvCache::new(heads, extent.tokens, &windows);
+        let caches = (0..extent.texts).map(cache).collect();
+        self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
+    }
+
+    /// Lets `read` read on behind what `kept` holds of `text`, up to `tokens` tokens in all, and keeps what was read. `read`
+    /// answers with the text as far as it then is.
+    pub(crate) fn decode_on(
+        &mut self,
+        kept: &mut Kept,
+        (text, tokens): (&[u32], usize),
+        read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
+    ) -> Result<()> {
+        self.check_writes()?;
+        if self.backend == Backend::Composite {
+            let texts = Extent { texts: 1, tokens };
+            read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;
+            return Ok(());
+        }
+        let room = Kept::room(tokens, self.shape.seq_len);
+        let cache = kept.take_up(text, room, self.heads(), &self.windows());
+        self.with_plan(|plan, _, pass| {
+            let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
+            let text = read(&mut decoding)?;
+            kept.remember(decoding.into_cache(), &text);
+            Ok(())
+        })?
+    }
+
+    /// How far each layer sees.
+    fn windows(&self) -> Vec<Option<usize>> {
+        let layers = 0..self.shape.n_layer;
+        layers.map(|layer| self.config.window(layer)).collect()
+    }
+
+    fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.shape.n_head,
+            n_kv_head: self.shape.n_kv_head,
+            head_dim: self.shape.head_dim,
+        }
+    }
+
+    fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.tables.extend_to(batch.seq_len);
+        let shape = (batch.batch_size, batch.seq_len);
+        self.with_plan(|plan, training, evaluation| {
+            let pass = match track {
+                Track::Gradients => training,
+                Track::Off => evaluation,
+            };
+            threads::enter(|| pass.forward(plan, batch));
+            let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
+            Ok(TokenOutputs {
+                logp: tensor(&pass.outputs.logp)?,
+                entropy: tensor(&pass.outputs.entropy)?,
+                top1: tensor(&pass.outputs.top1)?,
+                value: match pass.values.is_empty() {
+                    true => None,
+                    false => Some(tensor(&pass.values)?),
+                },
+            })
+        })?
+    }
+
+    /// Opens the weights for fused work with the training and the evaluation pass.
+    pub(super) fn with_plan<R>(
+        &mut self,
+        work: impl FnOnce(&Plan, &mut Pass, &mut Pass) -> R,
+    ) -> Result<R> {
+        let Model {
+            arithmetic,
+            checkpointing,
+            config,
+            shape,
+            layout,
+            tables,
+            moment,
+            params,
+            stored,
+            training,
+            evaluation,
+            adapters_on,
+            regularizers,
+            ..
+        } = self;
+        let run = |weights: Weights| {
+            let magnitudes = match adapters_on {
+                true => threads::enter(|| Magnitudes::of(layout, weights)),
+                false => Vec::new(),
+            };
+            let plan = Plan {
+                arithmetic: *arithmetic,
+                checkpointing: *checkpointing,
+                config,
+                shape,
+                layout,
+                tables,
+                moment: *moment,
+                weights,
+                adapters: *adapters_on,
+                magnitudes: &magnitudes,
+                embedding_noise: regularizers.embedding_noise,
+            };
+            work(&plan, training, evaluation)
+        };
+        match stored {
+            Some(stored) => flat::read(params.weights(), |adapters| {
+                run(Weights::Stored {
+                    stored,
+                    adapters,
+                    from: params.first_held(),
+                })
+            }),
+            None => flat::read(params.weights(), |weights| run(Weights::Flat(weights))),
+        }
+    }
+
+    pub(crate) fn decoder(&self, track: Track) -> Result<Decoder<'_>> {
+        Ok(Decoder {
+            config: &self.config,
+            shape: &self.shape,
+            layout: &self.layout,
+            leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
+            track,
+            moment: self.moment,
+            adapters: self.adapters_on,
+        })
+    }
+}
+
+/// What the composite backend gave, without its graph.
+fn of_graph(graph: &Graph) -> TokenOutputs {
+    TokenOutputs {
+        logp: graph.logp.detach(),
+        entropy: graph.entropy.detach(),
+        top1: graph.top1.clone(),
+        value: graph.value.as_ref().map(Tensor::detach),
+    }
+}

@@ -1,0 +1,71 @@
+//! What follows from a config alone and is computed once: rotations, waves and slopes of positions.
+
+use super::position::wave;
+use super::{ModelConfig, ModelShape};
+use crate::kernels::rotary::{RotaryTable, Rotation};
+
+/// Tables over positions, as far as anybody has read.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    rotary: Option<RotaryTable>,
+    /// In blocks with a window, where they turn otherwise.
+    local: Option<RotaryTable>,
+    /// Fixed vectors of positions, (positions, d_model); `None` where the model has none.
+    waves: Option<Vec<f32>>,
+    d_model: usize,
+    slopes: Option<Vec<f32>>,
+}
+
+/// How queries and keys turn in blocks that see everything, and in those with a window.
+pub fn rotations(config: &ModelConfig, shape: &ModelShape) -> [Option<Rotation>; 2] {
+    let Some(rope) = config.position.rope() else {
+        return [None, None];
+    };
+    let everywhere = rope.rotation(shape.head_dim, shape.seq_len);
+    let local = rope.local_rotation(shape.head_dim);
+    let local = local.unwrap_or_else(|| everywhere.clone());
+    [Some(everywhere), Some(local)]
+}
+
+impl Tables {
+    pub fn new(config: &ModelConfig, shape: &ModelShape) -> Tables {
+        let [everywhere, local] = rotations(config, shape);
+        let table = |rotation| RotaryTable::new(rotation, shape.head_dim, shape.seq_len);
+        let local = local.filter(|local| everywhere.as_ref() != Some(local));
+        let mut tables = Tables {
+            rotary: everywhere.map(table),
+            local: local.map(table),
+            waves: config.position.has_waves().then(Vec::new),
+            d_model: shape.d_model,
+            slopes: config.position.slopes(shape.n_head),
+        };
+        tables.extend_to(shape.seq_len);
+        tables
+    }
+
+    /// Makes sure that positions 0..len are held.
+    pub fn extend_to(&mut self, len: usize) {
+        for table in [&mut self.rotary, &mut self.local].into_iter().flatten() {
+            table.extend_to(len);
+        }
+        if let Some(waves) = &mut self.waves {
+            for position in waves.len() / self.d_model..len {
+                waves.extend(wave(position, self.d_model).map(|x| x as f32));
+            }
+        }
+    }
+
+    /// The rotation of a block that sees so far.
+    pub fn rotary(&self, window: Option<usize>) -> Option<&RotaryTable> {
+        let local = self.local.as_ref().filter(|_| window.is_some());
+        local.or(self.rotary.as_ref())
+    }
+
+    pub fn waves(&self) -> Option<&[f32]> {
+        self.waves.as_deref()
+    }
+
+    pub fn slopes(&self) -> Option<&[f32]> {
+        self.slopes.as_deref()
+    }
+}

@@ -1,0 +1,157 @@
+//! Runs that other programs started: their logs, read as they grow and told as events of the wire, so that every screen and every
+//! rule that reads a run reads these too. Nothing is ever written; what is read is bounded, because a log may come from anywhere.
+//! A format is one file of `formats/` and one word in its list.
+
+mod checksum;
+mod facts;
+mod find;
+mod formats;
+mod json;
+mod names;
+mod tail;
+mod translate;
+
+pub use find::{Found, WatchError, find};
+pub use formats::FORMATS;
+pub use names::{Mapping, MappingError};
+
+use crate::base::clock::{Clock, UnixMillis};
+use crate::base::registry::Entry;
+use crate::wire::Envelope;
+use facts::Facts;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use translate::Translator;
+
+/// What Hugging Face's Trainer and TRL's are given to be watched live: 20 lines of Python.
+pub const CALLBACK: &str = include_str!("../../../../assets/watch/llmtui_log.py");
+
+/// What a source finds in its log, in the log's own names.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// What was read so far no longer stands there: reading starts over.
+    Restart,
+    /// Of the run as a whole.
+    Facts(Facts),
+    Readings {
+        /// `None` where the log does not say: then each record is one further.
+        step: Option<u64>,
+        t: Option<UnixMillis>,
+        values: Vec<(String, f64)>,
+    },
+    /// The program said that it is done; `false`: that it failed.
+    Ended(bool),
+    /// The log is damaged, or a part was left out.
+    Trouble(String),
+}
+
+/// Logs are written with every step or so.
+const SILENT: Duration = Duration::from_secs(15 * 60);
+
+/// A log that grows.
+pub trait Source: Send {
+    /// Appends what is new, from at most [`tail::AT_ONCE`] bytes; true where more can be had at once.
+    ///
+    /// # Errors
+    /// The log cannot be read; a log that is gone for a moment is no error.
+    fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool>;
+
+    /// When the log changed last; `None` where it is gone.
+    fn changed(&self) -> Option<UnixMillis>;
+
+    /// How long the log of a live run may be silent, at least.
+    fn patience(&self) -> Duration {
+        SILENT
+    }
+}
+
+/// A kind of log.
+pub struct Format {
+    pub entry: Entry,
+    /// Of logs that changed within the same minute the one with the smallest rank is taken.
+    rank: u8,
+    /// Whether this file is one, by its name and its first bytes.
+    is: fn(&Path, &[u8]) -> bool,
+    /// A source on that file, or on those beside it; `named`: the user gave the file itself.
+    open: fn(&Path, named: bool, &Mapping) -> Box<dyn Source>,
+}
+
+/// A run of another program, under watch.
+pub struct Watched {
+    pub found: Found,
+    source: Box<dyn Source>,
+    translator: Translator,
+    mapping: Mapping,
+    /// Mapped names that are not there were told.
+    told: bool,
+    clock: Box<dyn Clock>,
+}
+
+/// What came since the last poll.
+#[derive(Debug, Default)]
+pub struct News {
+    pub events: Vec<Envelope>,
+    /// More can be had at once.
+    pub more: bool,
+}
+
+impl Watched {
+    /// Watches what [`find()`] found; `mapping` names what the log calls otherwise.
+    pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> Watched {
+        let source = (found.format.open)(&found.path, found.named, &mapping);
+        let translator = Translator::new(&found.name, found.format.entry.id, mapping.clone());
+        Watched {
+            found,
+            source,
+            translator,
+            mapping,
+            told: false,
+            clock,
+        }
+    }
+
+    /// Reads what is new.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn poll(&mut self) -> io::Result<News> {
+        let mut items = Vec::new();
+        let more = self.source.poll(&mut items)?;
+        let now = self.clock.now();
+        let changed = self.source.changed().unwrap_or(now).min(now);
+        let mut events = self.translator.translate(items, changed);
+        if !more && !self.told {
+            self.told = true;
+            let missing = self.mapping.missing().map(Item::Trouble);
+            events.extend(
+                self.translator
+                    .translate(missing.into_iter().collect(), changed),
+            );
+        }
+        if !more {
+            let patience = self.source.patience();
+            events.extend(self.translator.rest(now, changed, patience));
+        }
+        Ok(News { events, more })
+    }
+
+    /// Hands on all there is, until nothing more can be had at once.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn read_all(&mut self, mut take: impl FnMut(&Envelope)) -> io::Result<()> {
+        loop {
+            let news = self.poll()?;
+            news.events.iter().for_each(&mut take);
+            if !news.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The file or folder that is read.
+    pub fn path(&self) -> &PathBuf {
+        &self.found.path
+    }
+}

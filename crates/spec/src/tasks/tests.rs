@@ -1,0 +1,350 @@
+//! Against lm-evaluation-harness: `tests/oracle/tasks_oracle.py` made the rows, the model and the expectations.
+
+use super::config::Kind;
+use super::items::{Asked, Item};
+use super::*;
+use crate::data::source::{ReadContext, SourceConfig};
+use crate::data::tokenizer;
+use crate::models::ModelSource;
+use serde_json::Value;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+fn oracle() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/tasks")
+}
+
+fn expected() -> Value {
+    let text = std::fs::read_to_string(oracle().join("expected.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn subject() -> Loaded {
+    let path = oracle().join("model");
+    let source = ModelSource::open(&path).unwrap();
+    // The fixture is ours: no child process is needed to read it.
+    let json = std::fs::read_to_string(path.join("tokenizer.json")).unwrap();
+    let marks = tokenizer::Marks {
+        bos: Some("<s>".into()),
+        eos: Some("</s>".into()),
+        ..Default::default()
+    };
+    let tokenizer = tokenizer::Tokenizer::from_json(&json).unwrap();
+    Loaded::load(&source, tokenizer.with_marks(marks).unwrap()).unwrap()
+}
+
+/// A shipped task on the rows of the fixture.
+fn made(name: &str) -> Prepared {
+    let rows = |split: &str| {
+        let file = oracle().join(format!("rows/{name}-{split}.jsonl"));
+        SourceConfig::path(file.to_string_lossy())
+    };
+    let mut task = load(name, None).unwrap();
+    task.config.source = rows("test");
+    if let Some(shots) = &mut task.config.shots {
+        shots.source = rows("dev");
+    }
+    task.prepare(None, &ReadContext::default()).unwrap()
+}
+
+fn answered(prepared: &Prepared, folder: &Path) -> Outcome {
+    let request = Request {
+        prepared,
+        folder,
+        model: "tiny",
+        fingerprint: "f",
+    };
+    let mut run = Run::open(request).unwrap();
+    if !run.is_whole() {
+        run.ask(&mut subject().subject(), &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+    }
+    run.finish()
+}
+
+const TASKS: [&str; 8] = [
+    "arc_easy",
+    "hellaswag",
+    "winogrande",
+    "boolq",
+    "lambada",
+    "mmlu",
+    "piqa",
+    "openbookqa",
+];
+
+#[test]
+fn prompts_log_likelihoods_and_accuracies_are_those_of_the_harness() {
+    let expected = expected();
+    let dir = tempfile::tempdir().unwrap();
+    for name in TASKS {
+        let prepared = made(name);
+        let outcome = answered(&prepared, dir.path());
+        let items = expected[name]["items"].as_array().unwrap();
+        assert_eq!(outcome.records.len(), items.len(), "{name}");
+        for (record, item) in outcome.records.iter().zip(items) {
+            let asked: Vec<(String, String)> =
+                serde_json::from_value(item["arguments"].clone()).unwrap();
+            for (at, (context, continuation)) in asked.iter().enumerate() {
+                let own = record.prompts.get(at).unwrap_or(&record.prompt);
+                assert_eq!(own, context, "{name} {}", record.place);
+                assert_eq!(&record.scored[at].text, continuation, "{name}");
+                let logp = item["logps"][at].as_f64().unwrap();
+                let off = (record.scored[at].logp - logp).abs();
+                assert!(off < 1e-4, "{name} {}: {off}", record.place);
+                let greedy = item["greedy"][at].as_bool().unwrap();
+                assert_eq!(record.scored[at].greedy, greedy, "{name}");
+            }
+            for metric in ["acc", "acc_norm"] {
+                if let Some(value) = item.get(metric) {
+                    assert_eq!(record.scores[metric], value.as_f64().unwrap(), "{name}");
+                }
+            }
+        }
+        let summary = summarize(prepared.task.config(), &outcome.records);
+        for (metric, value) in expected[name]["results"].as_object().unwrap() {
+            let of_all = |r: &&Reading| r.group.is_none() && &r.metric == metric;
+            let Some(reading) = summary.readings.iter().find(of_all) else {
+                continue;
+            };
+            let value = value.as_f64().unwrap();
+            assert!(
+                (reading.value - value).abs() < 1e-4 * value.max(1.0),
+                "{name} {metric}"
+            );
+            if let Some(stderr) = expected[name]["stderr"][metric].as_f64() {
+                assert!(
+                    (reading.stderr.unwrap() - stderr).abs() < 1e-9,
+                    "{name} {metric}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
+    let task = load("gsm8k", None).unwrap();
+    for case in expected()["gsm8k"].as_array().unwrap() {
+        let said = |key: &str| case[key].as_str().unwrap().to_string();
+        let item = Item {
+            number: 0,
+            place: String::new(),
+            group: None,
+            asked: Asked::Answer {
+                prompt: String::new(),
+                target: said("target"),
+                patterns: Vec::new(),
+                instructions: Vec::new(),
+                program: None,
+                metadata: Default::default(),
+            },
+        };
+        let record = answers::judged(&task, &item, said("answer"), 0);
+        assert_eq!(record.scores["strict"], case["strict-match"], "{case}");
+        assert_eq!(
+            record.scores["flexible"], case["flexible-extract"],
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn what_was_broken_off_goes_on_and_nothing_is_asked_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let prepared = made("piqa");
+    let first = answered(&prepared, dir.path());
+    assert_eq!((first.kept, first.records.len()), (0, 10));
+    let text = std::fs::read_to_string(&first.file).unwrap();
+    let kept: String = text.split_inclusive('\n').take(5).collect();
+    std::fs::write(&first.file, kept + "{\"item\":").unwrap();
+    let second = answered(&prepared, dir.path());
+    assert_eq!(second.kept, 4);
+    let scores = |o: &Outcome| {
+        o.records
+            .iter()
+            .map(|r| r.scores.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(scores(&first), scores(&second));
+    assert_eq!(answered(&prepared, dir.path()).kept, 10);
+}
+
+#[test]
+fn made_up_tasks_are_answered_by_any_model() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [
+        "made_arithmetic",
+        "made_sort",
+        "made_recall",
+        "made_needle_256",
+    ] {
+        let prepared = load(name, None).unwrap();
+        let prepared = prepared.prepare(Some(5), &ReadContext::default()).unwrap();
+        let outcome = answered(&prepared, dir.path());
+        assert_eq!(outcome.records.len(), 5, "{name}");
+        let summary = summarize(prepared.task.config(), &outcome.records);
+        assert_eq!(summary.headline().unwrap().n, 5);
+        // Lists of 256 pairs are longer than the model's context.
+        assert_eq!(summary.cut, if name == "made_needle_256" { 5 } else { 0 });
+        if prepared.task.config().kind == Kind::Answer {
+            assert!(outcome.records.iter().all(|r| r.answer.is_some()));
+        }
+    }
+}
+
+#[test]
+fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "the red dog runs under the tree. ".repeat(40);
+    let file = dir.path().join("rows.jsonl");
+    std::fs::write(&file, format!("{}\n", serde_json::json!({"page": text}))).unwrap();
+    let mut task = load("wikitext", None).unwrap();
+    task.config.source = SourceConfig::path(file.to_string_lossy());
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let outcome = answered(&prepared, dir.path());
+    let scores = &outcome.records[0].scores;
+    let tokens = subject().subject().tokenizer.encode(&text).unwrap().len();
+    assert!(tokens > 320, "{tokens} tokens are fewer than two windows");
+    assert_eq!(
+        (scores["tokens"], scores["bytes"]),
+        (tokens as f64, text.len() as f64)
+    );
+    let summary = summarize(prepared.task.config(), &outcome.records);
+    let bits = -scores["logp"] / std::f64::consts::LN_2 / text.len() as f64;
+    assert!((summary.headline().unwrap().value - bits).abs() < 1e-9);
+}
+
+#[test]
+fn what_cannot_be_had_is_said_with_its_task() {
+    let error = load("arc_easy", None)
+        .unwrap()
+        .prepare(None, &ReadContext::default());
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("arc_easy"), "{error}");
+    assert!(!error.hint().is_empty());
+}
+
+/// A task of three fixed prompts over a file of rows.
+fn turns(dir: &Path, answer: &str) -> Task {
+    let rows = dir.join("prompts.jsonl");
+    let row = |ask: &str, expect: &str| serde_json::json!({"ask": ask, "expect": expect});
+    let text = format!(
+        "{}\n{}\n",
+        row("who runs?", "(?i)dog"),
+        row("where?", "tree|house")
+    );
+    std::fs::write(&rows, text).unwrap();
+    let file = dir.join("fixed.yaml");
+    let yaml = format!(
+        "name: fixed\nversion: 1\nsummary: s\nkind: answer\nchat: true\nsource: prompts.jsonl\nprompt: '{{{{ ask }}}}'\nanswer: {answer}\n"
+    );
+    std::fs::write(&file, yaml).unwrap();
+    load(&file.to_string_lossy(), None).unwrap()
+}
+
+#[test]
+fn fixed_prompts_are_turns_and_their_patterns_depend_on_the_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let task = turns(
+        dir.path(),
+        "{until: [], max_new_tokens: 4, counts: [{name: passed, pattern: '{{ expect }}'}, {name: silent, pattern: '.', absent: true}]}",
+    );
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let record = |at: usize, answer: &str| {
+        answers::judged(&prepared.task, &prepared.items[at], answer.into(), 0).scores
+    };
+    let scores = |passed: f64, silent: f64| {
+        [
+            ("passed".to_string(), passed),
+            ("silent".to_string(), silent),
+        ]
+        .into()
+    };
+    assert_eq!(record(0, "A Dog."), scores(1.0, 0.0));
+    assert_eq!(record(1, "A Dog."), scores(0.0, 0.0));
+    assert_eq!(record(1, ""), scores(0.0, 1.0));
+
+    // A base model brings no template: it is left out, with the reason.
+    let ask = |loaded: &mut Loaded, name: &str| {
+        let request = Request {
+            prepared: &prepared,
+            folder: &dir.path().join(name),
+            model: "tiny",
+            fingerprint: "f",
+        };
+        let mut run = Run::open(request).unwrap();
+        let asked = run.ask(&mut loaded.subject(), &mut |_| ControlFlow::Continue(()));
+        asked.map(|()| run.finish())
+    };
+    let error = ask(&mut subject(), "base").unwrap_err();
+    assert!(
+        error.is_of_the_model() && error.to_string().contains("base model"),
+        "{error}"
+    );
+    let template = crate::data::chat::Template::from_jinja(
+        "t",
+        "{% for m in messages %}the {{ m.content }} {% endfor %}",
+    );
+    let mut chat = subject().with_template(template.ok());
+    let outcome = ask(&mut chat, "chat").unwrap();
+    assert_eq!(chat.subject().as_turn("dog").unwrap(), "the dog ");
+    let summary = summarize(prepared.task.config(), &outcome.records);
+    assert_eq!((summary.headline.as_str(), summary.items), ("passed", 2));
+    assert!(
+        outcome
+            .records
+            .iter()
+            .all(|r| r.target.is_none() && r.answer.is_some())
+    );
+}
+
+#[test]
+fn instructions_of_a_prompt_are_counted_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = serde_json::json!({
+        "prompt": "Write ten words without commas.",
+        "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+        "kwargs": [{}, {"num_words": 10.0, "relation": "at least", "num_bullets": null}],
+    });
+    let file = dir.path().join("rows.jsonl");
+    std::fs::write(&file, format!("{rows}\n")).unwrap();
+    let mut task = load("ifeval", None).unwrap();
+    task.config.source = SourceConfig::path(file.to_string_lossy());
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let judged =
+        |answer: &str| answers::judged(&prepared.task, &prepared.items[0], answer.into(), 0);
+    let short = judged("Too short");
+    assert_eq!(short.found["1 punctuation:no_comma"], "followed");
+    assert_eq!(
+        short.found["2 length_constraints:number_words"],
+        "not followed"
+    );
+    let whole = judged("Sure, here:\none two three four five six seven eight nine ten");
+    assert_eq!(whole.found["1 punctuation:no_comma"], "followed loosely");
+    let summary = summarize(prepared.task.config(), &[short, whole]);
+    let value = |metric: &str| {
+        let reading = summary.readings.iter().find(|r| r.metric == metric);
+        reading.unwrap().value
+    };
+    assert_eq!(value("prompt_level_strict_acc"), 0.0);
+    assert_eq!(value("inst_level_strict_acc"), 0.5);
+    assert_eq!(value("prompt_level_loose_acc"), 0.5);
+    assert_eq!(value("inst_level_loose_acc"), 0.75);
+}
+
+#[test]
+fn a_task_that_judges_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |answer: &str, kind: &str| {
+        let file = dir.path().join("t.yaml");
+        let yaml = format!(
+            "name: t\nversion: 1\nsummary: s\nkind: {kind}\nchat: true\nsource: x.jsonl\nprompt: p\n{answer}"
+        );
+        std::fs::write(&file, yaml).unwrap();
+        load(&file.to_string_lossy(), None).unwrap_err().to_string()
+    };
+    assert!(said("", "answer").contains("answer.counts"));
+    assert!(said("answer: {counts: [{name: a, pattern: '('}]}", "answer").contains("("));
+    assert!(said("", "text").contains("`chat`"));
+}

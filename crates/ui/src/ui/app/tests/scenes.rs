@@ -1,0 +1,397 @@
+//! Pictures of every screen, and what holds for all of them: sizes, ASCII, no colour.
+
+use super::*;
+use crate::advisor::wizard::Step;
+
+/// The wizard, with Enter pressed up to a question.
+fn wizard_at(bench: &mut Bench, step: Step) {
+    bench.wizard();
+    for _ in Step::ALL.iter().take_while(|s| **s < step) {
+        bench.press("enter");
+    }
+}
+
+/// Recorded machines: without a GPU, with one, with eight, in trouble.
+const MACHINES: [(&str, &str); 5] = [
+    (
+        "hardware-0",
+        include_str!("../../../../../../tests/machines/cpu.json"),
+    ),
+    (
+        "hardware-1",
+        include_str!("../../../../../../tests/machines/healthy.json"),
+    ),
+    (
+        "hardware-8",
+        include_str!("../../../../../../tests/machines/eight.json"),
+    ),
+    (
+        "hardware-hot",
+        include_str!("../../../../../../tests/machines/throttled.json"),
+    ),
+    (
+        "hardware-lost",
+        include_str!("../../../../../../tests/machines/lost.json"),
+    ),
+];
+
+/// The screens of the workbench outside the dashboard, by name.
+fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
+    let scene = |set: &dyn Fn(&mut Bench)| {
+        let mut bench = new();
+        set(&mut bench);
+        bench
+    };
+    let empty: &dyn Fn(&mut Bench) = &|b| {
+        b.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    };
+    let machines = MACHINES.map(|(name, recording)| {
+        let set: &dyn Fn(&mut Bench) = &|b| {
+            b.machine(recording, 150);
+        };
+        (name, scene(set))
+    });
+    let mut scenes = vec![
+        ("home-empty", scene(empty)),
+        (
+            "home",
+            scene(&|b| {
+                b.runs().press("down");
+            }),
+        ),
+        (
+            "home-filter",
+            scene(&|b| {
+                b.runs().press("/").write("shake");
+            }),
+        ),
+        (
+            "help",
+            scene(&|b| {
+                b.runs().press("?");
+            }),
+        ),
+        (
+            "palette",
+            scene(&|b| {
+                b.runs().press(":").write("st");
+            }),
+        ),
+        (
+            "themes",
+            scene(&|b| {
+                b.runs().press("shift-t");
+            }),
+        ),
+        ("wizard-goal", scene(&|b| wizard_at(b, Step::Goal))),
+        ("wizard-method", scene(&|b| wizard_at(b, Step::Method))),
+        (
+            "wizard-settings-wrong",
+            scene(&|b| {
+                wizard_at(b, Step::Settings);
+                b.press("down").write("x").press("enter");
+            }),
+        ),
+        ("wizard-plan", scene(&|b| wizard_at(b, Step::Plan))),
+        ("wizard-finish", scene(&|b| wizard_at(b, Step::Finish))),
+        (
+            "wizard-advice",
+            scene(&|b| {
+                b.wizard()
+                    .press("down enter down down enter down enter enter");
+            }),
+        ),
+        (
+            "editor",
+            scene(&|b| {
+                b.editor().press("down down");
+            }),
+        ),
+        (
+            "editor-changed",
+            scene(&|b| {
+                b.editor()
+                    .press("/")
+                    .write("max_steps")
+                    .press("enter enter");
+                b.press("backspace").press("enter v");
+            }),
+        ),
+        (
+            "run-none",
+            scene(&|b| {
+                b.press("2");
+            }),
+        ),
+        (
+            "run-live",
+            scene(&|b| {
+                b.live();
+            }),
+        ),
+        (
+            "run-finished",
+            scene(&|b| {
+                b.hold(tape::standard(5), Holder::Log);
+            }),
+        ),
+        (
+            "run-end",
+            scene(&|b| {
+                b.hold(tape::standard(5), Holder::Log);
+                b.press("r");
+            }),
+        ),
+        (
+            "leave",
+            scene(&|b| {
+                b.live();
+                b.press("q");
+            }),
+        ),
+        (
+            "tune",
+            scene(&|b| {
+                b.live();
+                b.press("t");
+            }),
+        ),
+        (
+            "sample-prompt",
+            scene(&|b| {
+                b.live();
+                b.press("s").write("ROMEO:");
+            }),
+        ),
+        (
+            "chat-empty",
+            scene(&|b| {
+                b.press("3").msg(Msg::Checkpoints(Vec::new()));
+            }),
+        ),
+        ("chat", scene(&chatting)),
+        ("chat-beside", scene(&side_by_side)),
+        (
+            "chat-colours",
+            scene(&|b| {
+                side_by_side(b);
+                b.press("ctrl-v");
+            }),
+        ),
+        (
+            "chat-prompt",
+            scene(&|b| {
+                side_by_side(b);
+                b.press("ctrl-b");
+            }),
+        ),
+        (
+            "chat-edit",
+            scene(&|b| {
+                chatting(b);
+                let slot = b.chat().focused().and_then(|c| c.slot()).unwrap();
+                let batch = vec![end(2, 2, StopReason::Cancelled)];
+                b.msg(Msg::Incoming { slot, batch });
+                b.press("ctrl-e");
+            }),
+        ),
+        (
+            "chat-settings",
+            scene(&|b| {
+                chatting(b);
+                b.press("ctrl-s");
+            }),
+        ),
+        (
+            "chat-checkpoints",
+            scene(&|b| {
+                chatting(b);
+                b.press("ctrl-o").msg(Msg::Checkpoints(checkpoint_rows()));
+            }),
+        ),
+        (
+            "data-empty",
+            scene(&|b| {
+                b.press("4");
+            }),
+        ),
+        (
+            "data",
+            scene(&|b| {
+                b.data().press("n n");
+            }),
+        ),
+        (
+            "data-finding",
+            scene(&|b| {
+                b.data().press("down enter");
+            }),
+        ),
+        (
+            "data-pair",
+            scene(&|b| {
+                b.data().press("r").write("24").press("enter");
+            }),
+        ),
+        (
+            "plan-empty",
+            scene(&|b| {
+                b.press("5");
+            }),
+        ),
+        ("plan", scene(&|b| planning(b, "quickstart", None))),
+        (
+            "plan-gpu",
+            scene(&|b| {
+                planning(b, "llama-3.1-8b", Some("rtx-4090"));
+                b.press("down down down down down right");
+            }),
+        ),
+        (
+            "plan-edit",
+            scene(&|b| {
+                planning(b, "quickstart", None);
+                b.press("down down down enter").write("x");
+                b.press("enter");
+            }),
+        ),
+        (
+            "plan-devices",
+            scene(&|b| {
+                planning(b, "quickstart", None);
+                b.press("d");
+            }),
+        ),
+        (
+            "toasts",
+            scene(&|b| {
+                b.live();
+                b.event(Event::Checkpointed {
+                    step: 1_240,
+                    path: "checkpoints/step-001240".into(),
+                    bytes: 9_700_000,
+                    seconds: 0.1,
+                    best: true,
+                    val_loss: Some(Num(1.87)),
+                });
+                b.event(Event::Warned {
+                    step: 1_240,
+                    code: "spike".into(),
+                    message: "the gradient norm jumped to 41".into(),
+                    hint: "lower the learning rate".into(),
+                });
+            }),
+        ),
+    ];
+    scenes.extend(machines);
+    scenes
+}
+
+#[test]
+fn every_screen_at_80x24_and_160x48() {
+    for (name, mut bench) in scenes(Bench::new) {
+        insta::assert_snapshot!(format!("{name}-80x24"), bench.picture(80, 24));
+        insta::assert_snapshot!(format!("{name}-160x48"), bench.picture(160, 48));
+    }
+}
+
+#[test]
+fn ascii_means_ascii() {
+    for (name, mut bench) in scenes(|| Bench::with(options("ansi", ColorDepth::Ansi16, true))) {
+        let picture = bench.picture(80, 24);
+        let foreign: String = picture.chars().filter(|c| !c.is_ascii()).collect();
+        // A control sequence of the model's text becomes a dot.
+        assert!(
+            foreign.is_empty() || name.starts_with("chat") && foreign == "·",
+            "{name}: {foreign:?}\n{picture}"
+        );
+        if matches!(name, "home" | "chat" | "leave") {
+            insta::assert_snapshot!(format!("{name}-ascii"), picture);
+        }
+    }
+}
+
+#[test]
+fn no_color_means_no_colour() {
+    use ratatui::style::Style;
+    for (name, mut bench) in scenes(|| Bench::with(options("dark", ColorDepth::None, false))) {
+        let buffer = bench.draw(100, 30);
+        for cell in buffer.content() {
+            let style = cell.style();
+            let plain = Style::reset();
+            assert_eq!(
+                (style.fg, style.bg),
+                (plain.fg, plain.bg),
+                "{name}: {}",
+                cell.symbol()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_size_down_to_one_cell_draws() {
+    for (_, mut bench) in scenes(Bench::new) {
+        for (w, h) in (1..=200)
+            .step_by(13)
+            .flat_map(|w| (1..=60).step_by(4).map(move |h| (w, h)))
+        {
+            bench.draw(w, h);
+        }
+        for size in [
+            (1, 1),
+            (2, 1),
+            (1, 2),
+            (24, 6),
+            (23, 6),
+            (24, 5),
+            (60, 15),
+            (59, 14),
+        ] {
+            bench.draw(size.0, size.1);
+        }
+    }
+}
+
+/// A plan of this name on the screen, on this machine or on a GPU.
+fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
+    use crate::plan::{Device, gpus, learn, target};
+    // What `auto` means differs from machine to machine.
+    let set: &[String] = match name {
+        "quickstart" => &["precision=f32".to_string()],
+        _ => &[],
+    };
+    let mut request = target::resolve(name, set, &Default::default()).unwrap();
+    if let Some(gpu) = gpu.and_then(gpus::find) {
+        request = target::on_gpu(request, Device::of(gpu));
+    }
+    b.press("5 o").write(name).press("enter");
+    b.msg(Msg::Planned {
+        name: name.into(),
+        result: Ok(Box::new(request)),
+    });
+    let machine = learn::Machine {
+        memory: Some(16 << 30),
+        ..learn::Machine::default()
+    };
+    b.msg(Msg::Machine(Box::new(machine)));
+}
+
+#[test]
+fn a_small_window_says_whether_a_plan_fits_and_the_editor_how_to_train() {
+    let mut bench = Bench::new();
+    planning(&mut bench, "quickstart", None);
+    for (width, height) in [(40, 12), (80, 24)] {
+        let picture = bench.picture(width, height);
+        assert!(
+            picture.contains("fits: 66.1 MiB, 72.7 with margin"),
+            "{picture}"
+        );
+    }
+    let mut bench = Bench::new();
+    let picture = bench.editor().picture(80, 24);
+    assert!(
+        picture.lines().last().unwrap().contains("t train"),
+        "{picture}"
+    );
+}
