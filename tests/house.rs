@@ -622,6 +622,26 @@ fn every_room_of_the_map_exists() {
     }
 }
 
+/// ARCHITECTURE.md says in which crate a room lives.
+#[test]
+fn the_table_of_crates_names_every_room_beside_its_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    for source in sources() {
+        let (own, krate) = (room(&source.path), source.file.split("/src/").next());
+        let krate = krate.filter(|k| k.starts_with("crates/")).unwrap_or("src/");
+        if matches!(own, "main" | "lib") || CRATES.contains(&own) {
+            continue;
+        }
+        let row = |line: &str| line.starts_with("| `") && line.contains(krate);
+        assert!(
+            text.lines()
+                .any(|line| row(line) && line.contains(&format!("`{own}`"))),
+            "ARCHITECTURE.md, the table of crates: `{own}` is missing beside `{krate}`"
+        );
+    }
+}
+
 #[test]
 fn the_reader_of_imports_sees_groups_and_paths() {
     let code = "use crate::base::rng;\nuse crate::{data::DataConfig, nn::{Model, x}, spec};\nlet x = crate::wire::VERSION;";

@@ -66,7 +66,7 @@ pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
-    let name = name.to_string_lossy();
+    let name = short(name);
     let folder = folder_of(path);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_left_over(&entry, &name) {
@@ -74,6 +74,21 @@ pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Ok(path.with_file_name(format!(".tmp-{}-{name}", std::process::id())))
+}
+
+/// The name as it stands in a temporary one: whole, or its beginning and a hash where the marks in front would make it longer
+/// than file systems allow (255 bytes).
+fn short(name: &std::ffi::OsStr) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    const MOST: usize = 255 - ".tmp-4294967295-".len();
+    let text = name.to_string_lossy();
+    if text.len() <= MOST {
+        return text.into_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let hash = format!("-{:016x}", hasher.finish());
+    format!("{}{hash}", &text[..text.floor_char_boundary(MOST - hash.len())])
 }
 
 /// Whether `entry` is `.tmp-PID-NAME` of a process that is gone. A file that was written to lately may belong to a
@@ -328,6 +343,21 @@ mod tests {
         write_atomic(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_file_systems_allow() {
+        let dir = tempfile::tempdir().unwrap();
+        // 255 bytes, a character of two bytes across the cut.
+        let names = ["a", "b"].map(|end| format!("{}{end}", "é".repeat(127)));
+        for name in &names {
+            write_atomic(&dir.path().join(name), b"one").unwrap();
+            let fresh = dir.path().join(name.replace('é', "ä"));
+            write_new(&fresh, b"two", 0o600).unwrap();
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+        let temporary = names.map(|name| temporary_beside(&dir.path().join(name)).unwrap());
+        assert_ne!(temporary[0], temporary[1]);
     }
 
     #[test]

@@ -23,6 +23,19 @@ pub enum Order {
     Shuffled,
 }
 
+/// What the weights of several sources multiply.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mix {
+    /// Shares of the tokens: [2, 1] makes 66.7 % and 33.3 %, whatever the sources' sizes.
+    #[default]
+    Share,
+    /// Epochs: an epoch reads every source once, as if their files were one; one with weight 2 is read twice as often.
+    Concatenate,
+}
+
 /// Shares for the beginning of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +54,9 @@ pub struct DataConfig {
     pub path: Option<PathBuf>,
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
+    /// What the sources' weights multiply: `share` of the tokens, or with `concatenate` the passes over each source, so that
+    /// without weights an epoch reads every row of all of them once.
+    pub mix: Mix,
     /// Short for one source of made-up rows: a generator with its settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticConfig>,
@@ -85,6 +101,7 @@ impl Default for DataConfig {
         DataConfig {
             path: None,
             sources: Vec::new(),
+            mix: Mix::default(),
             synthetic: None,
             corpus: "tinyshakespeare".into(),
             format: FormatChoice::default(),

@@ -219,6 +219,15 @@ impl Documents {
         tokens / places.sum::<f64>().max(1.0)
     }
 
+    /// Lets the weights of every stage count passes over a source instead of shares of the tokens.
+    pub fn concatenate(&mut self) {
+        for stage in &mut self.stages {
+            for (weight, portion) in stage.weights.iter_mut().zip(&self.train) {
+                *weight *= portion.tokens as f64;
+            }
+        }
+    }
+
     /// Shares of draws over the run.
     fn mixture(&self, batch_size: usize) -> Mixture {
         let tokens = self

@@ -30,7 +30,7 @@ mod unit;
 mod vocabulary;
 
 pub use batch::{ANSWER_PLACES, Batch, Column, LABEL, MARGIN, Origin};
-pub use config::{DataConfig, Order, Stage};
+pub use config::{DataConfig, Mix, Order, Stage};
 pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};

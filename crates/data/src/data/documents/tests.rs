@@ -125,6 +125,27 @@ proptest! {
 }
 
 #[test]
+fn joined_sources_are_read_once_an_epoch_and_weights_multiply_the_passes() {
+    for packing in [Packing::Stream, Packing::Packed, Packing::Padded] {
+        for weight in [1.0, 3.0] {
+            // 40 documents of 12 tokens, and 40 of 36: the second holds three quarters of the tokens.
+            let (short, long) = (vec![12; 40], vec![36; 40]);
+            let mut data = data(&[(&short, 1.0), (&long, weight)], packing);
+            data.concatenate();
+            let steps = data.micro_steps_per_epoch(2).round() as u64;
+            let epochs = data.epochs(7, steps, 2);
+            if weight == 1.0 {
+                for epochs in &epochs {
+                    assert!((epochs - 1.0).abs() < 0.06, "{packing:?}: {epochs}");
+                }
+            }
+            let ratio = epochs[1] / epochs[0];
+            assert!((ratio - weight).abs() < 0.15 * weight, "{packing:?}: {ratio}");
+        }
+    }
+}
+
+#[test]
 fn shares_are_those_of_the_weights_in_tokens_and_batches_repeat() {
     let (short, long): (Vec<usize>, Vec<usize>) = (vec![3; 100], vec![11; 40]);
     for packing in [Packing::Stream, Packing::Packed, Packing::Padded] {

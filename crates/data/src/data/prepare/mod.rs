@@ -14,7 +14,7 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
-use crate::data::{DataConfig, DataError, Dataset, Learning, Tokenizer, Unit, vocabulary};
+use crate::data::{DataConfig, DataError, Dataset, Learning, Mix, Tokenizer, Unit, vocabulary};
 use crate::hub::HubConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -314,6 +314,9 @@ fn lay_out(
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         documents.val.push(portion);
     }
+    if config.mix == Mix::Concatenate {
+        documents.concatenate();
+    }
     if documents.val_rows() == 0 {
         return Err(DataError::TooShort {
             split: "validation",
@@ -360,7 +363,12 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
 fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouting) -> String {
     let keys: Vec<&str> = train.iter().chain(val).map(|source| &*source.key).collect();
     let stages = stages(config, train);
-    sha256(format!("{keys:?} {how:?} {stages:?} {}", config.val_fraction).as_bytes())
+    // Shares of tokens add no word: fingerprints of older runs stay what they are.
+    let mix = match config.mix {
+        Mix::Share => "",
+        Mix::Concatenate => " concatenate",
+    };
+    sha256(format!("{keys:?} {how:?} {stages:?} {}{mix}", config.val_fraction).as_bytes())
 }
 
 fn place(train: &[Ready]) -> String {

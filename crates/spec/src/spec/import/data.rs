@@ -160,9 +160,9 @@ impl Reader {
         if let [only] = self.sources.as_mut_slice() {
             only.append(&mut self.parts);
         }
-        if self.sources.len() > 1 {
-            let words = "the tool joins its datasets; here sources have equal shares of the tokens: give each a `weight` by its size";
-            self.line(Fate::NoEqual, "(several datasets)".into(), "", words);
+        if self.sources.len() > 1 && !self.interleaves {
+            let theirs = "(several datasets)".into();
+            self.set(theirs, "data.mix", "concatenate", "");
         }
         let (path, text, why) = match self.sources.as_slice() {
             [] => ("data.path", MISSING.to_string(), NOT_IN_FILE),

@@ -40,7 +40,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 const FREEZE: &str = "all weights train, or adapters; single blocks cannot be frozen";
 const OPTIMIZER: &str = "no such optimizer here: adamw8bit and adafactor need little memory too";
-const MIX: &str = "sources are mixed by `weight`, their shares of the tokens";
+const MIX: &str = "give each source its probability as `weight`: they are shares of the tokens";
 
 pub(super) const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
@@ -92,7 +92,17 @@ pub(super) const ROWS: &[Row] = &[
         "streaming",
         To::Needless("tokens are read from files as they are needed"),
     ),
-    row("mix_strategy", To::NoEqual(MIX)),
+    row(
+        "mix_strategy",
+        To::Choice(
+            "data.mix",
+            &[
+                ("concat", "concatenate"),
+                ("interleave_under", "share"),
+                ("interleave_over", "share"),
+            ],
+        ),
+    ),
     row("interleave_probs", To::NoEqual(MIX)),
     row("pref_beta", To::Key("method.*.beta")),
     row("pref_loss", To::Loss),

@@ -371,6 +371,10 @@ fn data_goes_over_with_its_parts_and_without_any_no_run_can_begin() {
         Some(2)
     );
     assert_eq!(imported.draft.value("data.template"), "llama3");
+    assert_eq!(imported.draft.value("data.mix"), "concatenate");
+    let interleaved = format!("{lf}mix_strategy: interleave_over\n");
+    let interleaved = import("lf", &interleaved, None).unwrap();
+    assert_eq!(interleaved.draft.value("data.mix"), "share");
     assert!(
         fate(&imported, "dataset")
             .words
