@@ -394,7 +394,7 @@ unsafe fn softmax_backward<V: Vector>(
             unsafe {
                 let (p, dp) = (p.as_mut_ptr().add(start), dp.as_mut_ptr().add(start));
                 let mut weight = V::load(p).minus(V::all(lse[r])).exp();
-                let mut dscore = weight.times(V::load(dp).minus(V::all(delta[r])));
+                let mut dscore = weight.times(V::load(dp).minus(V::all(delta[r]))).normal();
                 if start < first || start + V::LANES > last {
                     let (first, last) = (first.saturating_sub(start), last.saturating_sub(start));
                     weight = weight.keep(first, last, V::zero());

@@ -4,6 +4,7 @@
 
 use super::{Scores, Sizes};
 use crate::lanes::{LINE, Left, ROWS, Right, To, Vector, rows8};
+use crate::math::normal;
 
 /// Queries per tile.
 pub(super) const QUERIES: usize = 64;
@@ -48,7 +49,7 @@ impl Rows<'_> {
     }
 }
 
-/// `to` = `scale` · `from`, of equal length. Hand-written: rows are short, and the compiler's loop would start with four
+/// `to` = `scale` · `from`, of equal length, subnormal numbers as 0. Hand-written: rows are short, and the compiler's loop would start with four
 /// registers at once and process short rows one by one.
 ///
 /// # Safety
@@ -61,11 +62,12 @@ pub(super) unsafe fn scaled<V: Vector>(from: &[f32], scale: f32, to: &mut [f32])
         // SAFETY: at + LANES ≤ the length of both.
         unsafe {
             let x = V::load(from.as_ptr().add(at));
-            x.times(V::all(scale)).store(to.as_mut_ptr().add(at));
+            let scaled = x.times(V::all(scale)).normal();
+            scaled.store(to.as_mut_ptr().add(at));
         }
     }
     for (to, &x) in to[whole..].iter_mut().zip(&from[whole..]) {
-        *to = scale * x;
+        *to = normal(scale * x);
     }
 }
 

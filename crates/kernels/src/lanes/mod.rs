@@ -10,6 +10,7 @@ mod tests;
 mod x86;
 
 use super::aligned::Aligned;
+use super::math::EXP_END;
 pub(super) use portable::Portable;
 pub(super) use rows8::{Left, ROWS, Right, To, rows8};
 
@@ -49,6 +50,10 @@ pub(super) trait Vector: Copy {
     unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// Lanes first..last of self, `other` elsewhere.
     unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
+    /// Itself, and 0 of its sign where it is subnormal, see `math::normal`.
+    unsafe fn normal(self) -> Self;
+    /// Itself, and 0 where `of` is below `end`, but not where `of` is NaN.
+    unsafe fn zero_below(self, of: Self, end: f32) -> Self;
     /// One word from two neighbouring numbers: of twice as many numbers (self, then `next`), all words. Numbers are rounded
     /// to nearest, ties to even.
     unsafe fn words_along(self, next: Self) -> Self;
@@ -93,14 +98,14 @@ pub(super) trait Vector: Copy {
         unsafe { self.keep(0, n, Self::all(other)) }
     }
 
-    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; clamped outside, NaN stays. For the constants see
+    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; 0 below, clamped above, NaN stays. For the constants see
     /// `math::exp`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         const ROUND: f32 = 12_582_912.0;
         // SAFETY: the caller's.
         unsafe {
-            let x = Self::all(88.7).lesser(Self::all(-87.3).greater(self));
+            let x = Self::all(88.7).lesser(Self::all(EXP_END).greater(self));
             let shifted = x.fused(Self::all(std::f32::consts::LOG2_E), Self::all(ROUND));
             let n = shifted.minus(Self::all(ROUND));
             let r = n.fused(Self::all(-0.693_359_4), x);
@@ -110,7 +115,7 @@ pub(super) trait Vector: Copy {
             let tail = r.fused(tail, Self::all(0.166_665_16));
             let tail = r.fused(tail, Self::all(0.5));
             let power = r.times(r).fused(tail, r).plus(Self::all(1.0));
-            power.times_power_of_two(n)
+            power.times_power_of_two(n).zero_below(self, EXP_END)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Eight floats in plain Rust, for machines without a register type of their own here.
 
 use super::Vector;
+use crate::math::normal;
 
 /// Works everywhere; the compiler maps it to what the architecture has.
 #[derive(Clone, Copy)]
@@ -110,6 +111,16 @@ impl Vector for Portable {
             kept.0[i] = self.0[i];
         }
         kept
+    }
+
+    #[inline(always)]
+    unsafe fn normal(self) -> Self {
+        self.with(self, |x, _| normal(x))
+    }
+
+    #[inline(always)]
+    unsafe fn zero_below(self, of: Self, end: f32) -> Self {
+        self.with(of, |x, of| if of < end { 0.0 } else { x })
     }
 
     #[inline(always)]

@@ -75,7 +75,60 @@ fn exponentials_are_within_two_ulp_at_every_width() {
     let mut ends = [f32::NAN, f32::NEG_INFINITY, 200.0, 0.0].repeat(4);
     // SAFETY: sixteen elements.
     unsafe { widest_exponentials(false, &mut ends) };
-    assert!(ends[0].is_nan() && ends[1] < 2e-38 && ends[2] > 1e38 && ends[3] == 1.0);
+    assert!(ends[0].is_nan() && ends[1] == 0.0 && ends[2] > 1e38 && ends[3] == 1.0);
+}
+
+/// Runs `normal` over the slice, and `zero_below` −1 of each number for the number itself.
+unsafe fn flushed<V: Vector>(x: &mut [f32], kept: &mut [f32]) {
+    for (x, kept) in x
+        .chunks_exact_mut(V::LANES)
+        .zip(kept.chunks_exact_mut(V::LANES))
+    {
+        // SAFETY: both hold LANES elements.
+        unsafe {
+            let of = V::load(x.as_ptr());
+            of.zero_below(of, -1.0).store(kept.as_mut_ptr());
+            of.normal().store(x.as_mut_ptr());
+        }
+    }
+}
+
+widest! { fn widest_flushed(pairs, x: &mut [f32], kept: &mut [f32]) = flushed }
+
+#[test]
+fn only_subnormal_numbers_become_0_at_every_width() {
+    let least = f32::MIN_POSITIVE;
+    let unchanged = [
+        least,
+        1.0,
+        0.0,
+        f32::INFINITY,
+        f32::MAX,
+        f32::NAN,
+        1.5e-38,
+        2.0,
+    ];
+    let subnormal = [least.next_down(), f32::from_bits(1), 1e-40, 1e-39];
+    let unchanged = unchanged.into_iter().map(|x| (x, x));
+    let pairs = unchanged.chain(subnormal.map(|x| (x, 0.0)));
+    let pairs: Vec<(f32, f32)> = pairs.flat_map(|(x, y)| [(x, y), (-x, -y)]).collect();
+    let pairs = pairs.repeat(2);
+    assert_eq!(pairs.len() % LINE, 0);
+    let x: Vec<f32> = pairs.iter().map(|pair| pair.0).collect();
+    let mut ways = [(x.clone(), x.clone()), (x.clone(), x.clone())];
+    let [(wide, wide_kept), (portable, portable_kept)] = &mut ways;
+    // SAFETY: the lengths are whole lines.
+    unsafe {
+        widest_flushed(false, wide, wide_kept);
+        flushed::<Portable>(portable, portable_kept);
+    }
+    for (found, kept) in ways {
+        for (i, (x, y)) in pairs.iter().enumerate() {
+            assert_eq!(found[i].to_bits(), y.to_bits(), "{x:e}");
+            let y = if *x < -1.0 { 0.0_f32 } else { *x };
+            assert_eq!(kept[i].to_bits(), y.to_bits(), "{x:e}");
+        }
+    }
 }
 
 #[test]

@@ -58,10 +58,26 @@ impl Vector for Ymm {
                 Ymm(_mm256_blendv_ps(other.0, self.0, kept))
             }
         }
+        fn normal(self) -> Self {
+            {
+                // Of integers: comparing subnormal floats may be slow as well.
+                let bits = _mm256_castps_si256(self.0);
+                let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(EXPONENT));
+                let subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+                let digits = _mm256_srli_epi32::<1>(subnormal);
+                Ymm(_mm256_castsi256_ps(_mm256_andnot_si256(digits, bits)))
+            }
+        }
+        fn zero_below(self, of: Self, end: f32) -> Self {
+            Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))
+        }
         fn words_along(self, _next: Self) -> Self { self }
         fn words_down(self, _below: Self) -> Self { self }
     }
 }
+
+/// The exponent of a float.
+const EXPONENT: i32 = f32::INFINITY.to_bits() as i32;
 
 /// 2^n for |n| ≤ 126.
 #[inline(always)]
@@ -99,6 +115,21 @@ macro_rules! zmm {
                 fn times_power_of_two(self, n: Self) -> Self { $name(_mm512_scalef_ps(self.0, n.0)) }
                 fn keep(self, first: usize, last: usize, other: Self) -> Self {
                     $name(_mm512_mask_blend_ps(lanes(first, last), other.0, self.0))
+                }
+                fn normal(self) -> Self {
+                    {
+                        let bits = _mm512_castps_si512(self.0);
+                        let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(EXPONENT));
+                        let sign = _mm512_set1_epi32(i32::MIN);
+                        let normal = _mm512_mask_and_epi32(bits, subnormal, bits, sign);
+                        $name(_mm512_castsi512_ps(normal))
+                    }
+                }
+                fn zero_below(self, of: Self, end: f32) -> Self {
+                    {
+                        let kept = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(of.0, _mm512_set1_ps(end));
+                        $name(_mm512_maskz_mov_ps(kept, self.0))
+                    }
                 }
                 $($own)*
             }

@@ -109,7 +109,7 @@ unsafe fn logits_to_gradient_with<V: Vector>(
             let log_p = V::load_first(to, left).minus(V::all(lse));
             let slope = log_p.plus(V::all(entropy));
             let slope = slope.fused(V::all(dentropy), V::all(dlogp));
-            let gradient = V::all(-1.0).times(log_p.exp()).times(slope);
+            let gradient = V::all(-1.0).times(log_p.exp()).times(slope).normal();
             gradient.store_first(to, left);
         }
     }

@@ -1,5 +1,9 @@
 //! Matrix multiplication: f32 in memory, f32 or bf16 compute. Inputs and outputs are in `view`, compute settings
 //! in `compute`; `packed` holds our own kernels, `portable` the fallback for other machines.
+//!
+//! Subnormal inputs (below 1.2e-38) count as 0: a processor takes a hundred times as long for them, and a diverged run is full
+//! of them. They are taken as they are only in a right input that few rows are multiplied with, which is read in place; and sums
+//! may become subnormal. The processor's own switch (FTZ and DAZ in MXCSR) would be free, but Rust code may not run while it is set.
 #![allow(unsafe_code)]
 
 mod compute;

@@ -2,17 +2,30 @@
 //! emulated there: correct, not fast.
 
 use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
+use crate::math::normal;
 use crate::threads;
 use gemm::Parallelism;
+
+/// Rows, or columns, that the other input must have for this one to be searched for subnormal numbers: reading it costs less than
+/// the product then.
+const MANY: usize = 33;
 
 /// # Safety
 /// As for [`super::matmul_into`].
 pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
     assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     match compute.arithmetic {
-        // SAFETY: passed on to the caller.
-        ComputeDtype::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
+        ComputeDtype::F32 => {
+            let own = |x, others| is_slow(x, others).then(|| each(x, normal));
+            let (own_a, own_b) = (own(a, b.cols), own(b, a.rows));
+            let a = own_a.as_ref().map_or(a, |x| Mat::new(x, a.rows, a.cols));
+            let b = own_b.as_ref().map_or(b, |x| Mat::new(x, b.rows, b.cols));
+            // SAFETY: passed on to the caller.
+            unsafe { f32_product(to, a, b, scale, compute.threads) }
+        }
         ComputeDtype::Bf16 => {
+            // Subnormal numbers as `vdpbf16ps` takes them.
+            let rounded = |x| each(x, |x| to_bf16(normal(x)));
             let (a_rounded, b_rounded) = (rounded(a), rounded(b));
             let a = Mat::new(&a_rounded, a.rows, a.cols);
             let b = Mat::new(&b_rounded, b.rows, b.cols);
@@ -71,10 +84,28 @@ unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Thre
     }
 }
 
-/// The elements of the view, row-major, as bf16 would hold them.
-fn rounded(x: Mat) -> Vec<f32> {
+/// `f` of each element of the view, row-major.
+fn each(x: Mat, f: impl Fn(f32) -> f32) -> Vec<f32> {
     let row = |i: usize| (0..x.cols).map(move |j| x.data[i * x.row_stride + j * x.col_stride]);
-    (0..x.rows).flat_map(row).map(to_bf16).collect()
+    (0..x.rows).flat_map(row).map(f).collect()
+}
+
+/// Whether the view has a subnormal number, if its numbers meet so many `others` that it matters.
+fn is_slow(x: Mat, others: usize) -> bool {
+    // Lines of neighbours in memory: one of the two strides is 1.
+    let (lines, stride, len) = match x.col_stride {
+        1 => (x.rows, x.row_stride, x.cols),
+        stride => (x.cols, stride, x.rows),
+    };
+    let mut lines = (0..lines).map(|i| &x.data[i * stride..][..len]);
+    others >= MANY && lines.any(has_subnormal)
+}
+
+fn has_subnormal(x: &[f32]) -> bool {
+    // Without an early end, so that it vectorizes. Of bits: comparing subnormal floats may be slow as well.
+    let is_subnormal =
+        |x: f32| (x.to_bits() << 1).wrapping_sub(1) < (f32::MIN_POSITIVE.to_bits() << 1) - 1;
+    x.iter().fold(false, |any, &x| any | is_subnormal(x))
 }
 
 /// The nearest bf16 number, ties to even; NaN stays NaN.

@@ -252,3 +252,59 @@ fn a_row_has_the_same_bits_however_many_stand_beside_it() {
         }
     }
 }
+
+/// Products with 2^126, which brings even the smallest numbers to where they can be seen.
+#[test]
+fn subnormal_inputs_count_as_0_and_all_others_as_they_are() {
+    let big = 2_f32.powi(126);
+    let tiny = [
+        (f32::MIN_POSITIVE, 1.0),
+        (-f32::MIN_POSITIVE, -1.0),
+        (f32::MIN_POSITIVE.next_down(), 0.0),
+        (-f32::MIN_POSITIVE.next_down(), 0.0),
+        (1e-40, 0.0),
+        (f32::from_bits(1), 0.0),
+        (0.0, 0.0),
+        (-0.0, 0.0),
+        (3.0 * f32::MIN_POSITIVE, 3.0),
+        (f32::INFINITY, f32::INFINITY),
+        (f32::NEG_INFINITY, f32::NEG_INFINITY),
+        (f32::NAN, f32::NAN),
+    ];
+    // Few rows as well, and sizes that are no multiple of any register.
+    for (m, n, k) in [(50, 70, 37), (33, 33, 1), (3, 45, 33)] {
+        for transposed in [false, true] {
+            for compute in BOTH.map(Compute::one) {
+                each_way(compute, |product| {
+                    for (x, expected) in tiny {
+                        let stored = |lines: usize, value| {
+                            let mut stored = Stored::new((lines, k), 1, transposed, 13);
+                            stored.data.fill(value);
+                            stored
+                        };
+                        let (few, many) = (stored(m, x), stored(n, big));
+                        let (few_big, many_tiny) = (stored(m, big), stored(n, x));
+                        let mut sides = vec![(&few, &many)];
+                        if m > 32 {
+                            sides.push((&few_big, &many_tiny));
+                        }
+                        for (a, b) in sides {
+                            let mut out = vec![7.0; m * n];
+                            let to = Destination {
+                                start: out.as_mut_ptr(),
+                                row_stride: n,
+                                into: Accumulation::Overwrite,
+                            };
+                            product(to, a.view(), b.view().t(), 1.0);
+                            // Equal as bits are, but for the sign of a zero.
+                            let sum = expected * k as f32;
+                            let is_sum = |y: &f32| *y == sum || y.is_nan() && sum.is_nan();
+                            let wrong = out.iter().find(|y| !is_sum(y));
+                            assert_eq!(wrong, None, "{x:e} in ({m}, {n}, {k}) {compute:?}");
+                        }
+                    }
+                });
+            }
+        }
+    }
+}

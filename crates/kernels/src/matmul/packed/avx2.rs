@@ -31,6 +31,16 @@ unsafe fn load(from: *const f32, n: usize) -> __m256 {
     }
 }
 
+/// The numbers, and 0 of their sign where they are subnormal.
+#[inline(always)]
+unsafe fn normal(x: __m256) -> __m256 {
+    let bits = _mm256_castps_si256(x);
+    let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f80_0000));
+    let subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+    let digits = _mm256_srli_epi32::<1>(subnormal);
+    _mm256_castsi256_ps(_mm256_andnot_si256(digits, bits))
+}
+
 /// Transposes a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.
 #[inline(always)]
 unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
@@ -126,12 +136,16 @@ impl Instructions for F32 {
         _mm256_fmadd_ps(x, y, sum)
     }
     #[inline(always)]
-    unsafe fn along(from: *const f32, k: usize) -> __m256 {
+    unsafe fn in_place(from: *const f32, k: usize) -> __m256 {
         load(from, k)
     }
     #[inline(always)]
+    unsafe fn along(from: *const f32, k: usize) -> __m256 {
+        normal(load(from, k))
+    }
+    #[inline(always)]
     unsafe fn across(from: *const f32, _: usize, n: usize) -> __m256 {
-        load(from, n)
+        normal(load(from, n))
     }
     #[inline(always)]
     unsafe fn turn(

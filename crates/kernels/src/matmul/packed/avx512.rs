@@ -19,6 +19,13 @@ fn first(n: usize) -> __mmask16 {
     ((1_u32 << n) - 1) as u16
 }
 
+/// The numbers, and 0 of their sign where they are subnormal.
+#[inline(always)]
+unsafe fn normal(bits: __m512i) -> __m512i {
+    let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f80_0000));
+    _mm512_mask_and_epi32(bits, subnormal, bits, _mm512_set1_epi32(i32::MIN))
+}
+
 /// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
 #[inline(always)]
 unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
@@ -84,7 +91,7 @@ unsafe fn totals<const N: usize>(x: &[__m512; N], to: &mut [f32; N]) {
     }
 }
 
-/// Sixteen f32, unconverted.
+/// Sixteen f32.
 mod single {
     use super::*;
 
@@ -94,8 +101,13 @@ mod single {
     }
 
     #[inline(always)]
-    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+    pub unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
         _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from))
+    }
+
+    #[inline(always)]
+    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+        normal(in_place(from, k))
     }
 
     #[inline(always)]
@@ -123,6 +135,12 @@ mod pairs {
         let low = _mm512_maskz_loadu_ps(first(k.min(16)), from);
         let high = _mm512_maskz_loadu_ps(first(k.saturating_sub(16)), from.wrapping_add(16));
         transmute(_mm512_cvtne2ps_pbh(high, low))
+    }
+
+    /// The instructions take a subnormal number as 0 wherever it lies.
+    #[inline(always)]
+    pub unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
+        along(from, k)
     }
 
     /// Two rows of 16, rounded and interleaved.
@@ -213,6 +231,10 @@ macro_rules! kernel {
             #[inline(always)]
             unsafe fn dot(sum: __m512, x: __m512i, y: __m512i) -> __m512 {
                 $format::dot(sum, x, y)
+            }
+            #[inline(always)]
+            unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
+                $format::in_place(from, k)
             }
             #[inline(always)]
             unsafe fn along(from: *const f32, k: usize) -> __m512i {

@@ -59,6 +59,10 @@ pub(super) trait Instructions {
     /// sum + x · y, for both numbers of a word that holds two.
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
+    /// The next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0, of an input that is not packed.
+    unsafe fn in_place(from: *const f32, k: usize) -> Self::Words;
+    // Packing takes subnormal numbers as 0: a processor spends 150 cycles on a multiplication with one, and each packed
+    // number meets many.
     /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
     unsafe fn along(from: *const f32, k: usize) -> Self::Words;
     /// Packs one word of each of `n` ≤ LANES neighbours across k; `step` leads to the second of a pair, 0 if there is none.

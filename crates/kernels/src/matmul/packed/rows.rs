@@ -204,9 +204,9 @@ unsafe fn add<I: Instructions, const R: usize, const C: usize>(
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
-        let mut columns = [I::along(weights, n); C];
+        let mut columns = [I::in_place(weights, n); C];
         for (j, column) in columns.iter_mut().enumerate().skip(1) {
-            *column = I::along(weights.add(j * stride), n);
+            *column = I::in_place(weights.add(j * stride), n);
         }
         for (i, sums) in sums.iter_mut().enumerate() {
             let row = I::words(x.add(i * I::LANES));
