@@ -127,6 +127,8 @@ pub fn check_spec(
     on_check: &mut dyn FnMut(&Checked),
 ) -> Result<(), EngineError> {
     let data = spec.open_data(surroundings)?;
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let spec = &spec.clone().on_data(pass);
     let mut state = TrainState::fresh(spec, &data)?;
     let scratch = room.join(format!(".preflight-{}", std::process::id()));
     let mut subject = Subject {

@@ -145,3 +145,24 @@ fn a_ramp_takes_the_micro_steps_one_after_the_other_and_resumes_to_the_bit() {
         same_files(&straight.checkpoint(14), &parted.checkpoint(14));
     }
 }
+
+#[test]
+fn checks_without_a_run_know_what_epochs_come_to() {
+    let room = tempfile::tempdir().unwrap();
+    let settings = |words: &[&str]| {
+        let spec = tiny(words).0;
+        let (surroundings, clock) = (Surroundings::default(), SystemClock::new());
+        let mut said = String::new();
+        preflight::check_spec(&spec, &surroundings, room.path(), &clock, &mut |checked| {
+            if checked.finding.id == "settings" {
+                said = checked.finding.evidence.to_string();
+            }
+        })
+        .unwrap();
+        said
+    };
+    let repeats = "epochs over the same";
+    assert!(settings(&["train.epochs=20"]).contains("20 epochs over the same"));
+    let once = settings(&["train.epochs=1"]);
+    assert!(!once.contains(repeats), "{once}");
+}
