@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
+use llmtui::base::every::Every;
 use llmtui::nn::{ActivationCheckpointing, Precision};
 use llmtui::spec::{self, Origin, RunSpec, SpecErrors, SpecSources};
 use std::fs;
@@ -92,6 +93,14 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     (
         "activation_checkpointing: {every_n: 2, full: }",
         &["both every_n and full are selected"],
+    ),
+    (
+        "eval: {every: 1.5}",
+        &["eval.every", "a share of the run below 1", "1.5"],
+    ),
+    (
+        "save_every: -0.5",
+        &["checkpoint.every", "a share of the run below 1"],
     ),
     ("num_train_epochs: -1", &["train.epochs", "too small"]),
     ("model: {lr: 1}", &["did you mean optimizer"]),
@@ -579,7 +588,7 @@ fn layers_lie_upon_each_other_and_every_value_knows_its_origin() {
             loaded.spec.train.max_steps,
             loaded.spec.eval.every
         ),
-        (1, 3, 400, 11)
+        (1, 3, 400, Every::Steps(11))
     );
     assert_eq!(loaded.spec.model.n_layer, 4);
     let origin = |path: &str| loaded.origins.get(path).to_string();

@@ -114,7 +114,7 @@ impl Progress {
         )]
     }
 
-    /// `step 120/2,000  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  21.0k tok/s  eta 1:30`
+    /// `step 120/2,000  epoch 0.34  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  21.0k tok/s  eta 1:30`
     fn stepped(&mut self, step: u64, t: UnixMillis) -> Vec<String> {
         let max_steps = self.state.head.as_ref().map_or(0, |head| head.max_steps);
         let due = self.last_step == 0 || step == max_steps || t.since(self.last_line) >= PACE;
@@ -133,6 +133,9 @@ impl Progress {
             n => format!("/{}", human::grouped(n)),
         };
         let mut line = format!("step {}{of}", human::grouped(step));
+        if let Some(epochs) = self.state.latest("epochs") {
+            line.push_str(&format!("  epoch {epochs:.2}"));
+        }
         // Once answers are learned from, the loss of a cold start is that of an earlier step.
         let answers = self.state.latest("reward").is_some();
         let first = match answers {
@@ -315,6 +318,22 @@ mod tests {
         let (_, lines) = told(vec![(0, started(0)), (2_000, stepped(1_240))]);
         let line = lines.last().unwrap();
         assert!(line.starts_with("step 1,240  loss"), "{line}");
+    }
+
+    #[test]
+    fn the_epoch_stands_beside_the_step_where_it_is_logged() {
+        let values = [("train/loss", 2.5), ("epochs", 1.256)];
+        let step = Event::Stepped {
+            step: 3,
+            tokens: 3,
+            values: values.map(|(id, x)| (id.to_string(), Num(x))).into(),
+        };
+        let (_, lines) = told(vec![(0, started(9)), (2_000, step)]);
+        let line = lines.last().unwrap();
+        assert!(
+            line.starts_with("step 3/9  epoch 1.26  loss 2.500"),
+            "{line}"
+        );
     }
 
     #[test]

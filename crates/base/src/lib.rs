@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod every;
 pub mod files;
 pub mod finding;
 pub mod human;

@@ -109,7 +109,11 @@ fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Method, steps and validation loss in words.
 fn rows_of(run: &RunSummary) -> [String; 3] {
-    let val = run.val_loss.map_or("-".into(), |x| format!("val {x:.4}"));
+    let val = match (run.val_loss, run.pass_at_1) {
+        (Some(loss), _) => format!("val {loss:.4}"),
+        (None, Some(share)) => format!("pass@1 {share:.4}"),
+        (None, None) => "-".into(),
+    };
     [one_line(&run.method), steps(run), val]
 }
 
@@ -121,11 +125,12 @@ fn steps(run: &RunSummary) -> String {
 }
 
 /// Rows of equal columns, the header first:
-/// `RUN  STATUS  VERDICT  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE  CHANGED`. On a terminal of `columns` the least important
+/// `RUN  STATUS  VERDICT  STEP  EPOCH  LOSS  VAL  BEST  TIME  AGE  CURVE  CHANGED`. Methods on answers of their own have no such
+/// losses: there the reward and pass@1 are named in their places. On a terminal of `columns` the least important
 /// columns give way, and what was changed is cut.
 fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize>) -> String {
     let head = [
-        "RUN", "STATUS", "VERDICT", "STEP", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
+        "RUN", "STATUS", "VERDICT", "STEP", "EPOCH", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
         "CHANGED",
     ];
     let mut rows = vec![head.map(String::from)];
@@ -149,8 +154,8 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
         };
         (0..N).filter(|i| shown[*i]).map(|i| least(i) + 2).sum()
     };
-    // Curve, best, training loss, time, verdict, what was changed.
-    for least in [9, 6, 4, 7, 2, CHANGED] {
+    // Curve, best, epoch, training loss, time, verdict, what was changed.
+    for least in [10, 7, 4, 5, 8, 2, CHANGED] {
         if needed(&shown) > columns.saturating_add(2) {
             shown[least] = false;
         }
@@ -162,7 +167,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
             // Text left-aligned, numbers right-aligned.
             let padded = match column {
                 _ if !shown[column] => continue,
-                0..=2 | 9 | CHANGED => format!("{cell:<width$}  "),
+                0..=2 | 10 | CHANGED => format!("{cell:<width$}  "),
                 _ => format!("{cell:>width$}  "),
             };
             line.push_str(&padded);
@@ -175,7 +180,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
 }
 
 /// Columns, and the one of what was changed.
-const N: usize = 11;
+const N: usize = 12;
 const CHANGED: usize = N - 1;
 
 /// What a run's request changed of its preset: `from a@500 lr=1e-5 max_steps=60`.
@@ -189,7 +194,13 @@ fn changed(run: &RunSummary) -> String {
 }
 
 fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
-    let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
+    let loss = |loss: Option<f64>, word: &str, instead: Option<f64>| match (loss, instead) {
+        (Some(loss), _) => format!("{loss:.4}"),
+        (None, Some(x)) => format!("{word} {x:.4}"),
+        (None, None) => "-".into(),
+    };
+    // After a cold start the loss is one of an earlier step.
+    let train_loss = run.train_loss.filter(|_| run.reward.is_none());
     let status = match run.phase {
         Some(crate::wire::Phase::Paused) => "paused",
         _ => run.status.word(),
@@ -200,9 +211,10 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
         steps(run),
-        loss(run.train_loss),
-        loss(run.val_loss),
-        loss(run.best_val_loss),
+        run.epochs.map_or("-".into(), |x| format!("{x:.2}")),
+        loss(train_loss, "reward", run.reward),
+        loss(run.val_loss, "pass@1", run.pass_at_1),
+        loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
         human::duration(spent),
         human::age(now.since(run.created)),
         if utf8 {
@@ -250,6 +262,10 @@ mod tests {
             train_loss: Some(2.5),
             val_loss: None,
             best_val_loss: None,
+            reward: None,
+            pass_at_1: None,
+            best_pass_at_1: None,
+            epochs: None,
             created: UnixMillis(0),
             updated: UnixMillis(0),
             seconds: 61.0,
@@ -284,6 +300,24 @@ mod tests {
             "one · has two bytes"
         );
         assert!(!table(&[summary()], UnixMillis(0), false, None).contains('█'));
+    }
+
+    #[test]
+    fn runs_on_answers_of_their_own_show_reward_and_pass_at_1() {
+        let run = RunSummary {
+            method: "grpo".into(),
+            reward: Some(0.5),
+            pass_at_1: Some(0.75),
+            best_pass_at_1: Some(0.875),
+            epochs: Some(1.25),
+            ..summary()
+        };
+        let text = table(std::slice::from_ref(&run), UnixMillis(0), true, None);
+        for cell in [" 1.25 ", "reward 0.5000", "pass@1 0.7500", "pass@1 0.8750"] {
+            assert!(text.contains(cell), "{text}");
+        }
+        assert!(!text.contains("2.5000"), "of the cold start: {text}");
+        assert_eq!(rows_of(&run)[2], "pass@1 0.7500");
     }
 
     #[test]

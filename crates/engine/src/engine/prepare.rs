@@ -60,10 +60,11 @@ pub(super) fn in_steps<'a>(
             .map_err(|e| EngineError::Machine(format!("{}: {e}", path.display())))?;
     }
     let words = format!(
-        "epochs {}: {} steps over {} training tokens",
+        "epochs {}: {} steps over {} training tokens; {}",
         human::number(epochs),
         human::grouped(steps),
-        human::grouped(data.epoch_tokens())
+        human::grouped(data.epoch_tokens()),
+        spec.rhythm()
     );
     port.note(begun_at(job), words);
     Ok(Cow::Owned(EngineJob {

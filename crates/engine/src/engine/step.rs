@@ -284,6 +284,15 @@ impl Stepper {
                 set(id, time.as_secs_f64() / seconds);
             }
         }
+        let (done, train) = (&cx.state.progress, &cx.spec.train);
+        let epochs = match self.experience.rollouts() {
+            Some(rollouts) => rollouts.epochs(done.micro_step),
+            None => {
+                let pass = cx.data.micro_steps_per_epoch(train.micro_batch_size);
+                done.micro_step as f64 / pass
+            }
+        };
+        set(id::EPOCHS, epochs);
         for (metric, value) in self.mix.readings(&cx.state.progress.source_tokens) {
             set(&metric, value);
         }

@@ -171,7 +171,12 @@ impl Trainer<'_, '_> {
             let on_policy = self.cx.spec.method.on_policy().is_some();
             let first = step == 0 && (on_policy || !self.cx.extras.is_empty());
             if first && done.evaluated_at.is_none()
-                || is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at)
+                || is_due(
+                    step,
+                    self.cx.spec.eval.every.steps(max_steps),
+                    max_steps,
+                    done.evaluated_at,
+                )
             {
                 self.cx.evaluate_now(self.stepper.experience())?;
                 let broken_off = self.cx.state.progress.evaluated_at != Some(step);
@@ -188,15 +193,19 @@ impl Trainer<'_, '_> {
             }
             if is_due(
                 step,
-                self.cx.spec.sample.every,
+                self.cx.spec.sample.every.steps(max_steps),
                 max_steps,
                 self.cx.state.progress.sampled_at,
             ) {
                 self.cx.sample_on_schedule();
             }
             let saved_at = self.checkpoints.saved_at();
-            if is_due(step, self.cx.spec.checkpoint.every, max_steps, saved_at)
-                || self.is_chosen() && saved_at != Some(step)
+            if is_due(
+                step,
+                self.cx.spec.checkpoint.every.steps(max_steps),
+                max_steps,
+                saved_at,
+            ) || self.is_chosen() && saved_at != Some(step)
             {
                 if let Some(broken) = self.cx.broken_weights()? {
                     self.rescue_or_fail(&broken)?;

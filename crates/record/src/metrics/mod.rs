@@ -32,6 +32,7 @@ pub mod id {
     pub const LR: &str = "lr";
     pub const CLIPPED: &str = "clipped";
     pub const UPDATE_RATIO: &str = "update_ratio";
+    pub const EPOCHS: &str = "epochs";
     pub const TOK_PER_SEC: &str = "tok_per_sec";
     pub const STEP_MS: &str = "step_ms";
     pub const DATA_WAIT: &str = "data_wait";
@@ -80,6 +81,14 @@ pub struct Metric {
 impl Metric {
     pub const fn label(self, label: &'static str) -> Metric {
         Metric { label, ..self }
+    }
+
+    /// Told in words beside others, without a chart.
+    const fn nowhere(self) -> Metric {
+        Metric {
+            place: ChartPlace::Nowhere,
+            ..self
+        }
     }
 
     const fn exact(self) -> Metric {
@@ -180,6 +189,7 @@ pub const METRICS: &[Metric] = &[
         .meaning("Begins at ln V and follows the loss: a calibrated model is as uncertain as it is wrong. Loss far above entropy: over-confident.", "In RL a fall by half within 50 steps is collapse: raise the temperature, clip higher, take new prompts. Low entropy with high gradients: confident and wrong, look at the data."),
     metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations").label("tokens/s"),
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included").label("learning rate").exact(),
+    metric(id::EPOCHS, "Epochs", "", Neutral, Yes, "passes over the training split so far, of methods on answers of their own over the prompts: `epoch` of transformers' logs").exact().nowhere(),
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step").label("step time"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),

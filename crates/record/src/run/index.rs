@@ -77,6 +77,13 @@ pub struct RunSummary {
     pub val_loss: Option<f64>,
     /// Lowest validation loss seen; of a very long log, the lowest in what was read.
     pub best_val_loss: Option<f64>,
+    /// Of methods on answers of their own: the newest mean reward of a step.
+    pub reward: Option<f64>,
+    /// Newest and highest share of held-out prompts that are answered right.
+    pub pass_at_1: Option<f64>,
+    pub best_pass_at_1: Option<f64>,
+    /// Passes over the training split at the newest step; `None` in logs that do not say it.
+    pub epochs: Option<f64>,
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
@@ -295,6 +302,10 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         train_loss: scan.train_loss,
         val_loss: scan.vals.last().map(|(_, loss)| *loss),
         best_val_loss: best.chain(scan.best_said).min_by(f64::total_cmp),
+        reward: scan.reward,
+        pass_at_1: scan.passes.last().map(|(_, share)| *share),
+        best_pass_at_1: (scan.passes.iter().map(|(_, share)| *share)).max_by(f64::total_cmp),
+        epochs: scan.epochs,
         created: header.created,
         updated: scan.updated.unwrap_or(header.created),
         seconds: scan.seconds + scan.unsaid_seconds(),
@@ -331,6 +342,10 @@ struct Scan {
     train_loss: Option<f64>,
     /// (step, validation loss) in the order of the log.
     vals: Vec<(u64, f64)>,
+    /// (step, pass@1).
+    passes: Vec<(u64, f64)>,
+    reward: Option<f64>,
+    epochs: Option<f64>,
     /// The best according to a `Finished` event.
     best_said: Option<f64>,
     outcome: Option<Outcome>,
@@ -419,10 +434,14 @@ impl Scan {
             Event::Stepped { step, values, .. } => {
                 self.step = step;
                 self.train_loss = loss(&values, "train/loss").or(self.train_loss);
+                self.reward = loss(&values, "reward").or(self.reward);
+                self.epochs = loss(&values, "epochs");
             }
             Event::Evaluated { step, values, .. } => {
                 self.vals
                     .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
+                self.passes
+                    .extend(loss(&values, "eval/pass@1").map(|share| (step, share)));
             }
             Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
                 self.verdict = Some(one_line(&finding.title));
@@ -430,6 +449,7 @@ impl Scan {
             Event::RolledBack { step } => {
                 self.step = step;
                 self.vals.retain(|(at, _)| *at <= step);
+                self.passes.retain(|(at, _)| *at <= step);
             }
             Event::Finished {
                 outcome,
@@ -476,7 +496,7 @@ impl Scan {
     }
 }
 
-/// A finite loss among values: a NaN is neither a best nor a point of a curve.
+/// A finite value of a reading: a NaN is neither a best nor a point of a curve.
 fn loss(values: &Values, id: &str) -> Option<f64> {
     values.get(id).map(|n| n.0).filter(|x| x.is_finite())
 }

@@ -67,6 +67,12 @@ pub fn choose(
     axis: Axis,
     n: usize,
 ) -> Result<Vec<SmallRun>, TooSmall> {
+    // What epochs come to is known to the plan, whose data were counted.
+    let counted = spec.train.epochs.map(|_| {
+        let steps = target.tokens / target.batch_tokens().max(1);
+        spec.clone().in_steps().to_step(steps.max(1))
+    });
+    let spec = counted.as_ref().unwrap_or(spec);
     let runs = match axis {
         Axis::Tokens => by_tokens(spec, target, n)?,
         Axis::Size => by_size(spec, target, n)?,
@@ -225,6 +231,14 @@ mod tests {
         assert_eq!(steps(2_000, 3), [200, 400, 800]);
         assert_eq!(steps(2_000, 4), [200, 342, 585, 1_000]);
         assert_eq!(chosen(500, 3), Err(TooSmall::Steps(500)));
+        // Epochs count as what they come to.
+        let set = ["epochs=3".to_string()];
+        let epochs = spec::load("quickstart", &set, &Default::default());
+        let mut counted = request.clone();
+        counted.tokens = 64_000 * 768;
+        let runs = choose(&epochs.unwrap().spec, &counted, Axis::Tokens, 3).unwrap();
+        let steps_of: Vec<u64> = runs.iter().map(|run| run.steps).collect();
+        assert_eq!(steps_of, [2_000, 4_000, 8_000]);
         let runs = chosen(64_000, 3).unwrap();
         let cost: f64 = runs.iter().map(|r| work::work(&r.request).flops).sum();
         let mut whole = request.clone();

@@ -320,9 +320,9 @@ fn rollouts(spec: &RunSpec) -> u64 {
     }
     let (train, rollout) = (&spec.train, &spec.rollout);
     let step = train.micro_batch_size * train.grad_accum_steps * rollout.steps;
-    let held_out = match spec.eval.every {
-        0 => 0,
-        _ => train.micro_batch_size * rollout.eval_answers,
+    let held_out = match spec.eval.every.is_never() {
+        true => 0,
+        false => train.micro_batch_size * rollout.eval_answers,
     };
     rollout.side_by_side.min(step.max(held_out)) as u64
 }
@@ -343,7 +343,7 @@ fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
     let full = spec.train.micro_batch_size as u64;
     let share = spec.data.val_fraction.clamp(0.0, 0.9);
     match epoch_tokens {
-        Some(tokens) if spec.eval.every == 0 && spec.data.val_path.is_none() => {
+        Some(tokens) if spec.eval.every.is_never() && spec.data.val_path.is_none() => {
             let held_out = tokens as f64 * share / (1.0 - share);
             full.min((held_out / spec.model.seq_len as f64).ceil() as u64)
         }

@@ -1,6 +1,7 @@
 //! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
 use super::{BatchStage, PresetGroup, RolloutConfig};
+use crate::base::every::Every;
 use crate::base::sampling::Sampling;
 use crate::data::source::SourceConfig;
 use crate::rewards::WeightedReward;
@@ -124,8 +125,8 @@ pub struct TrainConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalConfig {
-    /// Evaluate every this many steps, and after the last one; 0 only after the last.
-    pub every: u64,
+    /// Evaluate every this many steps, and after the last one; below 1 a share of the run (0.1: ten times), 0 only after the last.
+    pub every: Every,
     /// Random validation batches of micro_batch_size windows per evaluation during training; the one after the last step
     /// always covers the whole split, and so do all where it holds no more. Default: the whole split every time.
     #[schemars(range(min = 1))]
@@ -166,8 +167,8 @@ pub struct ExtraSet {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleConfig {
-    /// Sample every this many steps, and after the last one; 0 only after the last.
-    pub every: u64,
+    /// Sample every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
+    pub every: Every,
     /// Prompt to continue.
     pub prompt: String,
     /// Sampling settings.
@@ -178,8 +179,8 @@ pub struct SampleConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
-    /// Save every this many steps, and after the last one; 0 only after the last.
-    pub every: u64,
+    /// Save every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
+    pub every: Every,
     /// Checkpoints kept, newest first; at least 2. The best of those that were evaluated is kept as well.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
@@ -325,7 +326,7 @@ impl Default for TrainConfig {
 impl Default for EvalConfig {
     fn default() -> Self {
         EvalConfig {
-            every: 250,
+            every: Every::Steps(250),
             batches: Some(20),
             rows: None,
             extra: Vec::new(),
@@ -341,7 +342,7 @@ impl Default for EvalConfig {
 impl Default for SampleConfig {
     fn default() -> Self {
         SampleConfig {
-            every: 500,
+            every: Every::Steps(500),
             prompt: "\n".into(),
             sampling: Sampling::default(),
         }
@@ -351,7 +352,7 @@ impl Default for SampleConfig {
 impl Default for CheckpointConfig {
     fn default() -> Self {
         CheckpointConfig {
-            every: 500,
+            every: Every::Steps(500),
             keep_last: 2,
         }
     }

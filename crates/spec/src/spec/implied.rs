@@ -105,7 +105,7 @@ fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use crate::optim::schedule::ScheduleConfig;
-    use crate::spec::{Origin, SpecSources, load, load_text, load_text_with};
+    use crate::spec::{Origin, PresetGroup, SpecSources, load, load_text, load_text_with, presets};
 
     fn floor(overrides: &[&str]) -> (f64, Origin) {
         let words: Vec<String> = overrides.iter().map(ToString::to_string).collect();
@@ -159,6 +159,43 @@ mod tests {
         // Said together, both are the user's: a contradiction.
         let words = ["data.path=a".into(), "data.sources=[b]".into()];
         assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+
+    #[test]
+    fn templates_count_in_epochs_unless_the_user_says_steps() {
+        let sources = SpecSources::default();
+        let templates = presets(&sources)
+            .into_iter()
+            .filter(|preset| preset.group == PresetGroup::Template);
+        let mut seen = 0;
+        for preset in templates {
+            let load = |words: &[&str]| {
+                let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+                load(&preset.name, &words, &sources).unwrap().spec
+            };
+            let spec = load(&[]);
+            // Answers of its own: steps.
+            if spec.method.on_policy().is_some() {
+                continue;
+            }
+            seen += 1;
+            let epochs = spec.train.epochs.unwrap();
+            assert!((1.0..=3.0).contains(&epochs), "{}", preset.name);
+            // A run of 15 steps is evaluated and saved several times, and warms up.
+            let short = spec.to_step(15);
+            assert_eq!(short.schedule.warmup_steps(), 2, "{}", preset.name);
+            let rhythm = "evaluated every 2 steps, saved every 3 steps, and at the end";
+            assert_eq!(short.rhythm(), rhythm, "{}", preset.name);
+            let steps = load(&["train.max_steps=500"]);
+            assert_eq!((steps.train.epochs, steps.train.max_steps), (None, 500));
+            assert_eq!(steps.schedule.warmup_steps(), 50);
+            let plain = load(&["epochs=2", "warmup_steps=7", "eval.every=4"]);
+            assert_eq!(plain.train.epochs, Some(2.0));
+            let plain = plain.to_step(15);
+            assert_eq!(plain.schedule.warmup_steps(), 7);
+            assert_eq!(plain.eval.every.steps(15), 4);
+        }
+        assert_eq!(seen, 9);
     }
 
     #[test]

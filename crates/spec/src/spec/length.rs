@@ -1,6 +1,7 @@
 //! How long a run is, and how its batch grows: optimizer steps, the micro-steps of each, and passes over the data (epochs).
 
 use super::{RunConfig, TrainConfig};
+use crate::base::human;
 use serde::{Deserialize, Serialize};
 
 /// A smaller batch at the beginning of a run (Smith et al. 2018, arXiv 1711.00489; GPT-3, arXiv 2005.14165).
@@ -60,11 +61,34 @@ impl RunConfig {
             self.schedule.set_warmup_steps(steps as u64);
         }
     }
+
+    /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
+    pub fn rhythm(&self) -> String {
+        let max_steps = self.train.max_steps;
+        let each = [
+            ("evaluated", self.eval.every.steps(max_steps)),
+            ("saved", self.checkpoint.every.steps(max_steps)),
+        ];
+        let due = each
+            .iter()
+            .filter(|(_, every)| (1..max_steps).contains(every));
+        let said: Vec<String> = due
+            .map(|(word, every)| match every {
+                1 => format!("{word} every step"),
+                n => format!("{word} every {} steps", human::grouped(*n)),
+            })
+            .collect();
+        match said.is_empty() {
+            true => "evaluated and saved at the end".into(),
+            false => format!("{}, and at the end", said.join(", ")),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::every::Every;
 
     fn ramp(stages: &[(usize, u64)]) -> TrainConfig {
         TrainConfig {
@@ -78,6 +102,27 @@ mod tests {
                 .collect(),
             ..TrainConfig::default()
         }
+    }
+
+    #[test]
+    fn the_rhythm_of_a_run_is_told_in_steps() {
+        let rhythm = |eval: Every, save: Every, max_steps: u64| {
+            let mut config = RunConfig::default();
+            config.train.max_steps = max_steps;
+            (config.eval.every, config.checkpoint.every) = (eval, save);
+            config.rhythm()
+        };
+        let (tenth, fifth) = (Every::Share(0.1), Every::Share(0.2));
+        assert_eq!(
+            rhythm(tenth, fifth, 15),
+            "evaluated every 2 steps, saved every 3 steps, and at the end"
+        );
+        assert_eq!(
+            rhythm(tenth, Every::Steps(500), 10),
+            "evaluated every step, and at the end"
+        );
+        let never = Every::Steps(0);
+        assert_eq!(rhythm(never, never, 10), "evaluated and saved at the end");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::implied;
 use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
+use crate::base::every::Every;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -208,6 +209,10 @@ fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
             in_range(node, x, min, max)?;
             Ok(Value::from(x))
         }
+        (Kind::Interval, Value::Number(n)) => {
+            let every = Every::of(n.as_f64().unwrap_or(f64::NAN)).ok_or_else(|| wrong(&value))?;
+            serde_json::to_value(every).map_err(|_| wrong(&value))
+        }
         (Kind::List(item), Value::Array(items)) => items
             .iter()
             .map(|i| match &item.kind {
@@ -251,7 +256,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             "no" | "off" | "n" => "write false".into(),
             _ => String::new(),
         },
-        Kind::Integer { .. } | Kind::Number { .. } => {
+        Kind::Integer { .. } | Kind::Number { .. } | Kind::Interval => {
             let plain = word.replace(['_', ',', ' '], "");
             match plain.parse::<f64>() {
                 Ok(x) if x.is_finite() => format!("write {plain} without quotes or separators"),

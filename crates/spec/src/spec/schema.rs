@@ -1,6 +1,7 @@
 //! The schema of a spec, as a tree generated from the types in `config` and their registries: the single source for
 //! validation, help and the generated documentation.
 
+use crate::base::every;
 use serde_json::Value;
 use std::sync::LazyLock;
 
@@ -34,6 +35,8 @@ pub enum Kind {
         /// Stored as f32.
         single: bool,
     },
+    /// Steps, or a share of the run ([`every::Every`]).
+    Interval,
     Bool,
     Text,
     List(Box<Node>),
@@ -87,6 +90,7 @@ impl Node {
             Kind::Choice(words) => format!("one of: {}", words.join(", ")),
             Kind::Integer { min, max } => format!("a whole number{}", range(min, max)),
             Kind::Number { min, max, .. } => format!("a number{}", range(min, max)),
+            Kind::Interval => every::EXPECTED.into(),
             Kind::Bool => "true or false".into(),
             Kind::Text => "text".into(),
             Kind::List(item) => format!("a list, each item {}", item.expected()),
@@ -179,6 +183,7 @@ fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind
     let (min, max) = (bound("minimum"), bound("maximum"));
     match types.first() {
         Some(&"integer") => Kind::Integer { min, max },
+        Some(&"number") if target["format"] == every::FORMAT => Kind::Interval,
         Some(&"number") => Kind::Number {
             min,
             max,

@@ -10,6 +10,7 @@ use crate::methods::LossMask;
 pub const CHECK: Check = Check {
     id: "answers_end",
     title: "Answers end with a supervised token",
+    computes: false,
     run,
 };
 

@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 pub const CHECK: Check = Check {
     id: "causal_mask",
     title: "No token sees the future",
+    computes: true,
     run,
 };
 

@@ -8,6 +8,7 @@ use crate::engine::EngineError;
 pub const CHECK: Check = Check {
     id: "disk_room",
     title: "Room on the disk for the checkpoints",
+    computes: false,
     run,
 };
 

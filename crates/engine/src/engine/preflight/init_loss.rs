@@ -10,6 +10,7 @@ use crate::metrics::Readings;
 pub const CHECK: Check = Check {
     id: "init_loss",
     title: "Loss before training is that of guessing",
+    computes: true,
     run,
 };
 

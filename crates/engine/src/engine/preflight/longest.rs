@@ -8,6 +8,7 @@ use crate::engine::EngineError;
 pub const CHECK: Check = Check {
     id: "longest",
     title: "Documents fit into rows",
+    computes: false,
     run,
 };
 

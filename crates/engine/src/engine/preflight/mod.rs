@@ -39,6 +39,8 @@ pub struct Subject<'a> {
     /// Where checkpoints will be written.
     pub room: &'a Path,
     pub clock: &'a dyn Clock,
+    /// Computes on after a failed check: the run begins in spite of it.
+    pub all: bool,
 }
 
 /// One check.
@@ -46,11 +48,13 @@ pub struct Subject<'a> {
 pub struct Check {
     pub id: &'static str,
     pub title: &'static str,
+    /// Computes with the model: seconds to minutes where it is large.
+    pub computes: bool,
     /// An error means that the check could not be made, which fails it.
     pub run: fn(&mut Subject<'_>) -> Result<Finding, EngineError>,
 }
 
-/// Every check, in the order in which they run: the data, the model, the machine.
+/// Every check, in the order in which they run: what is read at a glance (the data, the settings, the disk), then what computes.
 pub const CHECKS: &[Check] = &[
     token_shift::CHECK,
     token_ids::CHECK,
@@ -59,12 +63,12 @@ pub const CHECKS: &[Check] = &[
     longest::CHECK,
     overlap::CHECK,
     settings::CHECK,
+    disk_room::CHECK,
     init_loss::CHECK,
     causal_mask::CHECK,
     same_seed::CHECK,
     overfit::CHECK,
     round_trip::CHECK,
-    disk_room::CHECK,
 ];
 
 /// One finished check.
@@ -74,14 +78,25 @@ pub struct Checked {
     pub seconds: f64,
 }
 
-/// Runs every check; `on_check` hears of each and may end the round by returning false.
+/// Runs the checks; `on_check` hears of each and may end the round by returning false. After a failed one, those that compute
+/// are told as not run, unless the subject asks for all.
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
+    let mut failed: Option<&str> = None;
     for check in CHECKS {
         let begun = subject.clock.elapsed();
-        let found = (check.run)(subject).unwrap_or_else(|error| {
-            let evidence = format!("the check itself broke: {error}");
-            Finding::fail(evidence, "", "see the message")
-        });
+        let found = match failed.filter(|_| check.computes && !subject.all) {
+            Some(title) => Finding::unknown(
+                format!("not run, because a check failed: {title}"),
+                "correct that one first",
+            ),
+            None => (check.run)(subject).unwrap_or_else(|error| {
+                let evidence = format!("the check itself broke: {error}");
+                Finding::fail(evidence, "", "see the message")
+            }),
+        };
+        if found.status == Status::Fail {
+            failed = failed.or(Some(check.title));
+        }
         let checked = Checked {
             finding: found.named(check.id, check.title),
             seconds: (subject.clock.elapsed() - begun).as_secs_f64(),
@@ -112,6 +127,8 @@ pub fn check_spec(
     on_check: &mut dyn FnMut(&Checked),
 ) -> Result<(), EngineError> {
     let data = spec.open_data(surroundings)?;
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let spec = &spec.clone().on_data(pass);
     let mut state = TrainState::fresh(spec, &data)?;
     let scratch = room.join(format!(".preflight-{}", std::process::id()));
     let mut subject = Subject {
@@ -122,6 +139,7 @@ pub fn check_spec(
         scratch,
         room,
         clock,
+        all: false,
     };
     check_all(&mut subject, &mut |checked| {
         on_check(checked);
@@ -146,6 +164,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         scratch: room.join(".tmp-preflight"),
         room: &room,
         clock: &*clock,
+        all: job.force,
     };
     let port = &mut *cx.port;
     check_all(&mut subject, &mut |checked| {

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub const CHECK: Check = Check {
     id: "overfit",
     title: "Can overfit one batch",
+    computes: true,
     run,
 };
 

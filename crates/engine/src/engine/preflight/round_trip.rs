@@ -11,6 +11,7 @@ use crate::nn::ParamInfo;
 pub const CHECK: Check = Check {
     id: "round_trip",
     title: "A checkpoint comes back as it was",
+    computes: true,
     run,
 };
 

@@ -10,6 +10,7 @@ use crate::engine::update::{At, gradients};
 pub const CHECK: Check = Check {
     id: "same_seed",
     title: "The same seed gives the same numbers",
+    computes: true,
     run,
 };
 

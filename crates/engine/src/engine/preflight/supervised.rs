@@ -9,6 +9,7 @@ use crate::engine::EngineError;
 pub const CHECK: Check = Check {
     id: "supervised",
     title: "Every document has supervised tokens",
+    computes: false,
     run,
 };
 

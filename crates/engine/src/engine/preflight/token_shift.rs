@@ -8,6 +8,7 @@ use crate::engine::EngineError;
 pub const CHECK: Check = Check {
     id: "token_shift",
     title: "Targets are the inputs' next tokens",
+    computes: false,
     run,
 };
 

@@ -115,6 +115,24 @@ impl Rollouts {
         &self.spec.rollout
     }
 
+    /// Prompts that a rollout answers.
+    fn prompts(&self) -> usize {
+        let (train, config) = (&self.spec.train, self.config());
+        let answers = train.micro_batch_size * train.grad_accum_steps * config.steps;
+        (answers / config.group_size).max(1)
+    }
+
+    /// Passes over the prompts in so many micro-steps, those of the cold start included. Rollouts count as they begin.
+    pub(super) fn epochs(&self, micro_steps: u64) -> f64 {
+        let (train, config) = (&self.spec.train, self.config());
+        let accum = train.grad_accum_steps as u64;
+        let (cold, steps) = (config.cold_start_steps, micro_steps / accum);
+        let begun = steps.saturating_sub(cold).div_ceil(config.cycle());
+        let pass = |rows| self.data.micro_steps_per_epoch(rows);
+        (steps.min(cold) * accum) as f64 / pass(train.micro_batch_size)
+            + begun as f64 / pass(self.prompts())
+    }
+
     /// How answers to train on are drawn in a step.
     fn sampling(&self, step: u64, round: u32) -> Sampling {
         let config = self.config();
@@ -189,14 +207,12 @@ impl Rollouts {
         drawn: u64,
         parts: &mut Parts,
     ) -> Result<Scored, EngineError> {
-        let (train, config, seed) = (&self.spec.train, self.config(), self.spec.seed);
+        let (config, seed) = (self.config(), self.spec.seed);
         let (group_size, refill) = (config.group_size, config.refill as u64);
         let since = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
-        let answers = train.micro_batch_size * train.grad_accum_steps * config.steps;
-        let prompts = (answers / group_size).max(1);
         let prompts = self
             .data
-            .train_batch(seed, config.cold_start_steps + since, prompts);
+            .train_batch(seed, config.cold_start_steps + since, self.prompts());
         let mut found = self.answered(models, &prompts, (drawn, 0), parts)?;
         for round in 1..=refill {
             let rewards = Rollouts::weighed(&found.scores, found.written.len());

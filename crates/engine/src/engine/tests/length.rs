@@ -71,6 +71,50 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
 }
 
 #[test]
+fn shares_of_a_run_in_epochs_are_of_the_steps_that_they_come_to() {
+    let (spec, data) = tiny(&[]);
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let word = format!("train.epochs={}", 9.5 / pass);
+    let words = [
+        &word,
+        "eval.every=0.25",
+        "sample.every=0.5",
+        "checkpoint.every=0.5",
+    ];
+    let events = Run::new(&words).go();
+    assert_eq!(max_steps(&events), Some(10));
+    let at = |pick: fn(&Event) -> Option<u64>| events.iter().filter_map(pick).collect::<Vec<_>>();
+    let evaluated = at(|e| match e {
+        Event::Evaluated { step, .. } => Some(*step),
+        _ => None,
+    });
+    let sampled = at(|e| match e {
+        Event::Sampled { step, .. } => Some(*step),
+        _ => None,
+    });
+    let saved = at(|e| match e {
+        Event::Checkpointed { step, .. } => Some(*step),
+        _ => None,
+    });
+    assert_eq!(
+        (evaluated, sampled, saved),
+        (vec![3, 6, 9, 10], vec![5, 10], vec![5, 10])
+    );
+    // One micro-step a step.
+    let epochs = events.iter().filter_map(|e| match e {
+        Event::Stepped { values, .. } => Some(values["epochs"].0),
+        _ => None,
+    });
+    let expected: Vec<f64> = (1..=10).map(|step| f64::from(step) / pass).collect();
+    assert_eq!(epochs.collect::<Vec<_>>(), expected);
+    let told = "10 steps over";
+    let rhythm = "evaluated every 3 steps, saved every 5 steps, and at the end";
+    assert!(events.iter().any(
+        |e| matches!(e, Event::Noted { text, .. } if text.contains(told) && text.ends_with(rhythm))
+    ));
+}
+
+#[test]
 fn a_ramp_takes_the_micro_steps_one_after_the_other_and_resumes_to_the_bit() {
     const RAMP: &str = "train.batch_ramp=[{grad_accum_steps: 1, until_step: 4}, {grad_accum_steps: 2, until_step: 9}]";
     let words = [RAMP, "train.grad_accum_steps=4", "train.max_steps=14"];
@@ -100,4 +144,25 @@ fn a_ramp_takes_the_micro_steps_one_after_the_other_and_resumes_to_the_bit() {
         assert_eq!(both, steps(&whole));
         same_files(&straight.checkpoint(14), &parted.checkpoint(14));
     }
+}
+
+#[test]
+fn checks_without_a_run_know_what_epochs_come_to() {
+    let room = tempfile::tempdir().unwrap();
+    let settings = |words: &[&str]| {
+        let spec = tiny(words).0;
+        let (surroundings, clock) = (Surroundings::default(), SystemClock::new());
+        let mut said = String::new();
+        preflight::check_spec(&spec, &surroundings, room.path(), &clock, &mut |checked| {
+            if checked.finding.id == "settings" {
+                said = checked.finding.evidence.to_string();
+            }
+        })
+        .unwrap();
+        said
+    };
+    let repeats = "epochs over the same";
+    assert!(settings(&["train.epochs=20"]).contains("20 epochs over the same"));
+    let once = settings(&["train.epochs=1"]);
+    assert!(!once.contains(repeats), "{once}");
 }

@@ -144,6 +144,23 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
         message.contains("init_loss") && message.contains("--force"),
         "{message}"
     );
+    // What computes is not begun after it, and that is told; what is read at a glance came before.
+    let not_run = |events: &[Event]| -> Vec<String> {
+        let not_run = events.iter().filter_map(|e| match e {
+            Event::Checked { finding, .. } if finding.status == Status::Unknown => {
+                let why =
+                    "not run, because a check failed: Loss before training is that of guessing";
+                assert_eq!(finding.evidence.to_string(), why);
+                Some(finding.id.clone())
+            }
+            _ => None,
+        });
+        not_run.collect()
+    };
+    let later = ["causal_mask", "same_seed", "overfit", "round_trip"];
+    assert_eq!(not_run(&events), later);
     run.job.force = true;
-    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+    let forced = run.go();
+    assert_eq!(finished(&forced).0, Outcome::Completed);
+    assert!(not_run(&forced).is_empty());
 }

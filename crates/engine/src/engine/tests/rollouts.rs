@@ -47,6 +47,26 @@ fn readings(events: &[Event], id: &str) -> Vec<f64> {
     found.collect()
 }
 
+/// 120 prompts to learn from, four to a step.
+#[test]
+fn an_epoch_is_a_pass_over_the_prompts() {
+    let epochs = |extra: &[&str]| {
+        let words = ["max_steps=5", "eval.every=0"];
+        let events = run_of(&[&words[..], extra].concat()).go();
+        readings(&events, "epochs")
+            .into_iter()
+            .map(|x| (120.0 * x).round())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(epochs(&[]), [4.0, 8.0, 12.0, 16.0, 20.0]);
+    // A rollout is learned from twice, in two steps each time.
+    let cycle = ["rollout.steps=2", "rollout.epochs=2"];
+    assert_eq!(epochs(&cycle), [8.0, 8.0, 8.0, 8.0, 16.0]);
+    // A cold start reads sixteen rows a step.
+    let cold = ["rollout.cold_start_steps=2"];
+    assert_eq!(epochs(&cold), [16.0, 32.0, 36.0, 40.0, 44.0]);
+}
+
 #[test]
 fn samples_end_where_answers_do() {
     let text = |extra: &[&str]| {

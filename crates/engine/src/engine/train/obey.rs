@@ -106,7 +106,8 @@ impl Trainer<'_, '_> {
     fn obey_evaluate(&mut self) -> Result<(), EngineError> {
         let (step, spec, stale) = (self.cx.step(), self.cx.spec, self.cx.state.progress.stale);
         self.cx.evaluate_now(self.stepper.experience())?;
-        if !is_due(step, spec.eval.every, spec.train.max_steps, None) {
+        let max_steps = spec.train.max_steps;
+        if !is_due(step, spec.eval.every.steps(max_steps), max_steps, None) {
             let progress = &mut self.cx.state.progress;
             progress.stale = progress.stale.min(stale);
         }

@@ -146,6 +146,45 @@ fn a_run_that_ended_before_it_could_be_judged_has_no_verdict() {
 }
 
 #[test]
+fn answers_are_summed_up_by_reward_and_pass_at_1_and_the_epoch_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let step = |step, reward: f64| Event::Stepped {
+        step,
+        tokens: step,
+        values: [("reward", reward), ("epochs", step as f64 / 8.0)]
+            .map(|(id, x)| (id.to_string(), Num(x)))
+            .into(),
+    };
+    let passed = |step, share| Event::Evaluated {
+        step,
+        tokens: step,
+        values: values("eval/pass@1", share),
+        n_windows: 1,
+        whole: true,
+        seconds: 0.1,
+    };
+    log(&run, [hello(), started(9), step(1, 0.5), passed(1, 0.75)]);
+    log(
+        &run,
+        [step(4, 0.25), passed(4, 0.5), step(5, 0.9), passed(5, 1.0)],
+    );
+    log(
+        &run,
+        [hello(), Event::RolledBack { step: 4 }, step(4, 0.25)],
+    );
+    let summary = summarize(&run).unwrap();
+    assert_eq!(summary.pass_at_1, Some(0.5));
+    assert_eq!(
+        summary.best_pass_at_1,
+        Some(0.75),
+        "what was rolled back is gone"
+    );
+    assert_eq!((summary.reward, summary.epochs), (Some(0.25), Some(0.5)));
+    assert_eq!((summary.val_loss, summary.train_loss), (None, None));
+}
+
+#[test]
 fn a_summary_counts_what_still_counts() {
     let dir = tempfile::tempdir().unwrap();
     let run = new_run(dir.path(), "x", 1);

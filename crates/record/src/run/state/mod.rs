@@ -378,8 +378,12 @@ impl RunState {
         self.last_seq > 0 && self.finished.is_none()
     }
 
-    /// Epochs over the training split so far; `None` until the split's size is known.
+    /// Epochs over the training split so far, of methods on answers of their own over the prompts; `None` until they are known.
+    /// Logs of older programs do not say them: there they follow from the tokens.
     pub fn epochs(&self) -> Option<f64> {
+        if let Some(epochs) = self.latest("epochs").filter(|x| x.is_finite()) {
+            return Some(epochs);
+        }
         let epoch_tokens = self.head.as_ref()?.epoch_tokens;
         (epoch_tokens > 0).then(|| self.tokens as f64 / epoch_tokens as f64)
     }

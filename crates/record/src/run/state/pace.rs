@@ -3,7 +3,9 @@
 
 use super::parts::push_bounded;
 use crate::base::clock::UnixMillis;
+use crate::base::every::Every;
 use crate::wire::{Envelope, Event, Phase};
+use serde::Deserialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -63,10 +65,16 @@ impl Pace {
         match &envelope.event {
             Event::Hello { .. } => *self = Pace::default(),
             Event::Started {
-                spec, epoch_tokens, ..
+                spec,
+                epoch_tokens,
+                max_steps,
+                ..
             } => {
                 self.whole_split = validation_windows(spec, *epoch_tokens);
-                let every = |path: &str| spec.pointer(path).and_then(serde_json::Value::as_u64);
+                let every = |path: &str| {
+                    let every = Every::deserialize(spec.pointer(path)?).ok()?;
+                    Some(every.steps(*max_steps))
+                };
                 self.evaluations.every = every("/eval/every");
                 self.samples.every = every("/sample/every");
                 self.checkpoints.every = every("/checkpoint/every");
@@ -233,9 +241,18 @@ mod tests {
 
     #[test]
     fn the_cadence_of_the_spec_wins_over_the_one_seen() {
+        the_cadence_wins(serde_json::json!({"every": 50}));
+    }
+
+    #[test]
+    fn a_share_of_the_run_is_a_cadence_too() {
+        the_cadence_wins(serde_json::json!({"every": 0.5}));
+    }
+
+    fn the_cadence_wins(eval: serde_json::Value) {
         let (mut pace, t) = run(10);
         let mut spec = serde_json::Map::new();
-        spec.insert("eval".into(), serde_json::json!({"every": 50}));
+        spec.insert("eval".into(), eval);
         let started = Event::Started {
             name: String::new(),
             method: String::new(),

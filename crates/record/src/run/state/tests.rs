@@ -344,6 +344,13 @@ fn progress_epochs_and_speed_follow_from_the_head() {
     tape.add(hello()).add(started(None)).steps(1..=50);
     let state = tape.fold();
     assert_eq!((state.progress(), state.epochs()), (Some(0.5), Some(1.25)));
+    // What the engine logs counts padding and prompts as they are.
+    tape.add(Event::Stepped {
+        step: 51,
+        tokens: 51,
+        values: [("epochs".to_string(), Num(1.5))].into(),
+    });
+    assert_eq!(tape.fold().epochs(), Some(1.5));
     assert_eq!(state.tok_per_sec(), Some(250.0));
     assert_eq!(state.remaining(), Some(Duration::from_secs(2)));
     assert_eq!(RunState::new().progress(), None);

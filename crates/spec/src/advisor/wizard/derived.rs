@@ -3,7 +3,7 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
-use super::knobs::{COMMON, EPOCHS, Knob};
+use super::knobs::{COMMON, EPOCHS, Knob, WARMUP_RATIO};
 use super::{Wizard, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
@@ -196,6 +196,7 @@ impl Wizard {
         let given = self.start_model().is_some() || !value("train.from").is_null();
         let length = |knob: &'static Knob| match knob.path {
             "train.max_steps" if !value("train.epochs").is_null() => &EPOCHS,
+            "schedule.*.warmup_steps" if !value("train.warmup_ratio").is_null() => &WARMUP_RATIO,
             _ => knob,
         };
         COMMON

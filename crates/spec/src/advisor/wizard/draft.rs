@@ -298,12 +298,19 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     let epoch = (tokens - held_out).max(1.0);
     let mut accumulated = train.grad_accum_steps;
     if context.is_some() && accumulated > 1 {
-        let all = TUNING_PASSES * epoch / (train.micro_batch_size * seq_len) as f64;
+        let passes = train.epochs.unwrap_or(TUNING_PASSES);
+        let all = passes * epoch / (train.micro_batch_size * seq_len) as f64;
         while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
             accumulated /= 2;
         }
         if accumulated < train.grad_accum_steps {
-            let why = "few rows: smaller batches leave more updates for three epochs";
+            let why = match passes {
+                1.0 => "few rows: smaller batches leave more updates in an epoch".to_string(),
+                n => format!(
+                    "few rows: smaller batches leave more updates in {} epochs",
+                    human::number(n)
+                ),
+            };
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
     }

@@ -49,6 +49,13 @@ pub const EPOCHS: Knob = knob(
     "passes over the data; time grows with it, and from a few on a model recites",
 );
 
+/// In place of the warm-up's steps where a spec gives a share of the run.
+pub const WARMUP_RATIO: Knob = knob(
+    "train.warmup_ratio",
+    "0.01 to 0.1",
+    "early steps are the least stable; the rate rises gradually to its peak",
+);
+
 /// Settings of every method, in this order.
 pub const COMMON: &[Knob] = &[
     knob("name", "a word", "names the run's folder"),
@@ -109,7 +116,7 @@ pub const COMMON: &[Knob] = &[
     ),
     knob(
         "eval.every",
-        "every 2 to 10 % of the steps",
+        "2 to 10 % of the steps, 0.1 for ten times in a run",
         "each evaluation costs a little time and shows overfitting early",
     ),
     knob(

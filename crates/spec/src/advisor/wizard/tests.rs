@@ -276,7 +276,8 @@ fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
     let spec = crate::spec::load_text("x", &yaml, &SpecSources::default())
         .unwrap()
         .spec;
-    assert!(spec.train.max_steps < 2_000 && spec.eval.every <= spec.train.max_steps);
+    let steps = spec.train.max_steps;
+    assert!(steps < 2_000 && spec.eval.every.steps(steps) <= steps);
     assert_eq!(spec.data.path.as_deref(), Some(path.as_path()));
     assert!(spec.advice().is_empty(), "{:?}", spec.advice());
 }

@@ -193,10 +193,17 @@ pub(super) const ROWS: &[Row] = &[
         "flash_attention",
         To::Needless("attention never materializes all scores here"),
     ),
-    row("evals_per_epoch", To::NoEqual("eval.every is in steps")),
+    row(
+        "evals_per_epoch",
+        To::NoEqual(
+            "eval.every takes steps, or a share of the run: 1 / (evals per epoch × epochs)",
+        ),
+    ),
     row(
         "saves_per_epoch",
-        To::NoEqual("checkpoint.every is in steps"),
+        To::NoEqual(
+            "checkpoint.every takes steps, or a share of the run: 1 / (saves per epoch × epochs)",
+        ),
     ),
     row("wandb_project", To::NoEqual(NO_TRACKER)),
     row("wandb_entity", To::NoEqual(NO_TRACKER)),

@@ -52,7 +52,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     let steps = spec.train.max_steps;
-    if steps >= 200 && (spec.eval.every == 0 || spec.eval.every > steps) {
+    let every = spec.eval.every.steps(steps);
+    if steps >= 200 && (every == 0 || every > steps) {
         list.push(poor(
             "eval.every",
             "validation loss is measured only at the end: overfitting will be noticed too late"

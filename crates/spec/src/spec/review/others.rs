@@ -51,7 +51,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             "32 to 128 features a head in all published models",
         ));
     }
-    if spec.checkpoint.every == 0 && spec.train.max_steps > 1000 {
+    if spec.checkpoint.every.is_never() && spec.train.max_steps > 1000 {
         list.push(poor(
             "checkpoint.every",
             "only the last step is saved: a crash before it loses everything".into(),

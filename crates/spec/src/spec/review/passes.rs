@@ -36,13 +36,22 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let steps = (good * pass as f64 / step as f64).floor().max(1.0);
+    let accum = subject.spec.train.grad_accum_steps;
+    // Fewer steps are no way where one of them reads the data several times.
+    let fix = match step as f64 > good * pass as f64 && accum > 1 {
+        true => {
+            let fits = (accum as f64 * pass as f64 / step as f64).floor().max(1.0);
+            format!("more data, or smaller batches: -s train.grad_accum_steps={fits}")
+        }
+        false => format!("more data, or -s max_steps={steps}"),
+    };
     let finding = poor(
         "train",
         format!(
             "{passes:.0} epochs over the same {} tokens: up to {good:.0} are nearly as good as new text, later ones less and less",
             short(pass as f64)
         ),
-        format!("more data, or -s max_steps={steps}"),
+        fix,
         source,
     );
     vec![finding.named("repeated_data", "data epochs")]

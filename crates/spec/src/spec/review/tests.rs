@@ -185,6 +185,15 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         ..KNOWN
     };
     mends("quickstart", &[], little, "epochs over the same");
+    // One step reads all of it sixteen times: fewer steps are no way.
+    let once = Sizes {
+        step_tokens: Some(65_536),
+        pass_tokens: Some(4_096),
+        ..KNOWN
+    };
+    let set = ["max_steps=1", "train.grad_accum_steps=16"];
+    let found = finds("quickstart", &set, once, "16 epochs over the same");
+    assert!(found.fix.ends_with("grad_accum_steps=1"), "{}", found.fix);
 }
 
 #[test]

@@ -28,8 +28,15 @@ impl Ask for Model {
                         format!("{} parameters", human::short(n as f64))
                     }),
                 };
-                let steps = draft.value("train.max_steps").as_u64().unwrap_or(0);
-                let row = format!("{size} · {} steps", human::grouped(steps));
+                let length = match draft.value("train.epochs").as_f64() {
+                    Some(1.0) => "1 epoch".into(),
+                    Some(epochs) => format!("{} epochs", human::number(epochs)),
+                    None => {
+                        let steps = draft.value("train.max_steps").as_u64().unwrap_or(0);
+                        format!("{} steps", human::grouped(steps))
+                    }
+                };
+                let row = format!("{size} · {length}");
                 Row::choice(&preset.name, row)
             })
             .collect()

@@ -1,5 +1,6 @@
 //! The page of samples: the loss with a letter at each sample's step, and under it the texts with the same letters.
 
+use crate::base::every::Every;
 use crate::base::human;
 use crate::metrics::id;
 use crate::run::RunState;
@@ -13,6 +14,7 @@ use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde::Deserialize;
 
 /// Rows of the page from which on the loss stands above the texts, and its share of them.
 const ROWS_FOR_CHART: u16 = 16;
@@ -58,10 +60,10 @@ pub fn note(buffer: &mut Buffer, area: Rect, words: &str, theme: &Theme) {
 
 /// What is said before the first sample.
 pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
-    let every = state
-        .head
-        .as_ref()
-        .and_then(|head| head.spec["sample"]["every"].as_u64());
+    let every = state.head.as_ref().and_then(|head| {
+        let every = Every::deserialize(&head.spec["sample"]["every"]).ok()?;
+        Some(every.steps(head.max_steps))
+    });
     match (every, &state.finished) {
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(

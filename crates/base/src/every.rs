@@ -1,0 +1,102 @@
+//! How often something happens during a run: every so many steps, or at a share of the run, as `eval_steps` of transformers has it.
+//! What is due at a step is the engine's matter.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::borrow::Cow;
+
+/// In words, where another value was given.
+pub const EXPECTED: &str = "a whole number of steps, or a share of the run below 1";
+
+/// What the schema calls it.
+pub const FORMAT: &str = "steps-or-share";
+
+/// An interval in steps (0 is never), or as a share of all steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Every {
+    Steps(u64),
+    /// Above 0 and below 1.
+    Share(f64),
+}
+
+impl Every {
+    /// A number as written: below 1 a share, else steps, which are whole.
+    pub fn of(number: f64) -> Option<Every> {
+        match number {
+            x if x > 0.0 && x < 1.0 => Some(Every::Share(x)),
+            // Beyond it not every whole number is an f64.
+            x if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Some(Every::Steps(x as u64)),
+            _ => None,
+        }
+    }
+
+    /// The interval in a run of so many steps; a share is rounded up, so it is at least one step.
+    pub fn steps(self, max_steps: u64) -> u64 {
+        match self {
+            Every::Steps(steps) => steps,
+            // 0.1 of 30 is 3, though the product is a bit more.
+            Every::Share(share) => ((share * max_steps as f64 - 1e-6).ceil() as u64).max(1),
+        }
+    }
+
+    /// True if it happens after the last step alone.
+    pub fn is_never(self) -> bool {
+        self == Every::Steps(0)
+    }
+}
+
+impl Serialize for Every {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Every::Steps(steps) => to.serialize_u64(*steps),
+            Every::Share(share) => to.serialize_f64(*share),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Every {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(from)?;
+        Every::of(number)
+            .ok_or_else(|| de::Error::custom(format!("expected {EXPECTED}, found {number}")))
+    }
+}
+
+impl JsonSchema for Every {
+    fn schema_name() -> Cow<'static, str> {
+        "Every".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "minimum": 0, "format": FORMAT})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_all_steps_and_at_least_one() {
+        let of = |every: f64, steps| Every::of(every).unwrap().steps(steps);
+        assert_eq!([1, 3, 15, 30, 1000].map(|n| of(0.1, n)), [1, 1, 2, 3, 100]);
+        assert_eq!([0.0, 1.0, 250.0].map(|x| of(x, 15)), [0, 1, 250]);
+        assert!(Every::Steps(0).is_never() && !Every::Share(0.5).is_never());
+    }
+
+    #[test]
+    fn what_is_written_reads_back_and_nothing_between_two_steps_is_taken() {
+        for text in ["0", "100", "0.1"] {
+            let every: Every = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&every).unwrap(), text);
+        }
+        for text in ["1.5", "-1", "-0.1", "1e300"] {
+            let error = serde_json::from_str::<Every>(text).unwrap_err();
+            assert!(error.to_string().contains(EXPECTED), "{text}: {error}");
+        }
+    }
+}
