@@ -70,6 +70,11 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         2,
         &["none of .html, .md, .svg and .png", "rsvg-convert"],
     ),
+    (
+        &["eval", "gone", "--tasks", "absent.yaml"],
+        2,
+        &["absent.yaml does not exist", "eval --list"],
+    ),
     (&["report", "gone"], 2, &["gone", "llmtui runs"]),
     (
         &["card", "gone", "--license", "MIT licence"],
@@ -237,4 +242,58 @@ fn an_older_processor_can_be_tried_and_is_named() {
     };
     assert_eq!(bench("baseline"), "baseline instructions");
     assert!(["AVX2", "baseline instructions"].contains(&bench("avx2").as_str()));
+}
+
+/// File names may hold what steers a terminal; what is printed of them does not.
+#[test]
+fn paths_that_are_printed_steer_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("text.txt"),
+        "the king and the queen\n".repeat(200),
+    )
+    .unwrap();
+    let row =
+        |i: usize| format!("{{\"prompt\": \"what is {i}\", \"completion\": \"number {i}\"}}\n");
+    let rows: String = (0..20).map(row).collect();
+    std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+    let hostile = |name: &str| format!("{name}\x1b[31m\u{202e}");
+    let (model, spec, words) = (hostile("model"), hostile("spec"), hostile("words"));
+    let (parts, rows, clean) = (hostile("parts"), hostile("rows"), hostile("clean"));
+    let (rows, clean) = (format!("{rows}.jsonl"), format!("{clean}.jsonl"));
+    for arguments in [
+        vec!["init", "smoke", "--to", &model],
+        vec!["export", &model, "--to", "exported"],
+        vec!["presets", "eject", "smoke", "--to", &spec],
+        vec![
+            "tokenizer",
+            "train",
+            "text.txt",
+            "--kind",
+            "char",
+            "--out",
+            &words,
+        ],
+        vec!["data", "split", "rows.jsonl", "--out", &parts],
+        vec![
+            "data",
+            "convert",
+            "rows.jsonl",
+            "--to",
+            "messages",
+            "--out",
+            &rows,
+        ],
+        vec!["data", "clean", "rows.jsonl", "--out", &clean],
+    ] {
+        let output = llmtui(dir.path(), &arguments);
+        let (said, told) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}");
+        for printed in [said, told] {
+            assert!(
+                !printed.contains(['\x1b', '\u{202e}']),
+                "{arguments:?}: {printed:?}"
+            );
+        }
+    }
 }

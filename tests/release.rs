@@ -133,3 +133,120 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         "{errors}"
     );
 }
+
+#[test]
+fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let go = |words: &[&str]| {
+        let (out, code, errors) = llmtui(dir.path(), words);
+        assert_eq!(code, 0, "{words:?}: {out}{errors}");
+        (out, errors)
+    };
+    go(&["init", "smoke", "--to", "base"]);
+    go(&[
+        "train",
+        "smoke",
+        "--headless",
+        "-s",
+        "name=mine",
+        "-s",
+        "train.from=base",
+        "-s",
+        "adapter=lora",
+        "-s",
+        "max_steps=2",
+        "-s",
+        "train.threads=1",
+    ]);
+    let (out, _) = go(&["export", "mine", "--to", "merged"]);
+    assert!(out.contains("merged into its base") && at("merged/model.safetensors").exists());
+    let (out, _) = go(&["export", "mine", "--format", "peft", "--to", "alone"]);
+    assert!(
+        out.contains("--base-model ORG/NAME"),
+        "a folder of this machine: {out}"
+    );
+    assert!(!at("alone/model.safetensors").exists() && !at("alone/config.json").exists());
+    // Where the base is here, the adapter alone is a model.
+    go(&["export", "alone", "--to", "again"]);
+    let bytes = |name: &str| fs::read(at(name).join("model.safetensors")).unwrap();
+    assert!(
+        bytes("again") == bytes("merged"),
+        "the two ways say the same"
+    );
+
+    let (out, code, errors) = llmtui(
+        dir.path(),
+        &[
+            "release",
+            "mine",
+            "--format",
+            "peft",
+            "--license",
+            "mit",
+            "--to",
+            "local",
+            "--json",
+        ],
+    );
+    assert_eq!(code, 2, "{out}{errors}");
+    assert!(
+        statuses(&out).contains(&("description".into(), "fail".into())),
+        "{out}"
+    );
+    let (out, _) = go(&[
+        "release",
+        "mine",
+        "--format",
+        "peft",
+        "--base-model",
+        "org/base",
+        "--license",
+        "mit",
+        "--to",
+        "out",
+    ]);
+    assert!(out.contains("LoRA on org/base, rank 8"), "{out}");
+    let card = fs::read_to_string(at("out/README.md")).unwrap();
+    assert!(
+        card.contains("library_name: peft\n") && card.contains("base_model: \"org/base\""),
+        "{card}"
+    );
+    assert!(at("out/SHA256SUMS").exists() && at("out/adapter_model.safetensors").exists());
+    go(&[
+        "card",
+        "mine",
+        "--format",
+        "peft",
+        "--base-model",
+        "org/base",
+        "--to",
+        "CARD.md",
+    ]);
+    let alone = fs::read_to_string(at("CARD.md")).unwrap();
+    assert!(alone.contains("library_name: peft\n"), "{alone}");
+    let (_, errors) = go(&["card", "mine", "--to", "WHOLE.md"]);
+    assert!(errors.contains("--format peft"), "{errors}");
+    let whole = fs::read_to_string(at("WHOLE.md")).unwrap();
+    assert!(
+        whole.contains("library_name: transformers\n")
+            && whole.contains("merged into these weights")
+    );
+    // What has no adapter says so, and what is a folder is taken as it is.
+    let refused = |words: &[&str], says: &str| {
+        let (out, code, errors) = llmtui(dir.path(), words);
+        assert!(
+            code == 2 && errors.contains(says),
+            "{words:?}: {out}{errors}"
+        );
+    };
+    refused(
+        &["export", "base", "--format", "peft", "--to", "x"],
+        "no adapter here",
+    );
+    refused(
+        &["export", "mine", "--base-model", "org/base", "--to", "x"],
+        "--format peft",
+    );
+    refused(&["release", "out", "--format", "peft"], "taken as it is");
+}

@@ -1,12 +1,12 @@
 //! `llmtui card`: the model card of a run, for the hub.
 
 use super::exit::{Exit, Failure};
-use super::{Context, model_ref, run_ref};
+use super::{Context, export, model_ref, run_ref};
 use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::source::Origin;
-use crate::engine::export::{About, CardResult, Source, card};
+use crate::engine::export::{About, AdapterSource, CardResult, PEFT, Source, adapter_card, card};
 use crate::models::Parts;
 use crate::run::{RunDir, RunState};
 use crate::spec::RunSpec;
@@ -20,12 +20,19 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   llmtui card shakespeare --license mit
   llmtui card runs/… --license apache-2.0 --to out/model/README.md
+  llmtui card my-lora-run --format peft --base-model org/name     # of the adapter alone; else of base and adapter merged
 
 Results come from llmtui eval. What only people know (intended use, limits, the data's licence) is asked for in the card.")]
 pub struct Args {
     /// A run: its directory, its id or a part of it
     #[arg(value_name = "RUN")]
     pub run: String,
+    /// What the card is of: `hf` the whole model, adapters merged; `peft` the adapter of a LoRA, DoRA or QLoRA run alone
+    #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = ["hf", "peft"])]
+    pub format: String,
+    /// The base's id on the hub; default: what the run started from
+    #[arg(long, value_name = "ORG/NAME", value_parser = base_model)]
+    pub base_model: Option<String>,
     /// The licence, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
     #[arg(long, value_name = "ID", value_parser = license)]
     pub license: Option<String>,
@@ -54,6 +61,13 @@ pub(super) fn license(text: &str) -> Result<String, String> {
     }
 }
 
+pub(super) fn base_model(text: &str) -> Result<String, String> {
+    match crate::hub::is_repo_id(text) {
+        true => Ok(text.into()),
+        false => Err("use ORG/NAME, as in the model's address on the hub".into()),
+    }
+}
+
 pub(super) fn language(text: &str) -> Result<String, String> {
     let is_code = (2..=3).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase());
     match is_code || matches!(text, "code" | "multilingual") {
@@ -69,19 +83,33 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let run = run_ref::named(&args.run, cx)?;
     let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
-    let source =
-        Source::open(&folder).map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    let about = about(&run, &folder, &args.evals, cx)?;
     let about = About {
         license: args.license.clone(),
         languages: args.languages.clone(),
-        ..about(&run, &folder, &args.evals, cx)?
+        base_model: args.base_model.clone().or(about.base_model),
+        ..about
     };
-    let text = card(&source, "f32", &about);
+    let text = match args.format == PEFT.0 {
+        true => {
+            let source = AdapterSource::open(&folder, about.base_model.as_deref());
+            adapter_card(&source.map_err(|e| export::failed(&e))?, "f32", &about)
+        }
+        false => {
+            let source = Source::open(&folder).map_err(|e| export::failed(&e))?;
+            if source.from.adapter().is_some() {
+                tell!(
+                    "the card is of base and adapter merged; --format peft is of the adapter alone"
+                );
+            }
+            card(&source, "f32", &about)
+        }
+    };
     write_atomic(&args.to, text.as_bytes()).map_err(|e| {
         let what = format!("{}: {e}", args.to.display());
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
-    say!("{}", args.to.display())?;
+    say!("{}", one_line(&args.to.display().to_string()))?;
     if args.license.is_none() {
         say!("no licence is named in it: --license apache-2.0, mit, other …")?;
     }

@@ -3,7 +3,7 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::files::read_plain_text;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported};
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,21 +28,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    let shown = args.file.display();
+    let file = shown(&args.file);
     let text = read_plain_text(&args.file)
-        .map_err(|e| Failure::yours(format!("{shown} cannot be read: {e}"), ""))?;
+        .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), ""))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(&args.file, &text);
     let from = args.from.as_deref().and_then(Dialect::by_id);
     let imported = import::import_with(&stem, &text, from, info.as_ref())
-        .map_err(|e| Failure::yours(format!("{shown}: {e}"), ""))?;
+        .map_err(|e| Failure::yours(format!("{file}: {e}"), ""))?;
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
-    let heading = format!(
-        "Imported from {} ({}).",
-        one_line(&shown.to_string()),
-        imported.dialect.id()
-    );
+    let heading = format!("Imported from {} ({}).", file, imported.dialect.id());
     let yaml = imported.draft.to_yaml(&[heading]);
     match &args.to {
         Some(path) => {
@@ -51,8 +47,8 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
             writeln!(
                 out,
                 "\nsaved as {}\nllmtui train {}",
-                path.display(),
-                path.display()
+                shown(path),
+                shown(path)
             )?;
         }
         None => write!(out, "\n{yaml}")?,

@@ -3,6 +3,7 @@
 use super::Context;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
+use crate::base::text::shown;
 use crate::data::Surroundings;
 use crate::engine::TrainState;
 use crate::engine::checkpoint::disk::RealDisk;
@@ -35,7 +36,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = "choose another folder with --to";
         Failure::machine(format!("{}: {what}", args.to.display()), hint)
     })?;
-    writeln!(std::io::stdout(), "{}", args.to.display())?;
+    writeln!(std::io::stdout(), "{}", shown(&args.to))?;
     Ok(Exit::Done)
 }
 

@@ -4,7 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::export::ExportError;
 use crate::engine::merge::{self, MergeError, Order};
 use crate::hf;
@@ -55,7 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         prompts: args.prompts.clone(),
     };
     let merged = merge::merge(&order).map_err(|e| failed(&e))?;
-    say!("{}", args.to.display())?;
+    say!("{}", shown(&args.to))?;
     for file in &merged.written {
         say!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
         for note in &file.notes {

@@ -6,7 +6,7 @@ use super::exit::{Exit, Failure};
 use crate::advisor::look::Machine;
 use crate::advisor::remember;
 use crate::advisor::wizard::{self, Answers, Outcome, Question, Step, Wizard};
-use crate::base::text::{one_line, wrap};
+use crate::base::text::{one_line, shown, wrap};
 use crate::hardware::{Live, Provider, Recorded};
 use crate::plan::learn;
 use std::io::{BufRead, Write};
@@ -313,8 +313,8 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
             crate::spec::save_new(&path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "llmtui new FILE"))?;
             writeln!(out, "\n{yaml}")?;
-            writeln!(out, "saved as {}", path.display())?;
-            writeln!(out, "llmtui train {}", path.display())?;
+            writeln!(out, "saved as {}", shown(&path))?;
+            writeln!(out, "llmtui train {}", shown(&path))?;
             Ok(Exit::Done)
         }
         _ => {

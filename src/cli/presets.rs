@@ -5,7 +5,7 @@ use super::{
     exit::{Exit, Failure},
 };
 use crate::base::files::write_new;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::pipeline;
 use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
 use std::io::{ErrorKind, Write};
@@ -74,7 +74,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         What::Eject { name, to } => {
             let path = to.unwrap_or_else(|| PathBuf::from(format!("{name}.yaml")));
             eject(&name, &path, &sources)?;
-            writeln!(out, "{}", path.display())?;
+            writeln!(out, "{}", shown(&path))?;
         }
     }
     Ok(Exit::Done)

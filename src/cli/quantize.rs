@@ -6,7 +6,7 @@ use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
 use crate::embed;
 use crate::engine::export::{Source, tokenizer_keys};
@@ -125,7 +125,7 @@ fn tell(
     let bytes = std::fs::metadata(&args.to)?.len();
     let formats = written.formats.iter();
     let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
-    say!("{}  {}", args.to.display(), human::bytes(bytes))?;
+    say!("{}  {}", shown(&args.to), human::bytes(bytes))?;
     say!("matrices           {}", formats.join(", "))?;
     for line in &written.notes {
         say!("                   {line}")?;

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::{read_small_text, write_atomic};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::pipeline::{PipelineDir, PipelineError};
 use crate::plan::target::of_run;
@@ -82,7 +82,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = format!("{}: {e}", args.to.display());
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
-    say!("{}", args.to.display())?;
+    say!("{}", shown(&args.to))?;
     Ok(Exit::Done)
 }
 

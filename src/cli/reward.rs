@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::out::json_line;
 use crate::base::files::read_plain_text;
 use crate::base::text::one_line;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::rewards::{Answer, Judge, Reference, Scores};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -54,6 +55,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         );
     }
     let answers = read(&args.file)?;
+    Manifest::verify_judges(&spec.rewards)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), Fault::HINT))?;
     let scores = Judge::new(&spec.rewards)
         .score(&answers)
         .map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?;

@@ -50,10 +50,7 @@ pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {
 
 /// What a command needs besides a run's name.
 pub fn options(runs_dir: &Path) -> String {
-    match runs_dir == Path::new("runs") {
-        true => String::new(),
-        false => format!(" --runs-dir {}", quoted(&runs_dir.to_string_lossy())),
-    }
+    index::option(runs_dir)
 }
 
 /// The newest run that has steps left, is not alive, and passes `wanted`.

@@ -100,7 +100,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Done);
     }
-    let mut source = Source::open(&path)
+    let mut source = Source::open_as_it_answers(&path)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);
@@ -134,7 +134,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let first = first_token(&renderer);
     let text = match args.json {
         true => as_json(args, window, &first, &scored)?,
-        false => as_text(args, window, &first, &scored),
+        false => {
+            if let Some(formats) = source.from.formats() {
+                tell!(
+                    "weights in {}, activations rounded to 8 bits, as in its training, llmtui eval and llmtui chat",
+                    formats.join(", ")
+                );
+            }
+            as_text(args, window, &first, &scored)
+        }
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)

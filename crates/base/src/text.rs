@@ -46,6 +46,11 @@ pub fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
 
+/// A path as a screen shows it: file names may hold any character.
+pub fn shown(path: &std::path::Path) -> String {
+    one_line(&path.display().to_string())
+}
+
 /// JSON with every character that could steer a terminal escaped; JSON itself escapes only the C0 controls.
 pub fn quiet_json(json: String) -> String {
     // Plain ASCII, the usual case, holds at most DEL.

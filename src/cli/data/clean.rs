@@ -2,7 +2,7 @@
 
 use super::{Source, beside, not_itself, overwrite, progress, reading, unwritten, yours};
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
 use crate::data::inspect::{Cleaned, KINDS, checks};
@@ -95,7 +95,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         "{} of {} rows kept: {}\n",
         grouped(kept),
         grouped(kept + left),
-        args.out.display()
+        shown(&args.out)
     );
     if left > 0 {
         dropped.finish().map_err(unwritten)?;
@@ -107,7 +107,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 title.to_lowercase()
             ));
         }
-        text.push_str(&format!("dropped rows, with reasons: {}\n", list.display()));
+        text.push_str(&format!("dropped rows, with reasons: {}\n", shown(&list)));
     }
     for limit in limits {
         text.push_str(&format!("note: {}\n", one_line(&limit)));

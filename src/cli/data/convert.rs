@@ -2,7 +2,7 @@
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
 use crate::data::RowFault;
@@ -104,7 +104,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Err(fault) => Err(bad_row(&fault)),
     })?;
     let rows = out.finish().map_err(unwritten)?;
-    let mut text = format!("{} rows  {}\n", grouped(rows), path.display());
+    let mut text = format!("{} rows  {}\n", grouped(rows), shown(&path));
     if n_skipped > 0 {
         text.push_str(&format!("{} rows were skipped:\n", grouped(n_skipped)));
         for fault in &skipped {

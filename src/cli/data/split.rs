@@ -2,6 +2,7 @@
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
+use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
 use crate::data::inspect::{Halves, Side};
@@ -65,7 +66,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut text = String::new();
     for (sink, path) in [(train, &paths[0]), (val, &paths[1])] {
         let rows = sink.finish().map_err(unwritten)?;
-        text.push_str(&format!("{:>9} rows  {}\n", grouped(rows), path.display()));
+        text.push_str(&format!("{:>9} rows  {}\n", grouped(rows), shown(path)));
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)

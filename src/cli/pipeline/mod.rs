@@ -138,6 +138,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     for word in &args.spec.set {
         pipeline.set(word).map_err(|e| failed(&e))?;
     }
+    pipeline.check_judges().map_err(|e| failed(&e))?;
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
@@ -169,6 +170,18 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
 fn needed(pipeline: &Pipeline, skip: &[String]) -> anyhow::Result<()> {
     let trains = |stage: &&Stage| matches!(stage.work, Work::Train(_));
     for (at, stage) in pipeline.stages.iter().enumerate() {
+        let judge = pipeline.judges_of(at).into_iter();
+        if let Some(judge) = judge
+            .map(|judge| &judge.name)
+            .find(|name| skip.contains(name))
+            && !skip.contains(&stage.name)
+        {
+            let what = format!(
+                "stage {} learns from the reward model of {judge}, which --skip leaves out",
+                stage.name
+            );
+            return Err(Failure::yours(what, format!("--skip {} as well", stage.name)).into());
+        }
         let named: Vec<&String> = match &stage.work {
             Work::Train(train) => match &train.from {
                 From::Stage(name) => vec![name],
@@ -251,6 +264,7 @@ fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
         }
     }
     if !sets.is_empty() {
+        pipeline.check_judges().map_err(|e| failed(&e))?;
         dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes())
             .map_err(|e| failed(&e))?;
     }

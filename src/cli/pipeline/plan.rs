@@ -6,7 +6,7 @@ use crate::data::Surroundings;
 use crate::data::source::Origin;
 use crate::hardware::{self, GpuSummary};
 use crate::nn::ModelConfig;
-use crate::pipeline::{From, Pipeline, Train, Work};
+use crate::pipeline::{From, Pipeline, Stage, Train, Work};
 use crate::plan::learn::Machine;
 use crate::plan::ranks::on_ranks;
 use crate::plan::start;
@@ -67,7 +67,7 @@ pub fn plan(
     // A stage that starts from another one has its architecture and its vocabulary.
     let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
     let mut planned = Vec::new();
-    for stage in &pipeline.stages {
+    for (at, stage) in pipeline.stages.iter().enumerate() {
         let Work::Train(train) = &stage.work else {
             continue;
         };
@@ -75,6 +75,19 @@ pub fn plan(
             From::Stage(name) => models.get(name),
             From::Spec => None,
         };
+        let judges = pipeline.judges_of(at);
+        for judge in &judges {
+            let writes = |(config, _): &(ModelConfig, usize)| !config.is_reward_model();
+            if models.get(&judge.name).is_some_and(writes) {
+                let what = format!(
+                    "stage {}: its reward model: stage {} trains a model that writes, which has no score",
+                    stage.name, judge.name
+                );
+                let hint = "name a stage of method reward: train: reward";
+                return Err(Failure::yours(what, hint).into());
+            }
+        }
+        let train = &not_yet(train, &judges);
         let mut loaded = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
         if loaded.spec.engine.is_open() {
             let installed = spec::torch_is_installed(&cx.env);
@@ -102,6 +115,17 @@ pub fn plan(
                 }
             }
         };
+        if let (From::Stage(name), Some((config, _))) = (&train.from, base)
+            && config.is_reward_model()
+            && !spec.model.is_reward_model()
+        {
+            let what = format!(
+                "stage {}: it starts from {name}, a reward model, which writes nothing",
+                stage.name
+            );
+            let hint = "from: a stage that trains a model to write, or scratch; without `from` it is the newest one";
+            return Err(Failure::yours(what, hint).into());
+        }
         models.insert(stage.name.clone(), (spec.model.clone(), size.vocab_size));
         if skip.contains(&stage.name) {
             continue;
@@ -143,6 +167,17 @@ pub fn plan(
         });
     }
     Ok(planned)
+}
+
+/// The stage with a folder that is there in the place of each reward model that is still to be trained: a spec is refused
+/// where its folders are not, and a plan reads none of them.
+fn not_yet(train: &Train, judges: &[&Stage]) -> Train {
+    let mut there = |word: &str| {
+        let to_come = judges.iter().any(|judge| judge.name == word);
+        Ok::<_, std::convert::Infallible>(to_come.then(|| "/".to_string()))
+    };
+    let Ok(train) = train.with_judges(&mut there);
+    train
 }
 
 fn of_stage(failure: Failure, stage: &str) -> Failure {

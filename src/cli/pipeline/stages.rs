@@ -5,6 +5,7 @@ use super::{Options, failed};
 use crate::base::files::is_locked;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, memory, model_ref, run_ref};
+use crate::models::ModelSource;
 use crate::pipeline::{
     Evaluate, Export, From, PipelineDir, Report, Stage, State, Status, Train, TrainTokenizer, Work,
 };
@@ -113,6 +114,16 @@ fn train_stage(
 /// The run of a training stage, with the model and the tokenizer that earlier stages made.
 fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Result<RunDir> {
     let name = &state.stages[at].name;
+    let train = &train.with_judges(&mut |word| match state.stages[..at]
+        .iter()
+        .any(|stage| stage.name == word)
+    {
+        true => {
+            let (_, checkpoint) = trained(state, word, cx)?;
+            Ok::<_, anyhow::Error>(Some(checkpoint.display().to_string()))
+        }
+        false => Ok(None),
+    })?;
     let mut set = train.words();
     let mut parent = None;
     match &train.from {
@@ -211,11 +222,19 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
     let named = |stage: &&crate::pipeline::StageState| {
         stage.kind == "train" && (names.is_empty() || names.contains(&stage.name))
     };
-    let found: Vec<PathBuf> = before
+    let mut found: Vec<PathBuf> = before
         .iter()
         .filter(named)
         .filter_map(|s| s.made.clone())
         .collect();
+    // Where nobody names them those are meant that write, if any does: a reward model answers nothing.
+    let writes = |made: &PathBuf| {
+        let source = ModelSource::open(made);
+        !source.is_ok_and(|source| source.config().is_reward_model())
+    };
+    if names.is_empty() && found.iter().any(writes) {
+        found.retain(writes);
+    }
     match found.is_empty() {
         true => Err(Failure::yours("no stage before it has a model", "--redo STAGE").into()),
         false => Ok(found),

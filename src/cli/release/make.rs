@@ -1,12 +1,13 @@
 //! A run or a checkpoint as a folder for others: exported, with the card of its run.
 
 use super::super::exit::Failure;
+use super::super::export::{MERGED, failed};
 use super::super::{Context, card};
 use super::Args;
 use crate::base::files::write_atomic;
 use crate::base::text::one_line;
 use crate::engine::checkpoint::{STATE, manifest};
-use crate::engine::export::{self, About, ExportError, Options, Source};
+use crate::engine::export::{self, About, AdapterSource, Options, PEFT, Source};
 use crate::hf;
 use crate::release::{self, LayoutError};
 use crate::run::RunDir;
@@ -41,17 +42,6 @@ pub fn export(
         return Err(Failure::yours(what, "say where: --to DIR").into());
     };
     export::check_free(to).map_err(|e| failed(&e))?;
-    let source = Source::open(checkpoint).map_err(|e| failed(&e))?;
-    // What no class of transformers computes travels in llmtui's own format.
-    let word = match hf::family_of(source.model.config()) {
-        Some(_) => "hf",
-        None => "safetensors",
-    };
-    let format = export::format(word).map_err(|e| failed(&e))?;
-    let options = Options {
-        dtype: args.dtype.clone(),
-        max_shard_bytes: SHARD,
-    };
     let about = match run {
         Some(run) => card::about(run, checkpoint, &args.evals, cx)?,
         None => About::default(),
@@ -59,25 +49,45 @@ pub fn export(
     let about = About {
         license: args.license.clone(),
         languages: args.languages.clone(),
+        base_model: args.base_model.clone().or(about.base_model),
         ..about
     };
-    export::export(&source, format, &options, to).map_err(|e| failed(&e))?;
-    let path = to.join(release::card::NAME);
-    let text = export::card(&source, &args.dtype, &about);
-    write_atomic(&path, text.as_bytes()).map_err(|e| {
-        let what = format!("{}: {e}", path.display());
-        Failure::machine(one_line(&what), "check the folder and the room there")
-    })?;
+    let options = Options {
+        dtype: args.dtype.clone(),
+        max_shard_bytes: SHARD,
+    };
+    match args.format.as_deref() == Some(PEFT.0) {
+        true => {
+            let source = AdapterSource::open(checkpoint, about.base_model.as_deref());
+            let source = source.map_err(|e| failed(&e))?;
+            export::export_adapter(&source, &options, &about, to).map_err(|e| failed(&e))?;
+        }
+        false => whole(checkpoint, &options, &about, to)?,
+    }
     release::seal(to).map_err(|e| layout_failed(&e))?;
     Ok(to.clone())
 }
 
-fn failed(error: &ExportError) -> Failure {
-    let what = one_line(&error.to_string());
-    match error {
-        ExportError::Io { .. } => Failure::machine(what, error.hint()),
-        _ => Failure::yours(what, error.hint()),
+/// The model with what adapters make of it.
+fn whole(checkpoint: &Path, options: &Options, about: &About, to: &Path) -> anyhow::Result<()> {
+    let source = Source::open(checkpoint).map_err(|e| failed(&e))?;
+    if source.from.adapter().is_some() {
+        tell!("{MERGED}");
     }
+    // What no class of transformers computes travels in llmtui's own format.
+    let word = match hf::family_of(source.model.config()) {
+        Some(_) => "hf",
+        None => "safetensors",
+    };
+    let format = export::format(word).map_err(|e| failed(&e))?;
+    export::export(&source, format, options, to).map_err(|e| failed(&e))?;
+    let path = to.join(release::card::NAME);
+    let text = export::card(&source, &options.dtype, about);
+    write_atomic(&path, text.as_bytes()).map_err(|e| {
+        let what = format!("{}: {e}", path.display());
+        Failure::machine(one_line(&what), "check the folder and the room there")
+    })?;
+    Ok(())
 }
 
 pub fn layout_failed(error: &LayoutError) -> Failure {

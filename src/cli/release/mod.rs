@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   llmtui release out/model
   llmtui release shakespeare --license mit --language en --to out/shakespeare
+  llmtui release my-lora-run --format peft --license mit --to out/adapter    # the adapter alone; else merged into its base
   llmtui release out/model --repo me/model                    # what an upload would send
   llmtui release out/model --repo me/model --upload           # with HF_TOKEN
 
@@ -39,6 +40,12 @@ pub struct Args {
     /// Make a repository that does not exist yet visible to nobody else
     #[arg(long)]
     pub private: bool,
+    /// For a run: `hf` the whole model, adapters merged; `peft` the adapter of a LoRA, DoRA or QLoRA run alone
+    #[arg(long, value_name = "FORMAT", value_parser = ["hf", "peft"])]
+    pub format: Option<String>,
+    /// For a run: the base's id on the hub; default: what the run started from
+    #[arg(long, value_name = "ORG/NAME", value_parser = card::base_model)]
+    pub base_model: Option<String>,
     /// For a run: the license of its card, by the hub's identifier (apache-2.0, mit, other …)
     #[arg(long, value_name = "ID", value_parser = card::license)]
     pub license: Option<String>,
@@ -76,6 +83,20 @@ enum Target {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let target = target(args, cx)?;
+    let of_run = [
+        ("--format", args.format.is_some()),
+        ("--base-model", args.base_model.is_some()),
+    ];
+    if let (Target::Folder(folder), Some((option, _))) =
+        (&target, of_run.into_iter().find(|(_, said)| *said))
+    {
+        let what = format!(
+            "{option}: {} is a folder, which is taken as it is",
+            one_line(&folder.display().to_string())
+        );
+        let hint = "leave it out, or name a run or a checkpoint; llmtui export FOLDER --format peft --base-model ORG/NAME writes an adapter again";
+        return Err(Failure::yours(what, hint).into());
+    }
     let here = Here {
         room: crate::hardware::memory().left().0,
         cache: crate::hub::HubConfig::from_env(&cx.env).cache,

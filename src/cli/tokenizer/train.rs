@@ -6,6 +6,7 @@ use super::{texts, yours};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
+use crate::base::text::shown;
 use crate::data::tokenizer::{CONFIG, Tokenizer, TokenizerConfig};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -88,16 +89,12 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         )?;
     }
     trial(&tokenizer, &files, &mut out)?;
-    writeln!(out, "written to {}", args.out.display())?;
-    writeln!(
-        out,
-        "check it: llmtui tokenizer check {}",
-        args.out.display()
-    )?;
+    writeln!(out, "written to {}", shown(&args.out))?;
+    writeln!(out, "check it: llmtui tokenizer check {}", shown(&args.out))?;
     writeln!(
         out,
         "use it: -s data.tokenizer.file.path={}",
-        args.out.display()
+        shown(&args.out)
     )?;
     Ok(Exit::Done)
 }

@@ -2,7 +2,7 @@
 
 use super::checkpoint::disk::RealDisk;
 use super::checkpoint::fingerprint::Match;
-use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
+use super::checkpoint::{self, Checkpoints, Fault, Fingerprint, Found, Manifest, Store};
 use super::context::RunContext;
 use super::emit::Port;
 use super::eval::BestBy;
@@ -102,6 +102,13 @@ pub(super) fn prepare<'a, 'p>(
         false => None,
     };
     are_numbers(&state, spec, saved_at.is_some())?;
+    // Once, at the start: its model is read with the first answers.
+    Manifest::verify_judges(&spec.rewards).map_err(|fault| {
+        EngineError::Setup(format!(
+            "rewards: the reward model's checkpoint is damaged: {fault}; {}",
+            Fault::HINT
+        ))
+    })?;
     let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
         Some(rollouts) => Box::new(rollouts),
         None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),

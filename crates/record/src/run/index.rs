@@ -5,6 +5,7 @@ use super::log::Tail;
 use super::{Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
+use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::Serialize;
@@ -110,6 +111,17 @@ impl RunSummary {
             true => self.id.clone(),
             false => folder.into_owned(),
         }
+    }
+}
+
+/// What a command on a run needs besides its name: ` --runs-dir DIR`, or nothing where commands look anyway.
+pub fn option(runs_dir: &Path) -> String {
+    match runs_dir == Path::new("runs") {
+        true => String::new(),
+        false => format!(
+            " --runs-dir {}",
+            quoted(&one_line(&runs_dir.to_string_lossy()))
+        ),
     }
 }
 

@@ -171,11 +171,12 @@ impl Pipeline {
             })?;
             stages.push(stage);
         }
-        Ok(Pipeline {
+        let pipeline = Pipeline {
             name,
             about: raw.about,
             stages,
-        })
+        };
+        Ok(pipeline)
     }
 
     /// Whether a text is a pipeline rather than a spec.

@@ -7,6 +7,7 @@ mod config;
 mod dir;
 mod error;
 mod find;
+mod judges;
 
 pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};

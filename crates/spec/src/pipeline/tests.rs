@@ -265,3 +265,65 @@ fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
         .unwrap();
     assert!(dir.state().unwrap_err().to_string().contains("layout 2"));
 }
+
+fn judged(stages: &str) -> Result<Pipeline, PipelineError> {
+    let pipeline = parse(stages)?;
+    pipeline.check_judges().map(|()| pipeline)
+}
+
+#[test]
+fn a_reward_model_of_an_earlier_stage_is_named_by_its_stage() {
+    let pipeline = judged(
+        "stages:
+  - {name: rm, train: reward-demo}
+  - {name: one, train: grpo-sort, from: scratch, set: {rewards: [exact, {model: {path: rm}, weight: 0.5}]}}
+  - {name: two, train: {extends: ppo-demo, rewards: [{model: {path: ./rm}}], method: {ppo: {critic_from: rm}}}, from: one}
+  - {name: three, train: ppo-demo, from: one, set: {method.ppo.critic_from: rm}}",
+    )
+    .unwrap();
+    for at in [1, 2, 3] {
+        let names: Vec<&str> = pipeline
+            .judges_of(at)
+            .iter()
+            .map(|s| s.name.as_str())
+            .collect();
+        assert_eq!(names, ["rm"], "stage {at}");
+    }
+    let Work::Train(two) = &pipeline.stages[2].work else {
+        panic!("it trains");
+    };
+    assert_eq!(two.judges().len(), 2, "a path with a slash is a folder");
+    let mut place = |word: &str| Ok::<_, String>((word == "rm").then(|| "/made/rm".to_string()));
+    let placed = two.with_judges(&mut place).unwrap();
+    assert_eq!(placed.spec["method"]["ppo"]["critic_from"], "/made/rm");
+    assert_eq!(placed.spec["rewards"][0]["model"]["path"], "./rm");
+    let mut none = |_: &str| Err::<Option<String>, _>("gone".to_string());
+    assert_eq!(two.with_judges(&mut none), Err("gone".to_string()));
+    // The file keeps the name, so that a stage that is done again is read anew.
+    assert_eq!(parse(&pipeline.to_yaml()).unwrap(), pipeline);
+}
+
+#[test]
+fn a_reward_model_that_no_earlier_stage_trains_is_refused_with_the_stage() {
+    for (text, says) in [
+        (
+            "stages: [{name: a, train: grpo-sort, set: {rewards: [{model: {path: rm}}]}}, {name: rm, train: reward-demo}]",
+            "stage 1 (a): its reward model: stage rm comes after it",
+        ),
+        (
+            "stages: [{name: rm, train: reward-demo}, {name: a, train: grpo-sort, set: {rewards: [{model: {path: mr}}]}}]",
+            "stage 2 (a): its reward model: \"mr\" is no training stage before it",
+        ),
+        (
+            "stages: [{name: a, train: grpo-sort, set: {rewards: [{model: {path: a}}]}}]",
+            "cannot learn from itself",
+        ),
+        (
+            "stages: [{name: b, train: x}, {name: rm, export: {}}, {name: a, train: x, set: {method.ppo.critic_from: rm}}]",
+            "stage rm trains no model",
+        ),
+    ] {
+        let error = judged(text).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}

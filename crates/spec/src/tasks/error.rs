@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub enum TaskError {
     #[error("no task is called `{said}`; known are {known}")]
     Unknown { said: String, known: String },
+    #[error("{} does not exist: there is no such file of a task", one_line(&.0.display().to_string()))]
+    Absent(PathBuf),
     #[error("{place}: {what}")]
     File { place: String, what: String },
     #[error("the rows of {task} cannot be had: {why}")]
@@ -45,7 +47,7 @@ impl TaskError {
     /// What to do about it.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {
-            TaskError::Unknown { .. } => {
+            TaskError::Unknown { .. } | TaskError::Absent(_) => {
                 "llmtui eval --list; a path of a .yaml file works too".into()
             }
             TaskError::File { .. } => "docs/evaluation.md says what a task file holds".into(),

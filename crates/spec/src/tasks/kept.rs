@@ -39,7 +39,10 @@ pub fn kept(
                 continue;
             };
             let own = header.model == model || header.model.starts_with(&format!("{model} "));
-            let task = list::load(&header.task, config_dir).ok();
+            // A file may have moved into the folder of tasks since.
+            let named = || list::load(&header.task, config_dir).ok();
+            let filed = header.file.as_deref().map(list::of_file);
+            let task = filed.and_then(Result::ok).or_else(named);
             let task = task.filter(|task: &Task| task.config().version == header.version);
             if let (true, true, Some(task)) = (own, records.len() == header.items, task) {
                 found.push((header.model, summarize(task.config(), &records)));
@@ -48,4 +51,61 @@ pub fn kept(
     }
     found.sort_by(|a, b| (&a.0, &a.1.task, a.1.items).cmp(&(&b.0, &b.1.task, b.1.items)));
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::source::ReadContext;
+    use crate::tasks::run::{Request, Run};
+    use serde_json::json;
+
+    #[test]
+    fn results_of_tasks_of_ones_own_are_found_by_their_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("somewhere/mine.yaml");
+        std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+        std::fs::write(
+            own.with_file_name("rows.jsonl"),
+            "{\"q\": \"x\", \"a\": \"y\"}\n",
+        )
+        .unwrap();
+        let text = "name: mine\nversion: 1\nsummary: My own.\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n";
+        std::fs::write(&own, text).unwrap();
+        let task = list::load(own.to_str().unwrap(), None).unwrap();
+        let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+        let out = dir.path().join("evals");
+        let request = Request {
+            prepared: &prepared,
+            folder: &out.join("model"),
+            model: "run-1 step-3",
+            fingerprint: "f",
+        };
+        Run::open(request).unwrap();
+        let path = request.file();
+        let answer = json!({"item": 0, "place": "1", "prompt": "x", "scores": {"exact": 1.0}});
+        let answers = format!("{}{answer}\n", std::fs::read_to_string(&path).unwrap());
+        let found = |answers: &str| {
+            std::fs::write(&path, answers).unwrap();
+            kept(&out, "run-1", None).unwrap()
+        };
+        let all = found(&answers);
+        assert_eq!(all.len(), 1, "{answers}");
+        assert_eq!(all[0].1.task, "mine");
+        assert!(!all[0].1.readings.is_empty(), "{:?}", all[0].1);
+        // As programs before this one wrote it; of another version; with its file gone.
+        assert!(found(&answers.replace("\"file\"", "\"old\"")).is_empty());
+        assert!(found(&answers.replace("\"version\":1", "\"version\":2")).is_empty());
+        assert!(found(&answers.replace("mine.yaml", "gone.yaml")).is_empty());
+    }
+
+    #[test]
+    fn a_task_file_that_is_not_there_is_the_users_mistake() {
+        let error = list::load("no/such/task.yaml", None).err().unwrap();
+        assert!(
+            !error.is_outage() && error.to_string().contains("no/such/task.yaml"),
+            "{error}"
+        );
+        assert!(error.hint().contains("--list"), "{}", error.hint());
+    }
 }

@@ -82,11 +82,15 @@ pub fn load(word: &str, config_dir: Option<&Path>) -> Result<Task, TaskError> {
     }
 }
 
-fn of_file(path: &Path) -> Result<Task, TaskError> {
-    let text = read_small_text(path, MAX_BYTES).map_err(TaskError::io(path))?;
+pub(super) fn of_file(path: &Path) -> Result<Task, TaskError> {
+    let text = read_small_text(path, MAX_BYTES).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => TaskError::Absent(path.into()),
+        _ => TaskError::io(path)(e),
+    })?;
     let mut task = parse(&path.display().to_string(), &text)?;
     let base = path.parent().unwrap_or(Path::new(""));
     task.relative_to(base);
+    task.file = Some(std::path::absolute(path).map_err(TaskError::io(path))?);
     Ok(task)
 }
 

@@ -71,6 +71,9 @@ pub struct Header {
     pub model: String,
     pub fingerprint: String,
     pub llmtui: String,
+    /// The file of a task that is not one of this program's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<std::path::PathBuf>,
 }
 
 /// A file of records under way.
@@ -195,6 +198,7 @@ mod tests {
             model: "m".into(),
             fingerprint: "f".into(),
             llmtui: "0".into(),
+            file: None,
         };
         let record = |item| Record {
             item,

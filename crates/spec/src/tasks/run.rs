@@ -57,6 +57,7 @@ impl Request<'_> {
             model: self.model.into(),
             fingerprint: self.fingerprint.into(),
             llmtui: env!("CARGO_PKG_VERSION").into(),
+            file: self.prepared.task.file().map(Path::to_path_buf),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::data::source::{ReadContext, SourceConfig, rows};
 use crate::data::{DataError, Record};
 use regex::Regex;
 use sha2::{Digest, Sha256};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A compiled pattern that finds an answer.
 #[derive(Debug, Clone)]
@@ -51,6 +51,8 @@ pub struct Task {
     /// What `answer.python` runs.
     pub(super) program: Option<RowTemplate>,
     digest: String,
+    /// Where it was read; `None` for one of this program's.
+    pub(super) file: Option<PathBuf>,
 }
 
 /// A task whose rows have been read: nothing can be missing any more.
@@ -182,6 +184,7 @@ impl Task {
                 .map(|p| pattern(p))
                 .collect::<Result<_, _>>()?,
             digest: hex(hash),
+            file: None,
             config,
         })
     }
@@ -209,6 +212,11 @@ impl Task {
     }
 
     /// Relative paths of its sources start at `base`.
+    /// The file of a task that is not one of this program's.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     pub(super) fn relative_to(&mut self, base: &Path) {
         let absolute = |path: &Path| base.join(path);
         self.config.source.make_absolute(&absolute);

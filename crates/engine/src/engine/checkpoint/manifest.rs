@@ -5,6 +5,7 @@ use super::disk::{FileRecord, record_of};
 use crate::base::files::read_small;
 use crate::hf;
 use crate::models::{ModelSource, SourceError};
+use crate::rewards::WeightedReward;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,15 @@ impl Manifest {
             true => Manifest::verify(folder).map(|_| ()),
             false => Ok(()),
         }
+    }
+
+    /// Verifies the reward models that are to judge answers, where they are checkpoints.
+    ///
+    /// # Errors
+    /// The first that is damaged.
+    pub fn verify_judges(rewards: &[WeightedReward]) -> Result<(), Fault> {
+        let mut models = rewards.iter().filter_map(|one| one.reward.model());
+        models.try_for_each(Manifest::verify_if_any)
     }
 
     /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of the base that

@@ -2,6 +2,7 @@
 //! knows the model alone, and `llmtui card`, which knows its run too. What only people know is asked for in italics.
 
 use super::Source;
+use super::adapter::{AdapterSource, is_public};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
@@ -36,17 +37,58 @@ pub struct About {
     pub environment: Vec<(String, String)>,
 }
 
+/// What the metadata say of a model's form.
+struct Form<'a> {
+    name: String,
+    /// The hub's task.
+    task: &'static str,
+    /// What opens the folder.
+    library: &'static str,
+    tags: Vec<&'static str>,
+    /// The base of an adapter that stands alone.
+    adapter_of: Option<&'a str>,
+}
+
 /// README.md. `dtype` is that of the weights.
 pub fn card(source: &Source, dtype: &str, about: &About) -> String {
-    let name = one_line(&source.from.name());
-    let mut out = front(&name, kind(source.model.config()).0, about);
+    let form = Form {
+        name: one_line(&source.from.name()),
+        task: kind(source.model.config()).0,
+        library: "transformers",
+        tags: vec!["llmtui"],
+        adapter_of: None,
+    };
+    compose(&form, &model(source, dtype), about)
+}
+
+/// The same of an adapter alone, for PEFT.
+pub fn adapter_card(source: &AdapterSource, dtype: &str, about: &About) -> String {
+    let scores = source.peft.whole().contains("score");
+    let head = match scores {
+        true => HeadKind::Score,
+        false => HeadKind::Vocabulary,
+    };
+    let (task, opener) = kind_of(head);
+    let form = Form {
+        name: one_line(&source.name()),
+        task,
+        library: "peft",
+        // Those that PEFT's own cards have.
+        tags: vec!["llmtui", "lora", "transformers"],
+        adapter_of: source.base.as_deref(),
+    };
+    compose(&form, &adapter(source, dtype, opener), about)
+}
+
+fn compose(form: &Form, what: &str, about: &About) -> String {
+    let mut out = front(form, about);
     let _ = write!(
         out,
         "\n# {}\n\nWritten by llmtui {}. What it cannot know is asked for below.\n\n",
-        plain(&name),
+        plain(&form.name),
         env!("CARGO_PKG_VERSION")
     );
-    out += &model(source, dtype);
+    out += what;
     let asked = |what: &str| format!("*To be written by the publisher: {what}.*\n");
     section(
         &mut out,
@@ -84,20 +126,36 @@ fn section(out: &mut String, title: &str, text: &str) {
 }
 
 /// The metadata. JSON strings are YAML strings, so that no name can break out of its place.
-fn front(name: &str, task: &str, about: &About) -> String {
+fn front(form: &Form, about: &About) -> String {
+    let (name, task) = (&form.name, form.task);
     let quoted = |text: &str| Value::from(one_line(text)).to_string();
-    let mut out =
-        format!("---\nlibrary_name: transformers\npipeline_tag: {task}\ntags:\n- llmtui\n");
+    let mut out = format!(
+        "---\nlibrary_name: {}\npipeline_tag: {task}\ntags:\n",
+        form.library
+    );
+    for tag in &form.tags {
+        let _ = writeln!(out, "- {tag}");
+    }
+    let adapter_of = form.adapter_of.filter(|base| is_public(base));
+    if let Some(base) = adapter_of {
+        let _ = writeln!(out, "- {}", quoted(&format!("base_model:adapter:{base}")));
+    }
     if let Some(license) = &about.license {
         let _ = writeln!(out, "license: {}", quoted(license));
     }
     // The hub takes ids here and below, and refuses cards with anything else.
-    if let Some(base) = about
-        .base_model
-        .as_ref()
-        .filter(|base| crate::models::repo(base).is_some())
-    {
+    let derived = about.base_model.as_deref();
+    let derived = derived.filter(|base| crate::models::repo(base).is_some());
+    // An adapter's files decide what its base is.
+    let base = match form.library {
+        "peft" => adapter_of,
+        _ => derived,
+    };
+    if let Some(base) = base {
         let _ = writeln!(out, "base_model: {}", quoted(base));
+    }
+    if adapter_of.is_some() {
+        out.push_str("base_model_relation: adapter\n");
     }
     if !about.languages.is_empty() {
         out.push_str("language:\n");
@@ -157,6 +215,12 @@ fn model(source: &Source, dtype: &str) -> String {
         ("numbers", dtype.to_string()),
     ];
     let opener = kind(model.config()).1;
+    let adapted = match source.from.adapter() {
+        Some(_) => {
+            "The adapter that was trained is merged into these weights: they stand alone.\n\n"
+        }
+        None => "",
+    };
     let chat = match source.from.has_chat_template() {
         _ if model.config().is_reward_model() => {
             "It is a reward model: its one logit says how good a text is, read at the last token that is no padding."
@@ -165,19 +229,82 @@ fn model(source: &Source, dtype: &str) -> String {
         false => "It has no chat template: it continues text.",
     };
     format!(
-        "{}\n{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
+        "{}\n{adapted}{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
          model = {opener}.from_pretrained(\"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
         table(&facts.map(|(name, value)| (name.to_string(), value)))
     )
 }
 
+/// What an adapter is, what it stands on, and how PEFT puts the two together.
+fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
+    let peft = &source.peft;
+    let (lora, whole) = (peft.lora(), peft.whole());
+    let listed = |names: std::collections::BTreeSet<String>| {
+        let names: Vec<String> = names.into_iter().collect();
+        names.join(", ")
+    };
+    let base = source.base.as_deref().unwrap_or("not said");
+    let mut facts = vec![
+        (
+            "adapter",
+            format!("{}, rank {}, alpha {}", peft.kind(), lora.rank, lora.alpha),
+        ),
+        ("base", base.to_string()),
+        ("targets", listed(peft.targets())),
+        ("parameters", human::grouped(peft.n_values())),
+        ("numbers", dtype.to_string()),
+    ];
+    if !whole.is_empty() {
+        facts.insert(3, ("trained whole", listed(whole)));
+    }
+    if let Some(digest) = peft.base_fingerprint() {
+        facts.push(("fingerprint of the base", digest.to_string()));
+    }
+    let note = match source.base_is_public() {
+        true => String::new(),
+        false => "*To be written by the publisher: the id of its base on the hub, here and as base_model.*\n\n".into(),
+    };
+    // One number, not transformers' two labels.
+    let labels = match opener.contains("Sequence") {
+        true => ", num_labels=1",
+        false => "",
+    };
+    let id = match source.base_is_public() {
+        true => base,
+        false => "BASE",
+    };
+    let tokenizer = match crate::data::tokenizer::has_tokenizer(peft.folder()) {
+        true => "FOLDER",
+        false => id,
+    };
+    format!(
+        "It is an adapter: small matrices that change the weights of a base model, which is not part of it.\n\n{}\n{note}\
+         ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
+         base = {opener}.from_pretrained(\"{id}\"{labels})\nmodel = PeftModel.from_pretrained(base, \"FOLDER\")\n\
+         tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n```\n\n\
+         `model.merge_and_unload()` adds it to the weights; `llmtui merge --base MODEL --adapter FOLDER --to DIR` does the same.\n",
+        table(&named(facts))
+    )
+}
+
 /// The hub's task of a model, and the class of transformers that opens it.
 fn kind(config: &ModelConfig) -> (&'static str, &'static str) {
-    match config.head {
+    kind_of(config.head)
+}
+
+fn kind_of(head: HeadKind) -> (&'static str, &'static str) {
+    match head {
         HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
         HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
     }
+}
+
+fn named(facts: Vec<(&str, String)>) -> Vec<(String, String)> {
+    let owned = facts
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value));
+    owned.collect()
 }
 
 fn table(facts: &[(String, String)]) -> String {

@@ -1,19 +1,21 @@
 //! A model out of this program: one file a format, one line in [`FORMATS`]. What is written stands beside its final name
 //! until it is whole.
 
+mod adapter;
 mod card;
 mod folder;
 mod gguf;
 mod hf;
 mod safetensors;
 
-pub use card::{About, CardResult, card};
+pub use adapter::{AdapterSource, PEFT, export_adapter};
+pub use card::{About, CardResult, adapter_card, card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::hf::{Dtype, TokenIds};
+use crate::hf::{AdapterError, Dtype, TokenIds};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use std::io;
@@ -37,11 +39,11 @@ pub const FORMATS: &[&Format] = &[&hf::FORMAT, &safetensors::FORMAT, &gguf::FORM
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
-/// What is exported.
+/// What is exported, or measured.
 pub struct Source {
     /// Where it came from.
     pub from: ModelSource,
-    /// In f32.
+    /// In f32; as it answers where it was opened so.
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
@@ -79,6 +81,8 @@ pub enum ExportError {
         "{0} has weights that are non-finite: it comes from a run that diverged, or is damaged"
     )]
     NotFinite(PathBuf),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     #[error("{what}")]
     Cannot { what: String, fix: String },
 }
@@ -94,6 +98,12 @@ impl ExportError {
             ExportError::Damaged(_) => Fault::HINT.into(),
             ExportError::NotFinite(_) => {
                 "take an older checkpoint of the run, or fetch the model again".into()
+            }
+            ExportError::Adapter(AdapterError::Absent(_)) => {
+                "name a run with adapters, or a folder of PEFT's; a model whose weights all learned is exported whole: --format hf".into()
+            }
+            ExportError::Adapter(_) => {
+                "docs/models.md says which adapters are read; --format hf exports them merged".into()
             }
             ExportError::Cannot { fix, .. } => fix.clone(),
         }
@@ -123,10 +133,31 @@ impl Source {
     /// There is none, or its files do not fit each other, or its weights are non-finite: whoever gets the file would find
     /// that out last.
     pub fn open(path: &Path) -> Result<Source, ExportError> {
+        Self::open_with(path, &ModelSource::load)
+    }
+
+    /// The same model by the products that it trains, is evaluated and chats with: weights of a quantised file stay in its
+    /// formats, their products round activations to eight bits, and an adapter on them stands beside them. So what is
+    /// measured is what answers.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn open_as_it_answers(path: &Path) -> Result<Source, ExportError> {
+        Self::open_with(path, &|from| match from.formats() {
+            Some(_) => from.load_for_inference(),
+            None => from.load(),
+        })
+    }
+
+    fn open_with(
+        path: &Path,
+        load: &dyn Fn(&ModelSource) -> Result<Model, SourceError>,
+    ) -> Result<Source, ExportError> {
         let from = Manifest::open_verified::<ExportError>(path)?;
-        let model = from.load()?;
+        let model = load(&from)?;
+        // Values of a quantised file are looked at where it is read.
         let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
-        if !model.params().read_weights(finite).unwrap_or(false) {
+        if !model.params().read_held(finite).unwrap_or(false) {
             return Err(ExportError::NotFinite(path.to_path_buf()));
         }
         Ok(Source {
@@ -147,13 +178,26 @@ pub fn export(
     options: &Options,
     to: &Path,
 ) -> Result<Vec<Written>, ExportError> {
-    if !format.dtypes.contains(&options.dtype.as_str()) {
-        return Err(ExportError::Dtype {
-            format: format.word,
-            said: crate::base::text::one_line(&options.dtype),
-            known: format.dtypes.join(", "),
-        });
+    has_type(format.word, format.dtypes, &options.dtype)?;
+    in_folder(to, &mut |folder| (format.write)(source, options, folder))
+}
+
+fn has_type(format: &'static str, dtypes: &[&'static str], said: &str) -> Result<(), ExportError> {
+    match dtypes.contains(&said) {
+        true => Ok(()),
+        false => Err(ExportError::Dtype {
+            format,
+            said: crate::base::text::one_line(said),
+            known: dtypes.join(", "),
+        }),
     }
+}
+
+/// Fills a folder beside its final name, and gives it that where all of it is there.
+fn in_folder(
+    to: &Path,
+    fill: &mut dyn FnMut(&mut Folder) -> Result<(), ExportError>,
+) -> Result<Vec<Written>, ExportError> {
     check_free(to)?;
     let io = |path: &Path| {
         let path = path.to_path_buf();
@@ -171,7 +215,7 @@ pub fn export(
     }
     std::fs::create_dir(&partial).map_err(io(&partial))?;
     let mut folder = Folder::new(&partial);
-    let done = (format.write)(source, options, &mut folder).and_then(|()| {
+    let done = fill(&mut folder).and_then(|()| {
         sync_dir(&partial).map_err(io(&partial))?;
         // An empty folder of the user's gives way.
         if to.exists() {

@@ -1,5 +1,7 @@
 //! Exports of a small model: what stands in the folder, and what is refused.
 
+mod adapter;
+
 use super::*;
 use crate::nn::norm::NormConfig;
 use crate::nn::{Model, ModelConfig};

@@ -136,6 +136,14 @@ impl HeldModel {
         })
     }
 
+    /// The digest of the weights under its adapters: see [`Model::base_fingerprint`].
+    ///
+    /// # Errors
+    /// A sentence: weights that cannot be read.
+    pub fn base_fingerprint(&self) -> Result<String, String> {
+        self.model.base_fingerprint().map_err(|e| e.to_string())
+    }
+
     /// What is held, for viewers. `seconds`: how long loading took.
     pub fn about(&self, seconds: f64) -> Event {
         let shape = self.model.shape();

@@ -185,7 +185,15 @@ fn adapters_train_on_a_quantised_file_and_resume_to_the_bit() {
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f32::max)
     };
+    // Training puts the adapter beside the file's weights; what is measured and what chats compute the same, to the bit.
+    let mut trained = base.load_for_inference().unwrap();
+    let peft = hf::Peft::find(&folder).unwrap();
+    peft.attach(&mut trained).unwrap();
     let (merged, beside) = (of(&mut merged), of(&mut beside));
+    assert_eq!(of(&mut trained), beside);
+    let mut measured = crate::engine::export::Source::open_as_it_answers(&folder).unwrap();
+    assert_eq!(of(&mut measured.model), beside);
+    assert_ne!(merged, beside, "f32 does not round");
     let without = of(&mut base.load().unwrap());
     // Quantised products round activations to eight bits.
     assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));

@@ -187,6 +187,22 @@ fn rewards_answers(folder: &Path) {
     });
     assert!(judged.unwrap().0.is_finite());
 
+    // A damaged file of its is found before the first answer.
+    let weights = folder.join(hf::WEIGHTS);
+    let whole = std::fs::read(&weights).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, &damaged).unwrap();
+    let mut run = Run::new(&["max_steps=1"]);
+    run.job.spec = spec_of(&text, &["max_steps=1".to_string()]);
+    let (outcome, _, why) = finished(&run.go());
+    assert_eq!(outcome, Outcome::Invalid, "{why}");
+    assert!(
+        why.contains("reward model") && why.contains(hf::WEIGHTS),
+        "{why}"
+    );
+    std::fs::write(&weights, &whole).unwrap();
+
     let wrong: WeightedReward =
         serde_json::from_value(json!({"model": {"path": "no/such/folder"}})).unwrap();
     let error = Judge::new(&[wrong])

@@ -4,6 +4,7 @@ use super::super::card::{Card, NAME};
 use super::super::subject::{Form, Subject};
 use super::{Check, several};
 use crate::base::finding::Finding;
+use crate::hf::{ADAPTER_CONFIG, Peft};
 use crate::hub::is_repo_id;
 use crate::models::ModelSource;
 use serde_json::Value;
@@ -64,6 +65,18 @@ fn base_model(subject: &Subject, card: &Card) -> Option<Finding> {
             format!("{odd} is no id of the hub"),
             "the hub refuses a card with another base_model",
             "write org/name, or take the key away for a model that is trained from scratch",
+        ));
+    }
+    if subject.form == Form::Adapter
+        && let Ok(peft) = Peft::find(&subject.folder)
+        && let Some(base) = peft.base().filter(|base| is_repo_id(base))
+        && !said.is_empty()
+        && !said.iter().any(|id| id == base)
+    {
+        return Some(Finding::fail(
+            format!("the card says {}, {ADAPTER_CONFIG} {base}", several(&said)),
+            "the hub links the adapter to one model, and PEFT loads the other",
+            "make them the same",
         ));
     }
     (said.is_empty() && subject.form == Form::Adapter).then(|| {

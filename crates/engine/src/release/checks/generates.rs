@@ -7,6 +7,7 @@ use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
 use crate::engine::infer::{HeldModel, Step, TextModel};
+use crate::hf::Peft;
 use crate::models::ModelSource;
 use crate::wire::{Prompt, Turn};
 use std::ops::ControlFlow;
@@ -75,7 +76,26 @@ fn look(subject: &Subject, path: &Path) -> Finding {
             Err(why) => return failed(why),
         }
     }
+    if subject.form == Form::Adapter
+        && let Some(found) = another_base(path, &model)
+    {
+        return found;
+    }
     Finding::pass(said.join("; "))
+}
+
+/// An adapter of other weights than those that its base has here. Files of PEFT's do not say of which.
+fn another_base(adapter: &Path, model: &HeldModel) -> Option<Finding> {
+    let peft = Peft::find(adapter).ok()?;
+    let said = peft.base_fingerprint()?;
+    let found = model.base_fingerprint().ok()?;
+    (found != said).then(|| {
+        Finding::warn(
+            "it answers, and the base has other weights than those that it was trained on",
+            "another revision or fine-tune of the base, or the adapter comes from a quantized copy of it: answers differ from those of the training",
+            "name the very base in base_model_name_or_path; where it was a quantized copy, say so in the card",
+        )
+    })
 }
 
 fn prompts(has_template: bool) -> Vec<Prompt> {

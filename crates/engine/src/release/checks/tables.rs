@@ -81,27 +81,45 @@ fn words(source: &ModelSource, config: &ModelConfig) -> String {
 
 fn adapter(subject: &Subject) -> Finding {
     let place = subject.place(&subject.folder);
-    match Peft::find(&subject.folder) {
-        Err(error) => Finding::fail(
-            error.to_string(),
+    let unfit = |what: String| {
+        Finding::fail(
+            what,
             "PEFT builds the adapter from this description",
             "docs/models.md says which adapters are read",
         )
-        .at(place),
-        Ok(peft) => match peft.base() {
-            None => Finding::fail(
-                "it does not say whose adapter it is",
-                "PEFT loads the base by base_model_name_or_path",
-                "write the hub id of the base there",
-            )
-            .at(place),
-            Some(base) if !crate::hub::is_repo_id(base) => Finding::fail(
-                format!("its base is {base}: a path of the machine that it was made on"),
-                "nobody else has that folder",
-                "write the hub id of the base into base_model_name_or_path",
-            )
-            .at(place),
-            Some(base) => Finding::pass(format!("an adapter on {base}")),
+    };
+    let found = match Peft::find(&subject.folder) {
+        Err(error) => unfit(error.to_string()),
+        Ok(peft) => match peft.check() {
+            Err(error) => unfit(error.to_string()),
+            Ok(()) => named_base(&peft),
         },
+    };
+    found.at(place)
+}
+
+fn named_base(peft: &Peft) -> Finding {
+    match peft.base() {
+        None => Finding::fail(
+            "it does not say whose adapter it is",
+            "PEFT loads the base by base_model_name_or_path",
+            "write the hub id of the base there; for a run: --base-model ORG/NAME",
+        ),
+        Some(base) if !crate::hub::is_repo_id(base) => Finding::fail(
+            format!("its base is {base}: a path of the machine that it was made on"),
+            "nobody else has that folder",
+            "write the hub id of the base into base_model_name_or_path; for a run: --base-model ORG/NAME",
+        ),
+        Some(base) => {
+            let lora = peft.lora();
+            let targets: Vec<String> = peft.targets().into_iter().collect();
+            Finding::pass(format!(
+                "{} on {base}, rank {}, alpha {}: {}",
+                peft.kind(),
+                lora.rank,
+                lora.alpha,
+                targets.join(", ")
+            ))
+        }
     }
 }

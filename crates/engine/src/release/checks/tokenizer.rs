@@ -6,6 +6,7 @@ use crate::base::child::Child;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::data::tokenizer;
+use crate::hf::Peft;
 use crate::models::ModelSource;
 use std::path::Path;
 
@@ -31,6 +32,15 @@ fn run(subject: &Subject) -> Vec<Finding> {
     subject.models().iter().map(|path| found(path)).collect()
 }
 
+/// Whether an adapter holds a table of embeddings.
+fn trains_tokens(path: &Path) -> bool {
+    let whole = Peft::find(path).map(|peft| peft.whole());
+    whole.is_ok_and(|names| {
+        let is_table = |name: &String| name.ends_with("embed_tokens") || name.ends_with("wte");
+        names.iter().any(is_table)
+    })
+}
+
 fn look(path: &Path, form: Form) -> Finding {
     let source = ModelSource::open(path);
     // What lies with its base is none of an adapter's files.
@@ -40,6 +50,11 @@ fn look(path: &Path, form: Form) -> Finding {
     };
     if !has {
         return match form {
+            Form::Adapter if trains_tokens(path) => Finding::fail(
+                "there is none, and the adapter brings embeddings of its own",
+                "where tokens were added, nobody can tell which rows are theirs: the base's tokenizer does not know them",
+                "put the tokenizer.json and tokenizer_config.json that it was trained with beside it",
+            ),
             Form::Adapter => Finding::not_applicable("an adapter takes its base's"),
             _ => Finding::fail(
                 "there is none",

@@ -1,5 +1,6 @@
 //! A folder that is fit to be published, and what each check says of one that is not.
 
+mod adapters;
 mod content;
 mod folders;
 

@@ -1,6 +1,7 @@
 //! Adapters as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`, here beside the model that they
 //! belong to.
 
+mod files;
 mod peft;
 mod sum;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::super::HfError;
 use super::super::safetensors::TensorFile;
+use super::files::MAX_BYTES;
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
@@ -12,18 +13,19 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Largest `adapter_config.json` that is read.
-const MAX_BYTES: u64 = 1 << 20;
+pub(super) const HEAD: &str = "lm_head.weight";
+/// Embeddings, by their names in families.
+pub(super) const TABLES: [&str; 2] = ["model.embed_tokens.weight", "transformer.wte.weight"];
 /// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
 const HEADS: [&str; 2] = ["score", "classifier"];
 
 /// An adapter on the disk.
 #[derive(Debug)]
 pub struct Peft {
-    folder: PathBuf,
-    file: TensorFile,
+    pub(super) folder: PathBuf,
+    pub(super) file: TensorFile,
     /// Without targets: those follow from the tensors.
-    lora: Lora,
+    pub(super) lora: Lora,
     base: Option<String>,
 }
 
@@ -102,7 +104,7 @@ impl Peft {
         self.file.word(FINGERPRINT)
     }
 
-    fn wrong(&self, what: String) -> HfError {
+    pub(super) fn wrong(&self, what: String) -> HfError {
         HfError::Config {
             path: self.folder.join(ADAPTER_CONFIG),
             what,
@@ -167,15 +169,35 @@ impl Peft {
             } else if let Some(info) = by_name.get(module) {
                 let values = self.file.read(name, &info.shape)?;
                 found.whole.push(((*info).clone(), values));
-            } else if module != "lm_head.weight"
-                || !by_name.contains_key("model.embed_tokens.weight")
-            {
+            } else if module == HEAD && TABLES.iter().any(|table| by_name.contains_key(table)) {
+                self.is_the_table(name)?;
+            } else {
                 return Err(self.wrong(format!("{} is no factor of LoRA", one_line(name))));
             }
         }
         // Tensors come in no order.
         found.products.sort_by_key(|change| change.offset);
         Ok(found)
+    }
+
+    /// The head of a base whose head is its embeddings: PEFT has a copy of both.
+    fn is_the_table(&self, head: &str) -> Result<(), HfError> {
+        let table = self.file.names().find(|name| {
+            let name = name.strip_prefix(PREFIX).unwrap_or(name);
+            TABLES.contains(&name)
+        });
+        let Some(table) = table else {
+            return Ok(());
+        };
+        let shape = self.file.shape(head).unwrap_or_default().to_vec();
+        match self.file.read(head, &shape)? == self.file.read(table, &shape)? {
+            true => Ok(()),
+            false => Err(self.wrong(format!(
+                "{} and {} differ, and in this model they are one table; merge this adapter with PEFT first",
+                one_line(head),
+                one_line(table)
+            ))),
+        }
     }
 
     fn change(&self, name: &str, info: &ParamInfo) -> Result<Change, HfError> {
@@ -270,10 +292,15 @@ impl Peft {
                 .map(&module)
                 .collect()
         };
+        // A tied head is trained with the embeddings.
+        let whole = self.lora.modules_to_save.iter().copied();
+        let whole = whole.filter(|whole| *whole != Whole::Head || !model.ties_head());
+        let modules_to_save: Vec<Whole> = whole.collect();
         let of = |targets, custom: &[Target], patterns: Vec<String>| Lora {
             targets,
             custom: custom.to_vec(),
             patterns,
+            modules_to_save: modules_to_save.clone(),
             ..self.lora.clone()
         };
         use Target::{Down, Gate, Key, Output, Query, Up, Value};

@@ -8,6 +8,7 @@ use crate::base::text::one_line;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::metrics::id;
 use crate::run::RunState;
+use crate::run::index::option;
 use crate::run::state::{Finish, outcome_word};
 use crate::ui::action::Action;
 use crate::ui::keymap::Keymap;
@@ -21,6 +22,7 @@ use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::Outcome;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::path::Path;
 use std::time::Duration;
 
 /// From here on there are boxes, and from there on a sample beside the next steps.
@@ -38,6 +40,8 @@ pub struct Ending<'a> {
     keymap: &'a Keymap,
     theme: &'a Theme,
     diagnosis: Diagnosis,
+    /// What a command needs besides the run's name: where the runs lie, unless they lie where commands look.
+    place: String,
 }
 
 /// Something that can be done now.
@@ -58,13 +62,19 @@ struct Top {
 
 impl<'a> Ending<'a> {
     /// `None` while the run goes on.
-    pub fn of(held: &'a HeldRun, keymap: &'a Keymap, theme: &'a Theme) -> Option<Ending<'a>> {
+    pub fn of(
+        held: &'a HeldRun,
+        runs_dir: &Path,
+        keymap: &'a Keymap,
+        theme: &'a Theme,
+    ) -> Option<Ending<'a>> {
         Some(Ending {
             held,
             finish: held.state.finished.as_ref()?,
             keymap,
             theme,
             diagnosis: diagnose(&held.state),
+            place: option(runs_dir),
         })
     }
 
@@ -296,7 +306,10 @@ impl<'a> Ending<'a> {
         let name = one_line(self.held.name());
         let key = |action: Action| self.keymap.label(action);
         let mut next = Vec::new();
-        let mut add = |key: String, what: &str, command: String| {
+        let mut add = |key: String, what: &str, mut command: String| {
+            if !command.is_empty() {
+                command.push_str(&self.place);
+            }
             next.push(Next {
                 key,
                 what: what.into(),
@@ -347,8 +360,19 @@ impl<'a> Ending<'a> {
         if useful {
             let command = format!("llmtui score {name} FILE");
             add(String::new(), "measure it on a text", command);
-            let command = format!("llmtui export {name} --to DIR");
-            add(String::new(), "take it to other programs", command);
+            let adapted = state
+                .head
+                .as_ref()
+                .is_some_and(|head| !head.spec["adapter"].is_null());
+            let export = format!("llmtui export {name} --to DIR");
+            match adapted {
+                false => add(String::new(), "take it to other programs", export),
+                true => {
+                    let alone = format!("llmtui export {name} --format peft --to DIR");
+                    add(String::new(), "export the adapter alone", alone);
+                    add(String::new(), "export it merged", export);
+                }
+            }
             match self.longer() {
                 _ if judges => {}
                 None => {

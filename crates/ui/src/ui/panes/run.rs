@@ -490,7 +490,7 @@ impl Pane for RunPane {
         match &store.held {
             Some(held) if held.state.last_seq > 0 => {
                 let state = &held.state;
-                let end = || Ending::of(held, context.keymap, theme);
+                let end = || Ending::of(held, &store.runs_dir, context.keymap, theme);
                 if let Some(end) = self.ending.then(end).flatten() {
                     end.draw(frame.buffer_mut(), area);
                     return;

@@ -146,3 +146,44 @@ fn an_end_before_our_eyes_is_not_told_twice() {
         assert_eq!(picture.matches("✗ failed at").count(), told, "{picture}");
     }
 }
+
+#[test]
+fn commands_lead_to_runs_that_lie_elsewhere() {
+    let elsewhere = AppOptions {
+        runs_dir: "/data/my runs".into(),
+        ..options("ansi", ColorDepth::Ansi16, false)
+    };
+    let mut bench = Bench::with(elsewhere);
+    bench.hold(tape::standard(5), Holder::Log);
+    let words = flowing(&bench.press("2 r").picture(108, 44));
+    for command in [
+        "llmtui chat shakespeare-k3qf",
+        "export shakespeare-k3qf --to DIR",
+    ] {
+        let whole = format!("{command} --runs-dir '/data/my runs'");
+        assert!(words.contains(&whole), "{words}");
+    }
+    let words = flowing(
+        &ended(tape::standard(5), Vec::new())
+            .press("2 r")
+            .picture(108, 44),
+    );
+    assert!(!words.contains("--runs-dir"), "{words}");
+}
+
+#[test]
+fn a_run_with_adapters_is_exported_alone_or_merged() {
+    let mut log = tape::standard(5);
+    for envelope in &mut log {
+        if let Event::Started { spec, .. } = &mut envelope.event {
+            spec["adapter"] = serde_json::json!({"lora": {"rank": 8}});
+        }
+    }
+    let words = flowing(&ended(log, Vec::new()).press("2 r").picture(108, 44));
+    let alone = "export the adapter alone llmtui export shakespeare-k3qf --format peft --to DIR";
+    assert!(words.contains(alone), "{words}");
+    assert!(
+        words.contains("export it merged llmtui export shakespeare-k3qf --to DIR"),
+        "{words}"
+    );
+}

@@ -1,0 +1,131 @@
+//! The adapter of a run alone, as PEFT opens it: adapter_config.json, adapter_model.safetensors, tokenizer, card. The base is
+//! named and not there; neither its weights nor the adapter's are held.
+
+use super::card::{self, About};
+use super::{ExportError, FLOATS, Folder, Options, Written, float, has_type, in_folder};
+use crate::engine::checkpoint::Manifest;
+use crate::hf::{self, Peft};
+use crate::hub;
+use crate::models;
+use std::path::Path;
+
+/// Its word after `--format`, its sentence, its types, the default first.
+pub const PEFT: (&str, &str, &[&str]) = (
+    "peft",
+    "the adapter of a LoRA, DoRA or QLoRA run alone, for PEFT and the hub; every other format holds it merged into its base",
+    FLOATS,
+);
+
+/// An adapter that is exported.
+pub struct AdapterSource {
+    pub peft: Peft,
+    /// The base as the files name it to others: its id on the hub where one is known, else its place on this machine.
+    pub base: Option<String>,
+    /// The embeddings in its file that are the base's head, too.
+    tied: Option<String>,
+}
+
+impl AdapterSource {
+    /// The adapter of a checkpoint, or of a folder of PEFT's. `base` is the base's id on the hub, where the files do not tell.
+    ///
+    /// # Errors
+    /// There is none; a checkpoint that is damaged; files that contradict each other; a base whose class in transformers names
+    /// its matrices otherwise.
+    pub fn open(path: &Path, base: Option<&str>) -> Result<AdapterSource, ExportError> {
+        Manifest::verify_if_any(path)?;
+        let peft = Peft::find(path)?;
+        peft.check().map_err(hf::AdapterError::from)?;
+        peft.check_values().map_err(hf::AdapterError::from)?;
+        // A folder of PEFT's has no config.json, and what PEFT needs.
+        let mut tied = None;
+        if path.join(hf::CONFIG).is_file() {
+            fits_transformers(path, &peft)?;
+            tied = peft.tied_table(path).map_err(hf::AdapterError::from)?;
+        }
+        let said = peft.base().map(|said| {
+            let place = Path::new(said);
+            hub::id_of_cached(place).unwrap_or_else(|| said.to_string())
+        });
+        Ok(AdapterSource {
+            base: base.map(String::from).or(said),
+            peft,
+            tied,
+        })
+    }
+
+    /// What it is called: its run and step, or its folder.
+    pub fn name(&self) -> String {
+        models::name_of(self.peft.folder())
+    }
+
+    /// Whether others find the base by the name that the files give it.
+    pub fn base_is_public(&self) -> bool {
+        self.base.as_deref().is_some_and(is_public)
+    }
+}
+
+/// A hub id that is no folder here: PEFT looks for a folder first.
+pub(super) fn is_public(base: &str) -> bool {
+    hub::is_repo_id(base) && !Path::new(base).exists()
+}
+
+fn fits_transformers(path: &Path, peft: &Peft) -> Result<(), ExportError> {
+    let wrong = |error: hf::HfError| ExportError::Adapter(error.into());
+    let merged = "--format hf exports base and adapter as one model";
+    let Some(class) = hf::class_in(path).map_err(wrong)? else {
+        return Err(ExportError::Cannot {
+            what: "no model class of transformers computes the base of this adapter, so PEFT has nothing to put it on".into(),
+            fix: "--format safetensors exports base and adapter as one model, for llmtui".into(),
+        });
+    };
+    match peft.misnamed(path).map_err(wrong)? {
+        None => Ok(()),
+        Some(module) => Err(ExportError::Cannot {
+            what: format!(
+                "the adapter changes {}, which {class} keeps with others in one matrix: PEFT would not find it",
+                crate::base::text::one_line(&module)
+            ),
+            fix: merged.into(),
+        }),
+    }
+}
+
+/// Writes an adapter to the folder `to`, with a card, and says what stands there.
+///
+/// # Errors
+/// As [`super::export`].
+pub fn export_adapter(
+    source: &AdapterSource,
+    options: &Options,
+    about: &About,
+    to: &Path,
+) -> Result<Vec<Written>, ExportError> {
+    let (word, _, dtypes) = PEFT;
+    has_type(word, dtypes, &options.dtype)?;
+    let (peft, base) = (&source.peft, source.base.as_deref());
+    let tied = source.tied.as_deref();
+    in_folder(to, &mut |folder: &mut Folder| {
+        let config = peft
+            .config_json(base, tied)
+            .map_err(|e| ExportError::Adapter(e.into()))?;
+        folder.text(hf::ADAPTER_CONFIG, &config)?;
+        folder.file(hf::ADAPTER_WEIGHTS, &mut |out| {
+            peft.write(float(options), tied, out)
+        })?;
+        // The tokens that end a turn of its training, which the base's own settings may not name.
+        folder.copy(peft.folder(), hf::GENERATION)?;
+        folder.tokenizer(peft.folder())?;
+        let text = card::adapter_card(source, &options.dtype, about);
+        folder.text("README.md", &text)?;
+        if !source.base_is_public() {
+            folder.note(vec![match base {
+                Some(base) => format!(
+                    "its base is {}, a place of this machine: --base-model ORG/NAME names it for others",
+                    crate::base::text::one_line(base)
+                ),
+                None => "it does not say whose adapter it is: --base-model ORG/NAME names its base".into(),
+            }]);
+        }
+        Ok(())
+    })
+}

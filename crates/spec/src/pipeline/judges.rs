@@ -1,0 +1,126 @@
+//! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the stage
+//! that trains one, in a spec written in place or in `set`. A path with a slash is a folder, as ever.
+
+use super::{Pipeline, PipelineError, Stage, Train, Work};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// The key of the critic's place, whatever stands in front of it.
+const CRITIC: &str = "critic_from";
+
+impl Train {
+    /// What stands where a reward model is wanted.
+    pub fn judges(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut copy = self.clone();
+        copy.each_judge(&mut |place| found.push(place.clone()));
+        found
+    }
+
+    /// The same stage with other words for stages: `of` says where a stage's model lies, and nothing of other words.
+    ///
+    /// # Errors
+    /// What `of` says.
+    pub fn with_judges<E>(
+        &self,
+        of: &mut dyn FnMut(&str) -> Result<Option<String>, E>,
+    ) -> Result<Train, E> {
+        let mut train = self.clone();
+        let mut wrong = None;
+        train.each_judge(&mut |place| match of(place) {
+            Ok(Some(found)) => *place = found,
+            Ok(None) => {}
+            Err(error) => wrong = wrong.take().or(Some(error)),
+        });
+        match wrong {
+            Some(error) => Err(error),
+            None => Ok(train),
+        }
+    }
+
+    fn each_judge(&mut self, seen: &mut dyn FnMut(&mut String)) {
+        visit("", &mut self.spec, seen);
+        each(&mut self.set, seen);
+    }
+}
+
+fn each(map: &mut Map<String, Value>, seen: &mut dyn FnMut(&mut String)) {
+    for (key, value) in map {
+        visit(key, value, seen);
+    }
+}
+
+fn visit(key: &str, value: &mut Value, seen: &mut dyn FnMut(&mut String)) {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    match value {
+        Value::Array(rewards) if last == "rewards" => {
+            let models = rewards.iter_mut();
+            let paths = models.filter_map(|one| one.get_mut("model")?.get_mut("path"));
+            for path in paths {
+                if let Value::String(path) = path {
+                    seen(path);
+                }
+            }
+        }
+        Value::String(path) if last == CRITIC => seen(path),
+        Value::Object(map) => each(map, seen),
+        _ => {}
+    }
+}
+
+impl Pipeline {
+    /// The stages whose reward models stage `at` learns from.
+    pub fn judges_of(&self, at: usize) -> Vec<&Stage> {
+        let Some(Work::Train(train)) = self.stages.get(at).map(|stage| &stage.work) else {
+            return Vec::new();
+        };
+        let words = train.judges();
+        let named = words.iter().filter_map(|word| self.stage(word));
+        named.map(|(_, stage)| stage).collect()
+    }
+
+    /// Holds every stage that is named as a reward model against its place.
+    ///
+    /// # Errors
+    /// A stage that comes later, is the same one, or trains nothing; a bare word that is neither stage nor folder.
+    pub fn check_judges(&self) -> Result<(), PipelineError> {
+        for (at, stage) in self.stages.iter().enumerate() {
+            let Work::Train(train) = &stage.work else {
+                continue;
+            };
+            for word in train.judges() {
+                let what = match self.stage(&word) {
+                    Some((before, judge)) if before < at => match judge.work {
+                        Work::Train(_) => continue,
+                        _ => format!("stage {word} trains no model"),
+                    },
+                    Some((same, _)) if same == at => "a stage cannot learn from itself".into(),
+                    Some(_) => format!("stage {word} comes after it"),
+                    None if word.contains('/') || Path::new(&word).exists() => continue,
+                    None => format!(
+                        "{word:?} is no training stage before it, and no folder is called so"
+                    ),
+                };
+                let names: Vec<&str> = self.stages[..at]
+                    .iter()
+                    .filter(|stage| matches!(stage.work, Work::Train(_)))
+                    .map(|stage| stage.name.as_str())
+                    .collect();
+                return Err(PipelineError::Invalid {
+                    place: format!("{}: stage {} ({})", self.name, at + 1, stage.name),
+                    what: format!("its reward model: {what}"),
+                    hint: match names.as_slice() {
+                        [] => {
+                            "put a stage of method reward in front of it, or name a folder".into()
+                        }
+                        names => format!(
+                            "a stage of method reward before it ({}), or a folder: ./{word}",
+                            names.join(", ")
+                        ),
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+}
