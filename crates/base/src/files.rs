@@ -88,7 +88,10 @@ fn short(name: &std::ffi::OsStr) -> String {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     let hash = format!("-{:016x}", hasher.finish());
-    format!("{}{hash}", &text[..text.floor_char_boundary(MOST - hash.len())])
+    format!(
+        "{}{hash}",
+        &text[..text.floor_char_boundary(MOST - hash.len())]
+    )
 }
 
 /// Whether `entry` is `.tmp-PID-NAME` of a process that is gone. A file that was written to lately may belong to a

@@ -140,7 +140,10 @@ fn joined_sources_are_read_once_an_epoch_and_weights_multiply_the_passes() {
                 }
             }
             let ratio = epochs[1] / epochs[0];
-            assert!((ratio - weight).abs() < 0.15 * weight, "{packing:?}: {ratio}");
+            assert!(
+                (ratio - weight).abs() < 0.15 * weight,
+                "{packing:?}: {ratio}"
+            );
         }
     }
 }
