@@ -139,7 +139,9 @@ impl Elementwise<2> for Coefficients {
             let denominator = root.plus(V::all(self.eps));
             let change = V::all(self.step_size).times(mean.over(denominator));
             let weight = weight.times(V::all(self.keep)).minus(change);
-            (weight, [mean, square])
+            // Where gradients are 0, as in rows of tokens that are not there, moments would shrink until they are subnormal and
+            // stay so: ten times slower, for updates that no weight can hold.
+            (weight, [mean.normal(), square.normal()])
         }
     }
 }
@@ -265,6 +267,29 @@ mod tests {
         };
         let one = run(1);
         assert!(one == run(2) && one == run(3));
+    }
+
+    #[test]
+    fn moments_of_zero_gradients_end_at_0() {
+        let least = f32::MIN_POSITIVE;
+        let (mut w, mut m, mut v) = (vec![1.0; 40], vec![-1.05 * least; 40], vec![least; 40]);
+        (m[7], v[7]) = (-3.0 * least, 3.0 * least);
+        let mut chunks = Chunks::new(parts(&[(40, 0.0)]));
+        let rule = Rule {
+            lr: 0.01,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            grad_scale: 1.0,
+            step: 9,
+        };
+        fused(&rule, [&mut w, &mut m, &mut v], &[0.0; 40], &mut chunks);
+        for i in 0..40 {
+            let is_kept = i == 7;
+            assert_eq!([m[i] == 0.0, v[i] == 0.0], [!is_kept; 2], "{i}");
+        }
+        assert!(m[7] <= -2.0 * least && v[7] >= 2.0 * least);
+        assert_eq!(w, [1.0; 40]);
     }
 
     #[test]
