@@ -261,6 +261,7 @@ fn paths_that_are_printed_steer_no_terminal() {
     let (model, spec, words) = (hostile("model"), hostile("spec"), hostile("words"));
     let (parts, rows, clean) = (hostile("parts"), hostile("rows"), hostile("clean"));
     let (rows, clean) = (format!("{rows}.jsonl"), format!("{clean}.jsonl"));
+    std::fs::create_dir(dir.path().join(&parts)).unwrap();
     for arguments in [
         vec!["init", "smoke", "--to", &model],
         vec!["export", &model, "--to", "exported"],

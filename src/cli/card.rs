@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = ["hf", "peft"])]
     pub format: String,
     /// The base's id on the hub; default: what the run started from
-    #[arg(long, value_name = "ORG/NAME", value_parser = base_model)]
+    #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
     /// The licence, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
     #[arg(long, value_name = "ID", value_parser = license)]
@@ -58,13 +58,6 @@ pub(super) fn license(text: &str) -> Result<String, String> {
             "the hub's identifiers are small letters, digits, `-` and `.`: apache-2.0, mit, other"
                 .into(),
         ),
-    }
-}
-
-pub(super) fn base_model(text: &str) -> Result<String, String> {
-    match crate::hub::is_repo_id(text) {
-        true => Ok(text.into()),
-        false => Err("use ORG/NAME, as in the model's address on the hub".into()),
     }
 }
 

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// For --format peft: the base's id on the hub, which its files name; default: what the run started from
-    #[arg(long, value_name = "ORG/NAME", value_parser = super::card::base_model)]
+    #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
     /// For a GGUF file: write its weights in f32, f16 or bf16 for training
     #[arg(long)]

@@ -27,6 +27,17 @@ pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
     found
 }
 
+/// The value of `--base-model`.
+///
+/// # Errors
+/// It is no id of the hub.
+pub(super) fn base_model(text: &str) -> Result<String, String> {
+    match crate::hub::is_repo_id(text) {
+        true => Ok(text.into()),
+        false => Err("use ORG/NAME, as in the model's address on the hub".into()),
+    }
+}
+
 /// [`find`], with a callback for download progress.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = ["hf", "peft"])]
     pub format: Option<String>,
     /// For a run: the base's id on the hub; default: what the run started from
-    #[arg(long, value_name = "ORG/NAME", value_parser = card::base_model)]
+    #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
     /// For a run: the license of its card, by the hub's identifier (apache-2.0, mit, other …)
     #[arg(long, value_name = "ID", value_parser = card::license)]
