@@ -133,9 +133,6 @@ impl Progress {
             n => format!("/{}", human::grouped(n)),
         };
         let mut line = format!("step {}{of}", human::grouped(step));
-        if let Some(epochs) = self.state.latest("epochs") {
-            line.push_str(&format!("  epoch {epochs:.2}"));
-        }
         // Once answers are learned from, the loss of a cold start is that of an earlier step.
         let answers = self.state.latest("reward").is_some();
         let first = match answers {
@@ -152,6 +149,9 @@ impl Progress {
             if let Some(x) = self.state.latest(id) {
                 line.push_str(&format!("  {word} {}", human::number(x)));
             }
+        }
+        if let Some(epochs) = self.state.latest("epochs") {
+            line.push_str(&format!("  epoch {}", human::epochs(epochs)));
         }
         if let Some(rate) = self.state.tok_per_sec() {
             line.push_str(&format!("  {} tok/s", human::short(rate)));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_stands_beside_the_step_where_it_is_logged() {
+    fn the_epoch_stands_behind_the_readings_where_it_is_logged() {
         let values = [("train/loss", 2.5), ("epochs", 1.256)];
         let step = Event::Stepped {
             step: 3,
@@ -331,7 +331,7 @@ mod tests {
         let (_, lines) = told(vec![(0, started(9)), (2_000, step)]);
         let line = lines.last().unwrap();
         assert!(
-            line.starts_with("step 3/9  epoch 1.26  loss 2.500"),
+            line.starts_with("step 3/9  loss 2.500  epoch 1.26"),
             "{line}"
         );
     }

@@ -90,6 +90,14 @@ pub fn number(x: f64) -> String {
     }
 }
 
+/// Passes over the data: `2.00`, `0.25`, `0.0031` in the first hundredth.
+pub fn epochs(x: f64) -> String {
+    match x {
+        x if x == 0.0 || x >= 0.01 => format!("{x:.2}"),
+        x => format!("{x:.4}"),
+    }
+}
+
 /// A reading of a metric, in the unit in which one says it: `1.764`, `20.9k`, `3.8 GiB`, `240 ms`, `3.03 s`.
 pub fn reading(x: f64, unit: &str) -> String {
     if !x.is_finite() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// An adapter that PEFT wrote, on `org/base`, with a card.
 fn adapter(name: &str, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/oracle/peft")
+        .join("../../tests/oracle/peft")
         .join(name);
     let dir = tempfile::tempdir().unwrap();
     let to = |name: &str| dir.path().join(name);

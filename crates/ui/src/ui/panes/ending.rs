@@ -272,10 +272,8 @@ impl<'a> Ending<'a> {
             speed.unwrap_or_default(),
         ));
         if state.tokens > 0 {
-            let epochs = state.epochs().map(|x| match x < 1.0 {
-                true => format!(", {x:.2} epochs"),
-                false => format!(", {x:.1} epochs"),
-            });
+            let epochs = state.epochs();
+            let epochs = epochs.map(|x| format!(", {} epochs", human::epochs(x)));
             rows.push(row(
                 "tokens",
                 human::short(state.tokens as f64),

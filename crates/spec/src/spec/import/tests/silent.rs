@@ -260,12 +260,8 @@ fn datasets_by_name_are_found_in_dataset_info() {
         fate(&imported, "dataset_info.json roles.num_samples").fate,
         Fate::NoEqual
     );
-    assert!(
-        imported
-            .lines
-            .iter()
-            .any(|l| l.words.contains("equal shares"))
-    );
+    assert_eq!(imported.draft.value("data.mix"), "concatenate");
+    assert_eq!(fate(&imported, "(several datasets)").fate, Fate::Mapped);
     let pairs = read("stage: dpo\ndataset: pairs")
         .draft
         .value("data.sources");
