@@ -211,7 +211,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
         steps(run),
-        run.epochs.map_or("-".into(), |x| human::epochs(x)),
+        run.epochs.map_or("-".into(), human::epochs),
         loss(train_loss, "reward", run.reward),
         loss(run.val_loss, "pass@1", run.pass_at_1),
         loss(run.best_val_loss, "pass@1", run.best_pass_at_1),

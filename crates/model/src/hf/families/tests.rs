@@ -164,7 +164,8 @@ fn every_family_has_a_name_of_its_own_and_reads_what_it_writes() {
 #[test]
 fn keys_that_change_the_computation_are_never_skipped() {
     let base = |family: &str| {
-        let text = std::fs::read(format!("../../tests/oracle/families/{family}/config.json")).unwrap();
+        let text =
+            std::fs::read(format!("../../tests/oracle/families/{family}/config.json")).unwrap();
         serde_json::from_slice::<Value>(&text).unwrap()
     };
     for (family, key, value, part) in [
