@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, export, model_ref, run_ref};
 use crate::base::files::write_atomic;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::source::Origin;
 use crate::engine::export::{About, AdapterSource, CardResult, PEFT, Source, adapter_card, card};
 use crate::models::Parts;
@@ -102,7 +102,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = format!("{}: {e}", args.to.display());
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
-    say!("{}", one_line(&args.to.display().to_string()))?;
+    say!("{}", shown(&args.to))?;
     if args.license.is_none() {
         say!("no licence is named in it: --license apache-2.0, mit, other …")?;
     }

@@ -114,7 +114,7 @@ impl Progress {
         )]
     }
 
-    /// `step 120/2,000  epoch 0.34  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  21.0k tok/s  eta 1:30`
+    /// `step 120/2,000  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  epoch 0.34  21.0k tok/s  eta 1:30`
     fn stepped(&mut self, step: u64, t: UnixMillis) -> Vec<String> {
         let max_steps = self.state.head.as_ref().map_or(0, |head| head.max_steps);
         let due = self.last_step == 0 || step == max_steps || t.since(self.last_line) >= PACE;

@@ -168,6 +168,12 @@ mod tests {
     }
 
     #[test]
+    fn epochs_have_digits_in_their_first_hundredth() {
+        let said = [0.0, 0.0031, 0.01, 1.526, 12.0].map(epochs);
+        assert_eq!(said, ["0.00", "0.0031", "0.01", "1.53", "12.00"]);
+    }
+
+    #[test]
     fn values_with_errors_stay_short() {
         assert_eq!(with_error(0.421_34, Some(0.008_1)), "0.4213 ± 0.0081");
         assert_eq!(with_error(9.793e16, Some(2.1e15)), "9.793e16 ± 2e15");

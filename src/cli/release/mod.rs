@@ -6,7 +6,7 @@ mod push;
 use super::exit::{Exit, Failure};
 use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::models::{self, Parts};
 use crate::release::{self, Here, Subject};
 use crate::run::{RunDir, index};
@@ -92,7 +92,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     {
         let what = format!(
             "{option}: {} is a folder, which is taken as it is",
-            one_line(&folder.display().to_string())
+            shown(folder)
         );
         let hint = "leave it out, or name a run or a checkpoint; llmtui export FOLDER --format peft --base-model ORG/NAME writes an adapter again";
         return Err(Failure::yours(what, hint).into());
@@ -128,14 +128,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         )?),
     };
     if !args.json {
-        say!("{}", one_line(&folder.display().to_string()))?;
+        say!("{}", shown(&folder))?;
         let rows: String = findings
             .iter()
             .map(|f| finding::rows(f, TITLE, ""))
             .collect();
         say!("{}\n{}", rows.trim_end(), finding::tally(&findings))?;
         if let Some(made) = &made {
-            say!("\nlaid out in {}", one_line(&made.display().to_string()))?;
+            say!("\nlaid out in {}", shown(made))?;
         }
         if let Some(parcel) = &parcel {
             push::tell(parcel, args)?;

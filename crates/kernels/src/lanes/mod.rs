@@ -121,7 +121,7 @@ pub(super) trait Vector: Copy {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Ymm, Zmm, ZmmPairs};
+pub(super) use x86::{Ymm, Zmm, ZmmPairs, normal_ymm, normal_zmm};
 
 /// Columns per line of a destination, whatever the register width.
 pub(super) const LINE: usize = 16;

@@ -58,16 +58,7 @@ impl Vector for Ymm {
                 Ymm(_mm256_blendv_ps(other.0, self.0, kept))
             }
         }
-        fn normal(self) -> Self {
-            {
-                // Of integers: comparing subnormal floats may be slow as well.
-                let bits = _mm256_castps_si256(self.0);
-                let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(EXPONENT));
-                let subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
-                let digits = _mm256_srli_epi32::<1>(subnormal);
-                Ymm(_mm256_castsi256_ps(_mm256_andnot_si256(digits, bits)))
-            }
-        }
+        fn normal(self) -> Self { Ymm(normal_ymm(self.0)) }
         fn zero_below(self, of: Self, end: f32) -> Self {
             Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))
         }
@@ -78,6 +69,36 @@ impl Vector for Ymm {
 
 /// The exponent of a float.
 const EXPONENT: i32 = f32::INFINITY.to_bits() as i32;
+
+/// The numbers, and 0 of their sign where they are subnormal, see `math::normal`. Of integers: comparing subnormal floats may
+/// be slow as well.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+pub(crate) unsafe fn normal_ymm(x: __m256) -> __m256 {
+    // SAFETY: the caller's.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(EXPONENT));
+        let subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
+        let digits = _mm256_srli_epi32::<1>(subnormal);
+        _mm256_castsi256_ps(_mm256_andnot_si256(digits, bits))
+    }
+}
+
+/// The same of sixteen, as words.
+///
+/// # Safety
+/// AVX-512F.
+#[inline(always)]
+pub(crate) unsafe fn normal_zmm(bits: __m512i) -> __m512i {
+    // SAFETY: the caller's.
+    unsafe {
+        let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(EXPONENT));
+        _mm512_mask_and_epi32(bits, subnormal, bits, _mm512_set1_epi32(i32::MIN))
+    }
+}
 
 /// 2^n for |n| ≤ 126.
 #[inline(always)]
@@ -117,13 +138,7 @@ macro_rules! zmm {
                     $name(_mm512_mask_blend_ps(lanes(first, last), other.0, self.0))
                 }
                 fn normal(self) -> Self {
-                    {
-                        let bits = _mm512_castps_si512(self.0);
-                        let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(EXPONENT));
-                        let sign = _mm512_set1_epi32(i32::MIN);
-                        let normal = _mm512_mask_and_epi32(bits, subnormal, bits, sign);
-                        $name(_mm512_castsi512_ps(normal))
-                    }
+                    $name(_mm512_castsi512_ps(normal_zmm(_mm512_castps_si512(self.0))))
                 }
                 fn zero_below(self, of: Self, end: f32) -> Self {
                     {

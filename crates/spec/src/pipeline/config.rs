@@ -171,12 +171,11 @@ impl Pipeline {
             })?;
             stages.push(stage);
         }
-        let pipeline = Pipeline {
+        Ok(Pipeline {
             name,
             about: raw.about,
             stages,
-        };
-        Ok(pipeline)
+        })
     }
 
     /// Whether a text is a pipeline rather than a spec.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum TaskError {
     #[error("no task is called `{said}`; known are {known}")]
     Unknown { said: String, known: String },
-    #[error("{} does not exist: there is no such file of a task", one_line(&.0.display().to_string()))]
+    #[error("{} does not exist: there is no such file of a task", crate::base::text::shown(.0))]
     Absent(PathBuf),
     #[error("{place}: {what}")]
     File { place: String, what: String },

@@ -211,12 +211,12 @@ impl Task {
         Ok(self)
     }
 
-    /// Relative paths of its sources start at `base`.
     /// The file of a task that is not one of this program's.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
+    /// Relative paths of its sources start at `base`.
     pub(super) fn relative_to(&mut self, base: &Path) {
         let absolute = |path: &Path| base.join(path);
         self.config.source.make_absolute(&absolute);

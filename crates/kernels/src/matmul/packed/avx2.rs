@@ -10,6 +10,7 @@ use super::instructions::{Instructions, frame};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
+use crate::lanes::normal_ymm as normal;
 use std::arch::x86_64::*;
 
 /// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.
@@ -29,16 +30,6 @@ unsafe fn load(from: *const f32, n: usize) -> __m256 {
     } else {
         _mm256_maskload_ps(from, first(n))
     }
-}
-
-/// The numbers, and 0 of their sign where they are subnormal.
-#[inline(always)]
-unsafe fn normal(x: __m256) -> __m256 {
-    let bits = _mm256_castps_si256(x);
-    let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f80_0000));
-    let subnormal = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
-    let digits = _mm256_srli_epi32::<1>(subnormal);
-    _mm256_castsi256_ps(_mm256_andnot_si256(digits, bits))
 }
 
 /// Transposes a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.

@@ -10,6 +10,7 @@ use super::instructions::{Instructions, frame};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
+use crate::lanes::normal_zmm as normal;
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
@@ -17,13 +18,6 @@ use std::mem::transmute;
 #[inline(always)]
 fn first(n: usize) -> __mmask16 {
     ((1_u32 << n) - 1) as u16
-}
-
-/// The numbers, and 0 of their sign where they are subnormal.
-#[inline(always)]
-unsafe fn normal(bits: __m512i) -> __m512i {
-    let subnormal = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f80_0000));
-    _mm512_mask_and_epi32(bits, subnormal, bits, _mm512_set1_epi32(i32::MIN))
 }
 
 /// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.

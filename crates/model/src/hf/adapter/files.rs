@@ -25,7 +25,7 @@ impl Peft {
         &self.lora
     }
 
-    /// `rsLoRA + DoRA`, or `LoRA`.
+    /// `LoRA`, `rsLoRA`, `DoRA`, or the last two at once.
     pub fn kind(&self) -> &'static str {
         match (self.lora.rslora, self.lora.dora) {
             (false, false) => "LoRA",

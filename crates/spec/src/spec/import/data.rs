@@ -160,7 +160,7 @@ impl Reader {
         if let [only] = self.sources.as_mut_slice() {
             only.append(&mut self.parts);
         }
-        if self.sources.len() > 1 && !self.interleaves {
+        if self.sources.len() > 1 && !self.says_mix {
             let theirs = "(several datasets)".into();
             self.set(theirs, "data.mix", "concatenate", "");
         }

@@ -269,10 +269,7 @@ pub fn import_with(
         adapts: dialect.adapts(&map),
         names_targets: defaults::says(&map, "lora_target_modules"),
         says_power: false,
-        interleaves: map
-            .get("mix_strategy")
-            .and_then(Value::as_str)
-            .is_some_and(|word| word.starts_with("interleave")),
+        says_mix: defaults::says(&map, "mix_strategy"),
         info: info.map(|info| (info.folder.clone(), info.entries())),
     };
     // Choices first: settings below them belong to the selected member.
@@ -334,8 +331,8 @@ struct Reader {
     names_targets: bool,
     /// The file gives a polynomial's power.
     says_power: bool,
-    /// LLaMA-Factory draws from its datasets in turn instead of joining them.
-    interleaves: bool,
+    /// The file says how several datasets become one.
+    says_mix: bool,
     /// LLaMA-Factory's datasets, and the folder of their files.
     info: Option<(PathBuf, Map<String, Value>)>,
 }
