@@ -170,8 +170,14 @@ fn table(fleet: &Fleet, cx: &Context) -> String {
 }
 
 fn cells(row: &Row<'_>) -> [String; 8] {
-    let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
     let run = row.run;
+    let loss = |x: Option<f64>, word: &str, instead: Option<f64>| match (x, instead) {
+        (Some(x), _) => format!("{x:.4}"),
+        (None, Some(x)) => format!("{word} {x:.4}"),
+        (None, None) => "-".into(),
+    };
+    // After a cold start the loss is one of an earlier step.
+    let train_loss = run.train_loss.filter(|_| run.reward.is_none());
     let left = run.remaining().filter(|_| row.live());
     [
         one_line(&row.host.host.name),
@@ -182,8 +188,8 @@ fn cells(row: &Row<'_>) -> [String; 8] {
             0 => run.step.to_string(),
             n => format!("{}/{n}", run.step),
         },
-        loss(run.train_loss),
-        loss(run.val_loss),
+        loss(train_loss, "reward", run.reward),
+        loss(run.val_loss, "pass@1", run.pass_at_1),
         left.map_or("-".into(), |s| {
             human::duration(Duration::from_secs_f64(s.clamp(0.0, 1e9)))
         }),

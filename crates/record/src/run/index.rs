@@ -93,7 +93,8 @@ pub struct RunSummary {
     /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
     /// run ended before it could.
     pub verdict: Option<String>,
-    /// Training loss at evenly spaced positions of the log, oldest first; non-finite values are left out.
+    /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
+    /// non-finite values are left out.
     pub curve: Vec<f64>,
     /// Why it ended, unless it completed.
     pub message: String,
@@ -322,7 +323,11 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         updated: scan.updated.unwrap_or(header.created),
         seconds: scan.seconds + scan.unsaid_seconds(),
         curve: if size > 0 {
-            curve(&run.events_path(), size).map_err(io_error)?
+            let figure = match scan.reward {
+                Some(_) => "reward",
+                None => "train/loss",
+            };
+            curve(&run.events_path(), size, figure).map_err(io_error)?
         } else {
             Vec::new()
         },
@@ -513,8 +518,8 @@ fn loss(values: &Values, id: &str) -> Option<f64> {
     values.get(id).map(|n| n.0).filter(|x| x.is_finite())
 }
 
-/// Losses at [`CURVE`] evenly spaced positions.
-fn curve(path: &Path, size: u64) -> io::Result<Vec<f64>> {
+/// A figure of the steps at [`CURVE`] evenly spaced positions.
+fn curve(path: &Path, size: u64, figure: &str) -> io::Result<Vec<f64>> {
     let mut points: Vec<(u64, f64)> = Vec::with_capacity(CURVE);
     for i in 0..CURVE as u64 {
         let mut tail = Tail::open_at(path, size * i / CURVE as u64)?;
@@ -524,13 +529,13 @@ fn curve(path: &Path, size: u64) -> io::Result<Vec<f64>> {
             .lines()
             .filter(|line| kind_of(line) == Some("Stepped"))
             .find_map(|line| match decode_envelope(line).ok()?.event {
-                Event::Stepped { step, values, .. } => Some((step, loss(&values, "train/loss")?)),
+                Event::Stepped { step, values, .. } => Some((step, loss(&values, figure)?)),
                 _ => None,
             });
         // Probes of a short log hit the same line, and a rolled-back part occurs twice: only increasing steps count.
         points.extend(found.filter(|(step, _)| points.last().is_none_or(|(last, _)| step > last)));
     }
-    Ok(points.into_iter().map(|(_, loss)| loss).collect())
+    Ok(points.into_iter().map(|(_, value)| value).collect())
 }
 
 /// Calls `seen` with every event of the given kinds; lines of other kinds are not decoded.

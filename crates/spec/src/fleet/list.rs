@@ -125,10 +125,10 @@ impl Fleet {
         rows.sort_by(|a, b| {
             let live = b.live().cmp(&a.live());
             let loss = |row: &Row| {
-                row.run
-                    .val_loss
-                    .or(row.run.train_loss)
-                    .unwrap_or(f64::INFINITY)
+                let run = row.run;
+                // A policy's loss is none that falls.
+                let train_loss = run.train_loss.filter(|_| run.reward.is_none());
+                run.val_loss.or(train_loss).unwrap_or(f64::INFINITY)
             };
             let left = |row: &Row| row.run.remaining().unwrap_or(f64::INFINITY);
             let newest = b.run.created.cmp(&a.run.created);

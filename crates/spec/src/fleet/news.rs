@@ -21,19 +21,33 @@ pub struct Run {
     /// Nats per token.
     pub train_loss: Option<f64>,
     pub val_loss: Option<f64>,
+    /// Of methods on answers of their own: the newest mean reward, and the share of held-out prompts answered right.
+    pub reward: Option<f64>,
+    pub pass_at_1: Option<f64>,
     /// Milliseconds since 1970.
     pub created: u64,
     pub updated: u64,
     /// Spent so far.
     pub seconds: f64,
     pub verdict: Option<String>,
-    /// Training loss, oldest first.
+    /// Training loss or reward, oldest first.
     pub curve: Vec<f64>,
 }
 
 impl Run {
     pub fn is_live(&self) -> bool {
         self.status == "live"
+    }
+
+    /// The figure that says most of how far it has come, and its name.
+    pub fn figure(&self) -> Option<(&'static str, f64)> {
+        let first = [
+            ("val", self.val_loss),
+            ("pass@1", self.pass_at_1),
+            ("reward", self.reward),
+            ("loss", self.train_loss),
+        ];
+        first.into_iter().find_map(|(name, value)| Some((name, value?)))
     }
 
     /// Seconds to its last step at its pace so far; of live runs.

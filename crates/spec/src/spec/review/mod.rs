@@ -72,7 +72,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate warmup batch moments decay dropout adapter passes held_out precision others }
+subjects! { rate warmup batch updates moments decay dropout adapter passes held_out precision others }
 
 pub use passes::GOOD_PASSES;
 

@@ -197,6 +197,39 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
 }
 
 #[test]
+fn few_rows_in_large_batches_leave_hardly_any_updates() {
+    let told = |set: &[&str], rows_of_step: u64, rows: u64, starts: bool| {
+        let mut spec = spec("sft", set).to_value();
+        if starts {
+            spec["train"]["from"] = "somewhere".into();
+        }
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&spec)).unwrap();
+        let sizes = Sizes {
+            step_tokens: Some(1_024 * rows_of_step),
+            pass_tokens: Some(1_024 * rows),
+            ..KNOWN
+        };
+        let found = review(&spec, sizes);
+        let hit = |f: &Finding| f.evidence.to_string().contains("updates in all");
+        found.into_iter().find(hit)
+    };
+    // 12 rows, three times, eight to a step.
+    let found = told(&[], 8, 12, true).unwrap();
+    let one = ["train.micro_batch_size=1", "train.grad_accum_steps=1"];
+    assert!(found.evidence.to_string().starts_with("5 updates"));
+    assert_eq!(found.changes(), one);
+    assert!(told(&one, 1, 12, true).is_none());
+    let two_to_a_step = told(&[], 8, 45, true).unwrap();
+    assert_eq!(two_to_a_step.changes(), ["train.grad_accum_steps=1"]);
+    assert!(told(&[], 8, 60, true).is_none());
+    let longer = told(&one, 1, 1, true).unwrap();
+    assert!(longer.fix.ends_with("-s epochs=4"), "{}", longer.fix);
+    // A number of steps, and weights that begin at random, are as they were asked for.
+    assert!(told(&["max_steps=3"], 8, 12, true).is_none());
+    assert!(told(&[], 8, 12, false).is_none());
+}
+
+#[test]
 fn large_models_are_held_against_the_literature() {
     let large = Sizes {
         step_tokens: Some(500_000),

@@ -79,6 +79,17 @@ fn a_pipeline_is_started_but_neither_edited_nor_planned() {
 }
 
 #[test]
+fn a_run_on_answers_of_its_own_shows_pass_at_1_where_others_show_the_loss() {
+    let mut policy = runs().remove(1);
+    (policy.val_loss, policy.reward) = (None, Some(0.5));
+    policy.pass_at_1 = Some(0.75);
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((vec![policy], Vec::new()))));
+    assert!(bench.picture(80, 24).contains(" p@1 0.75 "));
+    assert!(bench.picture(160, 48).contains(" pass@1 0.7500 "));
+}
+
+#[test]
 fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
     let mut failed = runs().remove(3);
     failed.message = "data.path: nothing is there".into();

@@ -172,10 +172,9 @@ fn run_line(
         None => format!("{} ago", human::age(now.since(UnixMillis(run.updated.max(run.created))))),
     };
     words.push(muted(format!("{time:>12}  ")));
-    if let Some(loss) = run.val_loss.or(run.train_loss) {
-        let what = if run.val_loss.is_some() { "val" } else { "loss" };
-        words.push(muted(format!("{what:>4} ")));
-        words.push(word(format!("{loss:<7.3}  "), Meaning::Text));
+    if let Some((name, value)) = run.figure() {
+        words.push(muted(format!("{name:>6} ")));
+        words.push(word(format!("{value:<7.3}  "), Meaning::Text));
     }
     if !theme.ascii {
         words.push(word(format!("{:<CURVE$}  ", sparkline(&run.curve)), Meaning::Train));

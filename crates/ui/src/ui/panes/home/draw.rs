@@ -298,24 +298,27 @@ struct Columns {
     /// Columns of the verdict; 0 where there is no room.
     verdict: usize,
     steps: usize,
+    /// Columns of the validation loss, or of pass@1 where the answers are the run's own.
+    val: usize,
     curve: usize,
 }
 
 impl Columns {
     fn new(width: u16) -> Self {
         let width = usize::from(width);
-        let (verdict, steps, curve) = match width {
-            0..70 => (0, 13, 0),
-            70..110 => (0, 13, 11),
-            _ => (12, 17, 24),
+        let (verdict, steps, val, curve) = match width {
+            0..70 => (0, 13, 8, 0),
+            70..110 => (0, 13, 8, 11),
+            _ => (12, 17, 13, 24),
         };
         // Pointer and mark, state, loss, age, and the gaps between them.
         let shown = verdict + usize::from(verdict > 0);
-        let fixed = 5 + 1 + 12 + shown + 1 + steps + 9 + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        let fixed = 5 + 1 + 12 + shown + 1 + steps + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
         Columns {
             name: width.saturating_sub(fixed).clamp(6, 40),
             verdict,
             steps,
+            val,
             curve,
         }
     }
@@ -329,12 +332,12 @@ impl Columns {
             0 => String::new(),
             n => format!(" {}", fill(verdict, n, "")),
         };
-        let (state, width) = (fill(state, 12, ""), self.steps);
-        format!(" {state}{verdict} {steps:>width$} {loss:>8}{curve} {age:>6}")
+        let (state, width, val) = (fill(state, 12, ""), self.steps, self.val);
+        format!(" {state}{verdict} {steps:>width$} {loss:>val$}{curve} {age:>6}")
     }
 
     fn header(&self) -> String {
-        let cells = self.cells(["state", "verdict", "steps", "val loss", "train loss", "age"]);
+        let cells = self.cells(["state", "verdict", "steps", "val loss", "curve", "age"]);
         format!("     {}{cells}", fill("run", self.name, ""))
     }
 
@@ -372,7 +375,12 @@ impl Columns {
             max if run.step == max => human::grouped(max),
             max => format!("{} / {}", human::grouped(run.step), human::grouped(max)),
         };
-        let loss = run.val_loss.map(human::number).unwrap_or_default();
+        let loss = match (run.val_loss, run.pass_at_1) {
+            (Some(loss), _) => human::number(loss),
+            (None, Some(share)) if self.val < 13 => format!("p@1 {share:.2}"),
+            (None, Some(share)) => format!("pass@1 {share:.4}"),
+            (None, None) => String::new(),
+        };
         let curve = glyphs.sparkline(&run.curve, self.curve);
         let age = human::age(store.now.since(run.updated));
         RowText {

@@ -1,0 +1,53 @@
+//! Updates of a fine-tuned model: few rows in large batches leave hardly any.
+
+use super::{Subject, poor};
+use crate::base::finding::Finding;
+
+/// Fewer updates at a rate of fine-tuning leave a model much as it was.
+pub const ENOUGH_UPDATES: u64 = 20;
+/// Epochs that are recommended at most: later ones memorize.
+const MOST_EPOCHS: f64 = 4.0;
+
+pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
+    let (spec, sizes) = (subject.spec, subject.sizes);
+    let train = &spec.train;
+    let (Some(step), Some(pass)) = (sizes.step_tokens.filter(|n| *n > 0), sizes.pass_tokens) else {
+        return Vec::new();
+    };
+    // A number of steps is asked for as it is: a short trial must simply run.
+    let Some(epochs) = train.epochs.filter(|_| !subject.begins_at_random()) else {
+        return Vec::new();
+    };
+    if spec.method.on_policy().is_some() {
+        return Vec::new();
+    }
+    let seen = epochs * pass as f64;
+    let updates = (seen / step as f64).ceil().max(1.0) as u64;
+    if updates >= ENOUGH_UPDATES {
+        return Vec::new();
+    }
+    let (rows, accum) = (train.micro_batch_size, train.grad_accum_steps);
+    let row = step as f64 / (rows * accum) as f64;
+    let fits = ((seen / row) as usize / ENOUGH_UPDATES as usize).max(1);
+    let set = |key: &str, now: usize, then: usize| {
+        (then < now).then(|| format!("-s train.{key}={then}"))
+    };
+    let smaller: Vec<String> = [
+        set("micro_batch_size", rows, fits),
+        set("grad_accum_steps", accum, (fits / rows).max(1)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let fix = match (smaller.is_empty(), epochs < MOST_EPOCHS) {
+        (false, _) => format!("smaller batches: {}", smaller.join(" ")),
+        (true, true) => format!("more data, or -s epochs={}", MOST_EPOCHS),
+        (true, false) => "more data".into(),
+    };
+    vec![poor(
+        "train",
+        format!("{updates} updates in all: the model will hardly differ from the one it began as"),
+        fix,
+        "rule of thumb: some dozens of updates; LIMA, arXiv 2305.11206, made about 470 on 1,000 examples",
+    )]
+}
