@@ -12,7 +12,7 @@ use crate::methods::ppo::{
     self, Answered, CRITIC_NORM, Judged, OLD_VALUES, RETURNS, TOKEN_ADVANTAGE,
 };
 use crate::methods::tokens;
-use crate::nn::{HeadKind, Model};
+use crate::nn::{HeadKind, Model, Params};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
 use std::io;
@@ -50,6 +50,10 @@ impl Critic {
             optimizer,
             begun: false,
         }))
+    }
+
+    pub fn params(&self) -> &Params {
+        self.model.params()
     }
 
     /// Whether it holds anything yet.

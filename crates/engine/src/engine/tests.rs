@@ -158,6 +158,21 @@ fn opened<R>(
     look(&mut cx, &mut stepper, &mut checkpoints)
 }
 
+/// What preflight reserves on the disk is what the checkpoint takes, but for its small files.
+fn checkpoint_is_as_large_as_predicted(run: &Run, step: u64) {
+    let predicted = opened(run, |cx, _, _| {
+        preflight::checkpoint_bytes(cx.spec, &cx.state)
+    });
+    let files = std::fs::read_dir(run.checkpoint(step)).unwrap();
+    let taken: u64 = files.map(|f| f.unwrap().metadata().unwrap().len()).sum();
+    let least = predicted - preflight::SMALL_FILES;
+    // Headers of safetensors, the tokenizer, the state.
+    assert!(
+        (least..least + 80_000).contains(&taken),
+        "{taken} bytes, at least {least} expected"
+    );
+}
+
 /// Writes events as the run's log.
 fn keep_log(run: &Run, events: &[Event]) {
     let lines: Vec<String> = in_envelopes(events)

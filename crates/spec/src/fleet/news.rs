@@ -47,7 +47,9 @@ impl Run {
             ("reward", self.reward),
             ("loss", self.train_loss),
         ];
-        first.into_iter().find_map(|(name, value)| Some((name, value?)))
+        first
+            .into_iter()
+            .find_map(|(name, value)| Some((name, value?)))
     }
 
     /// Seconds to its last step at its pace so far; of live runs.

@@ -89,14 +89,19 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
 }
 
 /// Bytes on disk of one checkpoint: all weights and the moments of the trainable set as this engine writes them (f32), or
-/// 16-bit weights with f32 master and moments; only the adapters with LoRA.
+/// 16-bit weights with f32 master and moments; only the adapters with LoRA on other engines, and on a quantized file in this one.
 pub fn checkpoint_bytes(request: &Request) -> u64 {
     let trained = request.n_trainable();
     match request.estimator {
         Estimator::Engine => {
             let adapters = if request.lora.is_some() { trained } else { 0 };
+            let base = match request.extras.packed_bytes {
+                // Its file stays where it is.
+                Some(_) => 0,
+                None => request.arch.n_params(),
+            };
             let moments = request.update.engine_bytes();
-            4 * (request.arch.n_params() + adapters) + (moments * trained as f64) as u64
+            4 * (base + adapters) + (moments * trained as f64) as u64
         }
         Estimator::General => 14 * trained,
     }
@@ -114,6 +119,22 @@ mod tests {
         request.tokens = tokens as u64;
         request.mfu = mfu;
         work(&request)
+    }
+
+    #[test]
+    fn checkpoints_on_a_quantized_file_hold_adapters_alone() {
+        let mut request = reference_request(models::find("tinyllama-1.1b").unwrap());
+        request.estimator = Estimator::Engine;
+        request.lora = Some(crate::plan::request::Lora {
+            rank: 8,
+            targets: crate::plan::request::LoraTargets::All,
+        });
+        let adapters = request.n_trainable();
+        let moments = (request.update.engine_bytes() * adapters as f64) as u64;
+        let base = 4 * request.arch.n_params();
+        assert_eq!(checkpoint_bytes(&request), base + 4 * adapters + moments);
+        request.extras.packed_bytes = Some(700 << 20);
+        assert_eq!(checkpoint_bytes(&request), 4 * adapters + moments);
     }
 
     #[test]

@@ -1,9 +1,14 @@
-//! The disk has room for the checkpoints that will be kept, and a fifth more.
+//! The disk has room for the checkpoints that will be kept, and a fifth more. A checkpoint holds the weights that are here (of a
+//! quantized base only what stands beside it), the optimizer's state, and the same of a critic, and of a reference that moves.
 
 use super::{Check, Finding, Subject};
 use crate::base::files::free_space;
 use crate::base::human::bytes;
 use crate::engine::EngineError;
+use crate::engine::roles::Reference;
+use crate::engine::state::TrainState;
+use crate::nn::Params;
+use crate::spec::RunSpec;
 
 pub const CHECK: Check = Check {
     id: "disk_room",
@@ -12,22 +17,41 @@ pub const CHECK: Check = Check {
     run,
 };
 
-/// Of a weight, f32.
-const BYTES_PER_PARAM: u64 = 4;
-/// Tokenizer, configs, log.
-const REST: u64 = 4 << 20;
+/// Of tokenizer, configs, log.
+pub const SMALL_FILES: u64 = 4 << 20;
 const MARGIN: f64 = 1.2;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Machine(format!("{}: {e}", subject.room.display())))?;
-    let params = subject.state.models.policy.params();
-    let moments = subject.spec.update_bytes(params.infos());
-    let one = params.len() as u64 * BYTES_PER_PARAM + moments + REST;
+    let one = checkpoint_bytes(subject.spec, subject.state);
     // The newest ones, the best, and the one that is being written; what a rescue gives up.
     let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
     let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
     Ok(judge(free, one, kept))
+}
+
+/// Of one checkpoint of this run.
+pub fn checkpoint_bytes(spec: &RunSpec, state: &TrainState) -> u64 {
+    let trained = |params: &Params| held_bytes(params) + spec.update_bytes(params.infos());
+    let critic = state
+        .critic
+        .as_ref()
+        .map_or(0, |critic| trained(critic.params()));
+    let anchor = match &state.models.reference {
+        Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => held_bytes(model.params()),
+        _ => 0,
+    };
+    trained(state.models.policy.params()) + critic + anchor + SMALL_FILES
+}
+
+/// Of the weights that are here, in f32.
+fn held_bytes(params: &Params) -> u64 {
+    let here = params
+        .infos()
+        .iter()
+        .filter(|info| params.place(info).is_some());
+    here.map(|info| (info.len * size_of::<f32>()) as u64).sum()
 }
 
 fn judge(free: u64, one: u64, kept: u64) -> Finding {

@@ -9,7 +9,7 @@ use crate::metrics::Readings;
 
 pub const CHECK: Check = Check {
     id: "init_loss",
-    title: "Loss before training is that of guessing",
+    title: "Loss before training is as expected",
     computes: true,
     run,
 };
@@ -100,7 +100,8 @@ fn judge_scores(loss: f64) -> Finding {
 /// Weights that come from another run must beat guessing, or they are not those of this text.
 fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
     let guessing = (vocab_size as f64).ln();
-    let evidence = format!("loss {loss:.3} with the given weights, guessing is {guessing:.3}");
+    let evidence =
+        format!("loss {loss:.3} with the given weights, guessing would be {guessing:.3}");
     if loss.is_finite() && loss < guessing {
         return Finding::pass(evidence);
     }

@@ -24,6 +24,8 @@ use crate::base::finding::{Finding, Status};
 use crate::data::{Batch, Dataset, Surroundings};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
+#[cfg(test)]
+pub(super) use disk_room::{SMALL_FILES, checkpoint_bytes};
 use std::path::{Path, PathBuf};
 
 /// What the checks look at. They change nothing of the run: what they train is a twin.

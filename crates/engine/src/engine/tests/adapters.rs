@@ -169,6 +169,7 @@ fn adapters_train_on_a_quantised_file_and_resume_to_the_bit() {
     // The checkpoint names its base instead of holding it, and is a model by that.
     let folder = straight.checkpoint(20);
     assert!(!folder.join(hf::WEIGHTS).exists());
+    checkpoint_is_as_large_as_predicted(&straight, 20);
     let source = crate::models::ModelSource::open(&folder).unwrap();
     let mut merged = source.load().unwrap();
     let mut beside = source.load_for_inference().unwrap();

@@ -148,8 +148,7 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
     let not_run = |events: &[Event]| -> Vec<String> {
         let not_run = events.iter().filter_map(|e| match e {
             Event::Checked { finding, .. } if finding.status == Status::Unknown => {
-                let why =
-                    "not run, because a check failed: Loss before training is that of guessing";
+                let why = "not run, because a check failed: Loss before training is as expected";
                 assert_eq!(finding.evidence.to_string(), why);
                 Some(finding.id.clone())
             }

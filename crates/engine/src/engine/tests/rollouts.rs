@@ -196,6 +196,7 @@ fn a_critic_learns_beside_the_policy_and_before_it() {
         ["critic.safetensors", "reference.safetensors"].map(|name| folder.join(name).is_file())
     };
     assert_eq!(files(12), [true; 2]);
+    checkpoint_is_as_large_as_predicted(&run, 12);
 }
 
 /// On the policy's trunk the critic's file is the value head alone, and the model beside it has none.
