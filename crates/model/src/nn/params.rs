@@ -163,6 +163,11 @@ impl Params {
         &behind[..behind.len() - usize::from(self.value_head().is_some())]
     }
 
+    /// Whether adapters alone train: no step changes the weights under them.
+    pub fn base_is_frozen(&self) -> bool {
+        !self.adapters().is_empty() && self.base().iter().all(|info| !info.trains())
+    }
+
     /// That of a value head: the last one, part of neither base nor adapters.
     pub fn value_head(&self) -> Option<&ParamInfo> {
         self.infos.last().filter(|info| info.role == Role::Value)

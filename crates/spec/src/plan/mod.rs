@@ -80,6 +80,7 @@ pub struct Plan {
 pub fn plan(request: &Request) -> Plan {
     let arch = &request.arch;
     let checkpoint_bytes = work::checkpoint_bytes(request);
+    let shared_bytes = work::shared_bytes(request);
     let tokens = request.tokens as f64;
     let scratch = request.method == Method::Pretrain && request.lora.is_none();
     let mut plan = Plan {
@@ -95,8 +96,8 @@ pub fn plan(request: &Request) -> Plan {
         predicted_loss: scratch
             .then(|| BESIROGLU.loss(arch.n_active() as f64, tokens))
             .filter(|loss| *loss < scaling::GUESSING),
-        // The newest ones, the best, and the one being written.
-        disk_bytes: checkpoint_bytes * (request.extras.kept_checkpoints.max(2) + 2),
+        disk_bytes: shared_bytes * FROZEN_COPIES
+            + (checkpoint_bytes - shared_bytes) * n_checkpoints(request),
         checkpoint_bytes,
         request: request.clone(),
         advice: Vec::new(),
@@ -105,7 +106,20 @@ pub fn plan(request: &Request) -> Plan {
     plan
 }
 
+/// Files on the disk with the weights under adapters, which all checkpoints of a run share.
+const FROZEN_COPIES: u64 = 2;
+
+/// The newest ones, the best, and the one being written.
+fn n_checkpoints(request: &Request) -> u64 {
+    request.extras.kept_checkpoints.max(2) + 2
+}
+
 impl Plan {
+    /// Checkpoints that are on the disk at once.
+    pub fn n_checkpoints(&self) -> u64 {
+        n_checkpoints(&self.request)
+    }
+
     /// The sum of the parts, bytes.
     pub fn p50_bytes(&self) -> u64 {
         self.memory.total()

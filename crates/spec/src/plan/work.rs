@@ -107,6 +107,15 @@ pub fn checkpoint_bytes(request: &Request) -> u64 {
     }
 }
 
+/// Of those, what checkpoints of one run have in common on the disk: the weights under adapters, which they share by hard links.
+pub fn shared_bytes(request: &Request) -> u64 {
+    let engine = request.estimator == Estimator::Engine && request.extras.packed_bytes.is_none();
+    match request.lora {
+        Some(_) if engine => 4 * request.arch.n_params(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_on_a_quantized_file_hold_adapters_alone() {
+    fn checkpoints_hold_adapters_alone_on_a_quantized_file_and_share_their_base_else() {
         let mut request = reference_request(models::find("tinyllama-1.1b").unwrap());
         request.estimator = Estimator::Engine;
         request.lora = Some(crate::plan::request::Lora {
@@ -133,8 +142,13 @@ mod tests {
         let moments = (request.update.engine_bytes() * adapters as f64) as u64;
         let base = 4 * request.arch.n_params();
         assert_eq!(checkpoint_bytes(&request), base + 4 * adapters + moments);
+        assert_eq!(shared_bytes(&request), base);
+        let plan = crate::plan::plan(&request);
+        let all = 2 * base + plan.n_checkpoints() * (4 * adapters + moments);
+        assert_eq!(plan.disk_bytes, all);
         request.extras.packed_bytes = Some(700 << 20);
         assert_eq!(checkpoint_bytes(&request), 4 * adapters + moments);
+        assert_eq!(shared_bytes(&request), 0);
     }
 
     #[test]

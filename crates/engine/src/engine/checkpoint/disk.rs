@@ -35,6 +35,14 @@ pub trait Disk: Send {
         Ok(record)
     }
 
+    /// Gives a file that was written before a second name, which is durable with its folder.
+    ///
+    /// # Errors
+    /// A file system without hard links.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
     /// Makes new names and renames inside `path` durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         crate::base::files::sync_dir(path)

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
-//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, and not there where the base is a quantized file, which the config names |
+//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, in two files that all checkpoints of a run share by hard links, and not there where the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
 //! | critic.safetensors | weights and moments of the critic, of methods that have one |
 //! | reference.safetensors | the reference model, where it is the policy as a cold start left it |
@@ -111,7 +111,8 @@ pub fn save(
         let weights = part(hf::WEIGHTS, |out| {
             hf::write_weights(&state.models.policy, out)
         });
-        parts.push(weights);
+        let frozen = state.models.policy.params().base_is_frozen();
+        parts.push(Part { frozen, ..weights });
     }
     if let Some(critic) = state.critic.as_ref().filter(|c| c.has_begun()) {
         parts.push(part(CRITIC, |out| critic.write(out)));
@@ -158,6 +159,7 @@ fn part<'a>(
     Part {
         name,
         fill: Box::new(fill),
+        frozen: false,
     }
 }
 

@@ -6,7 +6,7 @@
 //! one never got its name. What falls out of retention is renamed to `.del-…` before it is deleted, so that a half-deleted
 //! checkpoint is never taken for one.
 
-use super::disk::{Disk, Fill};
+use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::open_plain;
 use std::collections::BTreeSet;
@@ -22,7 +22,13 @@ const PREFIX: &str = "step-";
 pub struct Part<'a> {
     pub name: &'static str,
     pub fill: Box<Fill<'a>>,
+    /// No step changes what is in it, as the weights under adapters: checkpoints share [`FROZEN_COPIES`] of it by hard links.
+    pub frozen: bool,
 }
+
+/// Files with the same content: neighbours have different ones, so that damage to the newest checkpoint leaves the one before
+/// it whole.
+pub const FROZEN_COPIES: u64 = 2;
 
 /// A checkpoint that stands on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,7 +214,15 @@ impl Store {
             files: Default::default(),
         };
         for part in parts {
-            let record = self.disk.write(&temporary.join(part.name), &part.fill)?;
+            let place = temporary.join(part.name);
+            let shared = match part.frozen {
+                true => self.share(step, part.name, &place)?,
+                false => None,
+            };
+            let record = match shared {
+                Some(record) => record,
+                None => self.disk.write(&place, &part.fill)?,
+            };
             manifest.files.insert(part.name.into(), record);
         }
         let text = serde_json::to_vec_pretty(&manifest)?;
@@ -218,11 +232,39 @@ impl Store {
         Ok(manifest)
     }
 
+    /// Links a frozen file of the newest checkpoint but one before `step`, of those that were found whole; `None` where there is
+    /// none, or where links are not to be had.
+    fn share(&self, step: u64, name: &str, place: &Path) -> io::Result<Option<FileRecord>> {
+        let before = self.verified.range(..step);
+        let Some(last) = before.rev().nth(FROZEN_COPIES as usize - 1) else {
+            return Ok(None);
+        };
+        let folder = self.folder.join(name_of(*last));
+        let manifest = Manifest::read(&folder).ok();
+        let record = manifest.and_then(|mut manifest| manifest.files.remove(name));
+        if record.is_none() || self.disk.link(&folder.join(name), place).is_ok() {
+            return Ok(record);
+        }
+        // A file server may have made the link in spite of its answer. Writing there would write into both.
+        match std::fs::remove_file(place) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(None),
+        }
+    }
+
     /// Holds one checkpoint against its manifest.
     pub fn verify(&mut self, step: u64) -> Result<Manifest, Fault> {
-        let manifest = Manifest::verify(&self.folder.join(name_of(step)))?;
-        self.verified.insert(step);
-        Ok(manifest)
+        match Manifest::verify(&self.folder.join(name_of(step))) {
+            Ok(manifest) => {
+                self.verified.insert(step);
+                Ok(manifest)
+            }
+            Err(fault) => {
+                // What is damaged may be a file that others share: nothing is linked again before it was read again.
+                self.verified.clear();
+                Err(fault)
+            }
+        }
     }
 
     /// The newest whole checkpoint at or before `at_most`, and the faults of the newer ones that were passed over.

@@ -1,14 +1,19 @@
 //! The disk has room for the checkpoints that will be kept, and a fifth more. A checkpoint holds the weights that are here (of a
 //! quantized base only what stands beside it), the optimizer's state, and the same of a critic, and of a reference that moves.
+//! Weights under adapters are on the disk twice at most, where it has hard links.
 
 use super::{Check, Finding, Subject};
 use crate::base::files::free_space;
 use crate::base::human::bytes;
 use crate::engine::EngineError;
+use crate::engine::checkpoint::disk::{Disk, RealDisk};
+use crate::engine::checkpoint::store::FROZEN_COPIES;
 use crate::engine::roles::Reference;
 use crate::engine::state::TrainState;
-use crate::nn::Params;
+use crate::nn::{ParamInfo, Params};
 use crate::spec::RunSpec;
+use std::fs::File;
+use std::path::Path;
 
 pub const CHECK: Check = Check {
     id: "disk_room",
@@ -28,36 +33,56 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     // The newest ones, the best, and the one that is being written; what a rescue gives up.
     let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
     let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
-    Ok(judge(free, one, kept))
+    let params = subject.state.models.policy.params();
+    let shared = match params.base_is_frozen() && has_links(subject.room) {
+        true => held_bytes(params, params.base()),
+        false => 0,
+    };
+    Ok(judge(free, (one, shared), kept))
 }
 
 /// Of one checkpoint of this run.
 pub fn checkpoint_bytes(spec: &RunSpec, state: &TrainState) -> u64 {
-    let trained = |params: &Params| held_bytes(params) + spec.update_bytes(params.infos());
+    let all = |params: &Params| held_bytes(params, params.infos());
+    let trained = |params: &Params| all(params) + spec.update_bytes(params.infos());
     let critic = state
         .critic
         .as_ref()
         .map_or(0, |critic| trained(critic.params()));
     let anchor = match &state.models.reference {
-        Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => held_bytes(model.params()),
+        Reference::Frozen(model) if spec.rollout.cold_start_steps > 0 => all(model.params()),
         _ => 0,
     };
     trained(state.models.policy.params()) + critic + anchor + SMALL_FILES
 }
 
-/// Of the weights that are here, in f32.
-fn held_bytes(params: &Params) -> u64 {
-    let here = params
-        .infos()
-        .iter()
-        .filter(|info| params.place(info).is_some());
+/// Of those of the weights that are here, in f32.
+fn held_bytes(params: &Params, infos: &[ParamInfo]) -> u64 {
+    let here = infos.iter().filter(|info| params.place(info).is_some());
     here.map(|info| (info.len * size_of::<f32>()) as u64).sum()
 }
 
-fn judge(free: u64, one: u64, kept: u64) -> Finding {
-    let needed = (one as f64 * kept as f64 * MARGIN) as u64;
+/// Whether a file in `folder` can have two names.
+fn has_links(folder: &Path) -> bool {
+    let dir = tempfile::Builder::new()
+        .prefix(".links-")
+        .tempdir_in(folder);
+    dir.is_ok_and(|dir| {
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+        File::create(&one).is_ok() && RealDisk.link(&one, &two).is_ok()
+    })
+}
+
+/// `one` checkpoint's bytes, and how many of them it shares with the others.
+fn judge(free: u64, (one, shared): (u64, u64), kept: u64) -> Finding {
+    let needed =
+        (((one - shared) * kept + shared * FROZEN_COPIES.min(kept)) as f64 * MARGIN) as u64;
+    let share = match shared {
+        0 => String::new(),
+        n => format!(", which share {FROZEN_COPIES} files of {}", bytes(n)),
+    };
     let evidence = format!(
-        "{} free, {} needed for {kept} checkpoints of {}",
+        "{} free, {} needed for {kept} checkpoints of {}{share}",
         bytes(free),
         bytes(needed),
         bytes(one)
@@ -79,9 +104,14 @@ mod tests {
 
     #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
-        assert_eq!(judge(480, 100, 4).status, Status::Pass);
-        let full = judge(479, 100, 4);
+        assert_eq!(judge(480, (100, 0), 4).status, Status::Pass);
+        let full = judge(479, (100, 0), 4);
         assert_eq!(full.status, Status::Fail);
         assert!(full.fix.contains("keep_last"), "{}", full.fix);
+        // Of 100 bytes 90 are on the disk twice: 1.2 · (4 · 10 + 2 · 90).
+        assert_eq!(judge(264, (100, 90), 4).status, Status::Pass);
+        assert_eq!(judge(263, (100, 90), 4).status, Status::Fail);
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!has_links(&dir.path().join("absent")));
     }
 }

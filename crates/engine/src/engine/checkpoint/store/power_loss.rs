@@ -79,6 +79,16 @@ impl Disk for Recorder {
         tape.changes.push(Change::Write { dir, name, bytes });
         Ok(record)
     }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.link(from, to)?;
+        // Its content was synced with the first name; the second one is in doubt.
+        let tape = &mut *self.0.lock().unwrap();
+        let dir = tape.now[&name(to.parent().unwrap())];
+        let bytes = crate::base::files::read_plain(to)?;
+        let name = name(to);
+        tape.changes.push(Change::Write { dir, name, bytes });
+        Ok(())
+    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let tape = &mut *self.0.lock().unwrap();
         let dir = tape.now.get(&name(path)).copied();
@@ -205,12 +215,16 @@ fn states(changes: &[Change]) -> std::collections::BTreeSet<State> {
     all
 }
 
-fn parts(text: &str) -> Vec<Part<'_>> {
-    ["model", "state"]
-        .map(|name| Part {
+fn parts(text: &'static str) -> Vec<Part<'static>> {
+    let of = |(name, text): (_, &'static str)| -> Part<'static> {
+        Part {
             name,
             fill: Box::new(move |out| out.write_all(text.as_bytes())),
-        })
+            frozen: name == "base",
+        }
+    };
+    [("base", "as ever"), ("model", text), ("state", text)]
+        .map(of)
         .into()
 }
 
@@ -219,11 +233,14 @@ fn after_a_power_loss_at_any_point_the_newest_acknowledged_checkpoint_is_there()
     let tape = Arc::new(Mutex::new(Tape::default()));
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(dir.path(), Box::new(Recorder(tape.clone()))).unwrap();
-    // Steps 1 to 3, the second one twice, and the first one pruned at the end.
+    // Steps 1 to 3, the second one twice, and the first one pruned at the end. The third one's base is linked.
     for (step, text) in [(1, "a"), (2, "b"), (2, "c"), (3, "d")] {
         store.commit(step, &parts(text)).unwrap();
+        store.verify(step).unwrap();
         tape.lock().unwrap().changes.push(Change::Acknowledge(step));
     }
+    let links = std::fs::metadata(dir.path().join("step-000003/base")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::nlink(&links), 2);
     store.prune(2, &[]).unwrap();
     let changes = std::mem::take(&mut tape.lock().unwrap().changes);
     let mut seen = std::collections::BTreeSet::new();

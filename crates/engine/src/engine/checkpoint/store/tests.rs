@@ -37,6 +37,10 @@ impl Disk for FaultyDisk {
         }
         RealDisk.write(path, fill)
     }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.link(from, to)
+    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.call()?;
         RealDisk.sync_dir(path)
@@ -63,6 +67,7 @@ fn parts(text: &str) -> Vec<Part<'_>> {
         .map(|name| Part {
             name,
             fill: Box::new(move |out| out.write_all(text.as_bytes())),
+            frozen: false,
         })
         .into()
 }
@@ -86,6 +91,91 @@ fn what_was_committed_verifies_and_replaces_its_own_step() {
     assert_eq!(fs::read(path.join("model")).unwrap(), b"two");
     assert_eq!(store.verify(7).unwrap(), manifest);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Weights that no step changes, and what changes.
+fn adapted(text: &'static str) -> Vec<Part<'static>> {
+    let base = Part {
+        name: "base",
+        fill: Box::new(|out| out.write_all(b"as ever")),
+        frozen: true,
+    };
+    parts(text).into_iter().chain([base]).collect()
+}
+
+#[test]
+fn checkpoints_share_what_no_step_changes_and_each_is_whole_without_the_others() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    let base = |step: u64| dir.path().join(name_of(step)).join("base");
+    let inode = |step: u64| fs::metadata(base(step)).unwrap().ino();
+    for step in 1..=5 {
+        store.commit(step, &adapted("any")).unwrap();
+        // Nobody has read the third one back.
+        if step != 3 {
+            store.verify(step).unwrap();
+        }
+    }
+    assert_ne!(inode(1), inode(2));
+    assert_eq!(
+        [inode(3), inode(4), inode(5)],
+        [inode(1), inode(1), inode(2)]
+    );
+    let (_, again) = store.commit(5, &adapted("again")).unwrap();
+    assert_eq!(inode(5), inode(2), "not that of its neighbour");
+    assert_eq!(again.files["base"], store.verify(5).unwrap().files["base"]);
+    for step in 1..=4 {
+        store.discard(step).unwrap();
+    }
+    store.verify(5).unwrap();
+    assert_eq!(fs::read(base(5)).unwrap(), b"as ever");
+}
+
+#[test]
+fn damage_to_a_shared_file_leaves_the_checkpoint_before_whole_and_is_not_handed_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    for step in 1..=4 {
+        store.commit(step, &adapted("any")).unwrap();
+        store.verify(step).unwrap();
+    }
+    fs::write(dir.path().join(name_of(4)).join("base"), "as neve").unwrap();
+    let (newest, faults) = store.newest_whole(u64::MAX);
+    assert_eq!((newest.unwrap().step, faults.len()), (3, 1));
+    for step in 5..=7 {
+        store.commit(step, &adapted("any")).unwrap();
+        store.verify(step).unwrap();
+    }
+}
+
+#[test]
+fn where_there_are_no_links_frozen_files_are_written() {
+    for kind in [io::ErrorKind::Unsupported, io::ErrorKind::TimedOut] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut first = store(dir.path());
+        for step in [1, 2] {
+            first.commit(step, &adapted("any")).unwrap();
+        }
+        // Creating the folder and writing two parts come before.
+        let calls = Arc::new(AtomicUsize::new(0));
+        let server = FileServer {
+            calls,
+            at: 3,
+            trouble: Trouble::Fails(kind),
+        };
+        let mut store = Store::open(dir.path(), Box::new(server)).unwrap();
+        for step in [1, 2] {
+            store.verify(step).unwrap();
+        }
+        store.commit(3, &adapted("any")).unwrap();
+        for step in [1, 2, 3] {
+            let base = dir.path().join(name_of(step)).join("base");
+            let names = std::os::unix::fs::MetadataExt::nlink(&fs::metadata(base).unwrap());
+            assert_eq!(names, 1);
+            store.verify(step).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -189,6 +279,11 @@ impl Disk for FileServer {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.call()?;
         RealDisk.sync_dir(path)
+    }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // As below: the link is there.
+        RealDisk.link(from, to)?;
+        self.call()
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         // As NFS does: the rename was done, and its answer is lost.

@@ -431,9 +431,9 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     facts.push((
         "disk",
         format!(
-            "{} × {}",
-            binary(plan.checkpoint_bytes),
-            plan.disk_bytes / plan.checkpoint_bytes.max(1)
+            "{} for {} checkpoints",
+            binary(plan.disk_bytes),
+            plan.n_checkpoints()
         ),
     ));
     facts
