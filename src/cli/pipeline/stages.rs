@@ -96,7 +96,7 @@ fn train_stage(
                 return Ok(Ended::Failed(Exit::Yours, why));
             }
             _ if summary.message.is_empty() => {
-                let why = format!("its run {} ended without a final event", run.id());
+                let why = format!("its run {} ended without a final event", run.folder());
                 return Ok(Ended::Failed(exit_of(status), why));
             }
             _ => return Ok(Ended::Failed(exit_of(status), summary.message)),
@@ -105,7 +105,7 @@ fn train_stage(
     match run.best_checkpoint() {
         Some(checkpoint) => Ok(Ended::Done(checkpoint.path)),
         None => {
-            let why = format!("its run {} has no checkpoint", run.id());
+            let why = format!("its run {} has no checkpoint", run.folder());
             Ok(Ended::Failed(Exit::Machine, why))
         }
     }

@@ -120,7 +120,7 @@ impl Tasks {
             let request = Request {
                 prepared,
                 folder: &self.folder.join(format!("step-{step:06}")),
-                model: &format!("{} step-{step:06}", cx.job.run_dir.id()),
+                model: &format!("{} step-{step:06}", cx.job.run_dir.folder()),
                 fingerprint: tasks::WHILE_TRAINING,
             };
             // Of an earlier attempt at this step: after a rollback its weights may have been others.
