@@ -186,6 +186,12 @@ impl Draft {
         self.value("name").as_str().unwrap_or("run").to_string()
     }
 
+    /// What the files say at a full path, without defaults.
+    pub fn said(&self, path: &str) -> Option<&Value> {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        self.merged.value.pointer(&pointer)
+    }
+
     /// The parent's value at a full path.
     pub fn parent_value(&self, path: &str) -> Value {
         at(&self.base_full, path)
