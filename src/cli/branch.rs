@@ -48,7 +48,7 @@ impl Branch {
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
-        let place = format!("{}@{}", parent.id(), from.step);
+        let place = format!("{}@{}", one_line(&parent.folder()), from.step);
         let sets: String = args
             .set
             .iter()
@@ -120,7 +120,7 @@ impl Branch {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "branch of {} at step {}",
-            self.parent.id(),
+            self.parent.folder(),
             grouped(self.from.step)
         )];
         if self.changes.is_empty() {
@@ -187,7 +187,7 @@ fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Fai
             (step, false) => Failure::yours(
                 format!(
                     "{} has no checkpoint of step {}",
-                    run.id(),
+                    run.folder(),
                     step.unwrap_or(0)
                 ),
                 format!("it keeps {}", steps.join(", ")),

@@ -119,8 +119,12 @@ pub(super) fn about(
     let spec = run_ref::spec_of(run)?;
     let state = run_ref::fold(run)?;
     let checkpoint = checkpoint.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!("{} {checkpoint}", run.id());
-    let kept = tasks::kept(evals, &name, cx.env.config_dir.as_deref())
+    let names: Vec<String> = run
+        .names()
+        .iter()
+        .map(|name| format!("{name} {checkpoint}"))
+        .collect();
+    let kept = tasks::kept(evals, &names, cx.env.config_dir.as_deref())
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
     Ok(About {
         base_model: spec.train.from.as_deref().and_then(base_id),

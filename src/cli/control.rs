@@ -30,12 +30,12 @@ impl Controlled {
         let link = open(&run, &cx.env)?;
         if link.is_read_only() {
             let pid = run.header().map_or(0, |header| header.pid);
-            let what = format!("the engine of {} cannot be reached", run.id());
+            let what = format!("the engine of {} cannot be reached", run.folder());
             return Err(Failure::machine(what, format!("kill {pid} saves and stops it")).into());
         }
         if !link.live() {
             let hint = run_ref::command("resume", run.path(), &cx.runs_dir);
-            return Err(Failure::yours(format!("{} is not running", run.id()), hint).into());
+            return Err(Failure::yours(format!("{} is not running", run.folder()), hint).into());
         }
         let state = RunState::new();
         let mut controlled = Controlled { run, state, link };
@@ -56,7 +56,7 @@ impl Controlled {
             match &envelope.event {
                 Event::Accepted { id } if *id == sent => return Ok(()),
                 Event::Rejected { id, why } if *id == sent => {
-                    let what = format!("{} rejected it: {why}", self.run.id());
+                    let what = format!("{} rejected it: {why}", self.run.folder());
                     return Err(Failure::yours(what, "").into());
                 }
                 _ => {}

@@ -181,7 +181,7 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
         let hint = "llmtui presets list · llmtui runs";
         Failure::yours(format!("no preset and no file is called so, and {e}"), hint)
     })?;
-    let id = run.id();
+    let id = run.folder();
     let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if args.skypilot {
         let what = format!("{id} lies on this machine, and SkyPilot's job begins on another");

@@ -9,10 +9,10 @@ use crate::base::child::Child;
 use crate::base::clock::Clock;
 use crate::base::files::read_small_text;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer;
-use crate::engine::checkpoint::Manifest;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::models::{ModelSource, Parts};
 use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, TaskError};
 use std::io::{IsTerminal, Write};
@@ -146,7 +146,14 @@ fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
         }
     }
     match errors.as_slice() {
-        [] => Ok(prepared),
+        [] => {
+            Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {
+                let what =
+                    format!("{task}: the checkpoint of its reward model is damaged: {fault}");
+                Failure::yours(one_line(&what), Fault::HINT)
+            })?;
+            Ok(prepared)
+        }
         [error] => Err(failed(error).into()),
         [first, ..] => {
             let lines: Vec<String> = errors.iter().map(|e| one_line(&e.to_string())).collect();
@@ -170,7 +177,7 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
     };
     let text = read_small_text(file, MAX_ANSWERS).map_err(|e| {
         yours(
-            format!("{}: {e}", file.display()),
+            format!("{}: {e}", shown(&file)),
             "name a file of JSON lines",
         )
     })?;
@@ -185,14 +192,14 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
     let answers = lines.map(|(at, line)| {
         let read: Result<Line, _> = serde_json::from_str(line);
         read.map(|line| line.answer).map_err(|e| {
-            let what = format!("{}:{}: {e}", file.display(), at + 1);
+            let what = format!("{}:{}: {e}", shown(&file), at + 1);
             yours(what, "a line is {\"answer\": \"…\"}")
         })
     });
     let answers = answers.collect::<Result<Vec<String>, Failure>>()?;
     let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let records = tasks::judge(task, answers).map_err(|e| failed(&e))?;
-    let name = one_line(&file.display().to_string());
+    let name = shown(&file);
     Ok(Asked {
         word: name.clone(),
         name,
@@ -328,7 +335,7 @@ fn load(path: &Path, chat: bool) -> anyhow::Result<Loaded> {
     if source.config().is_reward_model() {
         let what = format!(
             "{} is a reward model: it has no vocabulary to answer with",
-            path.display()
+            shown(&path)
         );
         return Err(yours(what, "llmtui score scores answers with it").into());
     }

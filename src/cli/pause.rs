@@ -2,6 +2,7 @@
 
 use super::control::Controlled;
 use super::{Context, exit::Exit, run_ref};
+use crate::base::text::one_line;
 use crate::wire::{Command, Phase};
 use std::io::Write;
 
@@ -22,7 +23,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     writeln!(
         std::io::stdout(),
         "{} is paused; {resume} continues it",
-        run.run.id()
+        one_line(&run.run.folder())
     )?;
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 use super::control::Controlled;
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::text::one_line;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::run::index::{self, RunStatus};
 use crate::wire::Command;
@@ -18,7 +19,7 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run_ref::find(args.run.as_deref(), cx)?;
-    let id = run.id();
+    let id = one_line(&run.folder());
     let command = |verb: &str| run_ref::command(verb, run.path(), &cx.runs_dir);
     if run.is_alive() {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;

@@ -4,9 +4,9 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::out::json_line;
 use crate::base::files::read_plain_text;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, Judge, Reference, Scores};
+use crate::rewards::{Answer, Judge, Reference, Scores, WeightedReward};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -55,11 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         );
     }
     let answers = read(&args.file)?;
-    Manifest::verify_judges(&spec.rewards)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), Fault::HINT))?;
-    let scores = Judge::new(&spec.rewards)
-        .score(&answers)
-        .map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?;
+    let scores = score(&spec.rewards, &answers)?;
     let text = match args.json {
         true => lines(&answers, &scores)?,
         false => table(&answers, &scores),
@@ -68,8 +64,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// What the answers are worth, by reward models that are as they were saved.
+fn score(rewards: &[WeightedReward], answers: &[Answer]) -> anyhow::Result<Vec<Scores>> {
+    Manifest::verify_judges(rewards).map_err(|e| {
+        let what = format!("rewards: the reward model's checkpoint is damaged: {e}");
+        Failure::yours(one_line(&what), Fault::HINT)
+    })?;
+    let scores = Judge::new(rewards).score(answers);
+    Ok(scores.map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?)
+}
+
 fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
-    let shown = one_line(&path.display().to_string());
+    let shown = shown(&path);
     let text = read_plain_text(path)
         .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
     let lines = text
@@ -199,6 +205,39 @@ fn lines(answers: &[Answer], scores: &[Scores]) -> serde_json::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reward_model_that_changed_after_it_was_saved_judges_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoint = folder.path().join("step-000004");
+        std::fs::create_dir(&checkpoint).unwrap();
+        std::fs::write(checkpoint.join("config.json"), "{}").unwrap();
+        let manifest = |sha256: &str| {
+            let file = json!({"bytes": 2, "sha256": sha256});
+            let manifest = json!({"format": 1, "step": 4, "files": {"config.json": file}});
+            std::fs::write(checkpoint.join("manifest.json"), manifest.to_string()).unwrap();
+        };
+        let rewards: Vec<WeightedReward> =
+            serde_json::from_value(json!(["exact", {"model": {"path": checkpoint}}])).unwrap();
+        let answers = [answer(r#"{"answer": "2", "reference": "2"}"#).unwrap()];
+        let refused = || {
+            let error = score(&rewards, &answers).unwrap_err();
+            let failure = error.downcast_ref::<Failure>().unwrap();
+            (failure.what.clone(), failure.hint.clone())
+        };
+        manifest(&"0".repeat(64));
+        let (what, hint) = refused();
+        assert!(
+            what.contains("is damaged") && what.contains("config.json"),
+            "{what}"
+        );
+        assert!(what.contains("SHA-256"), "{what}");
+        assert!(hint.contains("another checkpoint"), "{hint}");
+        // The files as they were saved: what is wrong now is that they hold no model.
+        manifest("44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+        let (what, _) = refused();
+        assert!(!what.contains("damaged"), "{what}");
+    }
 
     #[test]
     fn answers_are_read_with_their_place_and_scored_in_a_table() {

@@ -3,6 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
+use crate::base::text::one_line;
 use crate::run::{RunDir, index};
 use std::io::{BufRead, Write};
 
@@ -49,7 +50,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     for run in &runs {
         run.remove()?;
-        writeln!(out, "deleted {}", run.folder())?;
+        writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
     Ok(Exit::Done)
 }
@@ -59,5 +60,5 @@ fn describe(run: &RunDir) -> String {
     let n = run.checkpoints().len();
     let checkpoints = if n == 1 { "checkpoint" } else { "checkpoints" };
     let size = human::bytes(super::gc::size(run.path()));
-    format!("{}: {n} {checkpoints}, {size}", run.folder())
+    format!("{}: {n} {checkpoints}, {size}", one_line(&run.folder()))
 }

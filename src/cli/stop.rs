@@ -29,8 +29,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     run.command(Command::Stop { when })?;
     let finish = run.wait()?;
-    orderly(run.run.id(), &finish)?;
-    let (id, step) = (run.run.id(), human::grouped(run.state.step));
+    let id = one_line(&run.run.folder());
+    orderly(&id, &finish)?;
+    let step = human::grouped(run.state.step);
     let mut out = std::io::stdout().lock();
     writeln!(out, "{id} stopped at step {step}")?;
     if let Some(kept) = run.state.checkpoints.last() {

@@ -250,7 +250,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
             };
             if args.spec.target().is_some() && !same(&run)? {
                 return Err(Failure::yours(
-                    format!("this is not the spec of run {}", run.id()),
+                    format!("this is not the spec of run {}", run.folder()),
                     format!(
                         "omit the spec to resume with the original one: {}",
                         run_ref::command("train --resume", run.path(), &cx.runs_dir)

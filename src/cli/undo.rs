@@ -4,6 +4,7 @@ use super::control::Controlled;
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
+use crate::base::text::one_line;
 use crate::wire::Command;
 use std::io::Write;
 
@@ -22,7 +23,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut run = Controlled::connect(args.run.as_deref(), cx)?;
     let rescue = run.state.rescued.as_ref();
     let Some(words) = rescue.and_then(|rescue| rescue.undo_words(run.state.step)) else {
-        let what = format!("{} has no rescue that could be undone", run.run.id());
+        let what = format!("{} has no rescue that could be undone", run.run.folder());
         return Err(
             Failure::yours(what, run_ref::command("logs", run.run.path(), &cx.runs_dir)).into(),
         );
@@ -37,7 +38,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     run.command(Command::UndoRescue)?;
-    let id = run.run.id();
+    let id = one_line(&run.run.folder());
     writeln!(
         out,
         "{id}: the rescue is undone at step {}",

@@ -9,6 +9,7 @@ use crate::data::RowFault;
 use crate::data::convert::{self, WRITERS, Writer};
 use crate::data::inspect::Read;
 use crate::data::sink::{Container, Sink};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -92,8 +93,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut out = Sink::create(&path, overwrite(args.force)).map_err(unwritten)?;
     let mut skipped: Vec<RowFault> = Vec::new();
     let mut n_skipped = 0_u64;
+    let mut changes: BTreeMap<&str, u64> = BTreeMap::new();
     each(&subject, cx, &mut |row| match fields(&row, &to) {
-        Ok(fields) => out.write(&fields).map_err(unwritten),
+        Ok(fields) => {
+            if let (To::Format(writer), Ok(example)) = (&to, &row.example)
+                && let Some(change) = writer.change(example)
+            {
+                *changes.entry(change).or_default() += 1;
+            }
+            out.write(&fields).map_err(unwritten)
+        }
         Err(fault) if args.skip_bad_rows => {
             n_skipped += 1;
             if skipped.len() < LISTED {
@@ -105,6 +114,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     let rows = out.finish().map_err(unwritten)?;
     let mut text = format!("{} rows  {}\n", grouped(rows), shown(&path));
+    for (change, rows) in changes {
+        text.push_str(&format!("  in {} of them {change}\n", grouped(rows)));
+    }
     if n_skipped > 0 {
         text.push_str(&format!("{} rows were skipped:\n", grouped(n_skipped)));
         for fault in &skipped {

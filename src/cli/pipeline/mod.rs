@@ -79,7 +79,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
             }
         },
     };
-    mark(&dir, args)?;
+    mark(&dir, args, cx)?;
     if cx.stdin_is_terminal && cx.stdout_is_terminal && !args.headless {
         return watch(&dir, args.options, cx).map(Some);
     }
@@ -138,11 +138,13 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     for word in &args.spec.set {
         pipeline.set(word).map_err(|e| failed(&e))?;
     }
-    pipeline.check_judges().map_err(|e| failed(&e))?;
+    pipeline
+        .check_judges(&cx.spec_sources())
+        .map_err(|e| failed(&e))?;
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
-    needed(&pipeline, args.skip)?;
+    needed(&pipeline, args.skip, cx)?;
     let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
@@ -167,10 +169,10 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
 }
 
 /// Refuses to leave out the only model that a stage could take.
-fn needed(pipeline: &Pipeline, skip: &[String]) -> anyhow::Result<()> {
+fn needed(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Result<()> {
     let trains = |stage: &&Stage| matches!(stage.work, Work::Train(_));
     for (at, stage) in pipeline.stages.iter().enumerate() {
-        let judge = pipeline.judges_of(at).into_iter();
+        let judge = pipeline.judges_of(at, &cx.spec_sources()).into_iter();
         if let Some(judge) = judge
             .map(|judge| &judge.name)
             .find(|name| skip.contains(name))
@@ -237,7 +239,7 @@ pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit
 
 /// Applies `--skip`, `--redo` and, at a resume, `-s`. A stage that is done again makes its model anew; stages behind it keep theirs
 /// unless they are named too.
-fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
+fn mark(dir: &PipelineDir, args: &Request, cx: &Context) -> anyhow::Result<()> {
     let sets: &[String] = match args.resume {
         Some(_) => &args.spec.set,
         // A new one has them already.
@@ -264,7 +266,9 @@ fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
         }
     }
     if !sets.is_empty() {
-        pipeline.check_judges().map_err(|e| failed(&e))?;
+        pipeline
+            .check_judges(&cx.spec_sources())
+            .map_err(|e| failed(&e))?;
         dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes())
             .map_err(|e| failed(&e))?;
     }

@@ -75,7 +75,8 @@ pub fn plan(
             From::Stage(name) => models.get(name),
             From::Spec => None,
         };
-        let judges = pipeline.judges_of(at);
+        let sources = cx.spec_sources();
+        let judges = pipeline.judges_of(at, &sources);
         for judge in &judges {
             let writes = |(config, _): &(ModelConfig, usize)| !config.is_reward_model();
             if models.get(&judge.name).is_some_and(writes) {
@@ -87,7 +88,8 @@ pub fn plan(
                 return Err(Failure::yours(what, hint).into());
             }
         }
-        let train = &not_yet(train, &judges);
+        let named = pipeline.training(at, &sources);
+        let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
         let mut loaded = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
         if loaded.spec.engine.is_open() {
             let installed = spec::torch_is_installed(&cx.env);

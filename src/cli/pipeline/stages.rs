@@ -96,7 +96,7 @@ fn train_stage(
                 return Ok(Ended::Failed(Exit::Yours, why));
             }
             _ if summary.message.is_empty() => {
-                let why = format!("its run {} ended without a final event", run.id());
+                let why = format!("its run {} ended without a final event", run.folder());
                 return Ok(Ended::Failed(exit_of(status), why));
             }
             _ => return Ok(Ended::Failed(exit_of(status), summary.message)),
@@ -105,7 +105,7 @@ fn train_stage(
     match run.best_checkpoint() {
         Some(checkpoint) => Ok(Ended::Done(checkpoint.path)),
         None => {
-            let why = format!("its run {} has no checkpoint", run.id());
+            let why = format!("its run {} has no checkpoint", run.folder());
             Ok(Ended::Failed(Exit::Machine, why))
         }
     }
@@ -114,6 +114,8 @@ fn train_stage(
 /// The run of a training stage, with the model and the tokenizer that earlier stages made.
 fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Result<RunDir> {
     let name = &state.stages[at].name;
+    let is_stage = |word: &str| state.stages.iter().any(|stage| stage.name == word);
+    let train = train.with_named_judges(&is_stage, &cx.spec_sources());
     let train = &train.with_judges(&mut |word| match state.stages[..at]
         .iter()
         .any(|stage| stage.name == word)
@@ -129,7 +131,7 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
     match &train.from {
         From::Stage(stage) => {
             let (run, checkpoint) = trained(state, stage, cx)?;
-            set.push(format!("train.from={}", checkpoint.display()));
+            set.push("train.from=".to_string() + &checkpoint.display().to_string());
             parent = Some(Parent {
                 run,
                 step: step_of(&checkpoint),

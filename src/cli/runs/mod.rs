@@ -207,7 +207,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     };
     let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
     [
-        one_line(&run.label()),
+        one_line(&run.id),
         status.into(),
         run.verdict.clone().unwrap_or_else(|| "-".into()),
         steps(run),
@@ -251,6 +251,7 @@ mod tests {
     fn summary() -> RunSummary {
         RunSummary {
             id: "2026-11-21-1422-demo-k3qf".into(),
+            created_as: "2026-11-21-1422-demo-k3qf".into(),
             name: "demo".into(),
             path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,

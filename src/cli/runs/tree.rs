@@ -7,7 +7,7 @@ use crate::cli::run_ref::spec_of;
 use crate::run::RunDir;
 use crate::run::compare::settings;
 use crate::run::index::RunSummary;
-use crate::run::lineage::{Node, tree};
+use crate::run::lineage::{Node, find_parent, tree};
 use crate::spec::shown;
 use serde_json::{Value, json};
 
@@ -32,8 +32,7 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
 }
 
 fn parent_in<'a>(run: &RunSummary, runs: &[&'a RunSummary]) -> Option<&'a RunSummary> {
-    let parent = run.parent.as_ref()?;
-    runs.iter().find(|other| other.id == parent.run).copied()
+    find_parent(run.parent.as_ref()?, runs.iter().copied())
 }
 
 /// ```text

@@ -1,6 +1,7 @@
 //! Evaluation tasks while a model trains (`eval.tasks`): the weights of that moment are asked what `llmtui eval` would ask a checkpoint.
 //! Rows are read before the first step, so that what cannot be had is known then. Answers stay in the run's folder under `evals/`.
 
+use super::checkpoint::{Fault, Manifest};
 use super::context::RunContext;
 use super::due::is_due;
 use super::{EngineError, EngineJob};
@@ -68,8 +69,15 @@ impl Tasks {
         let one =
             |word: &String| tasks::load(word, job.env.config_dir.as_deref())?.prepare(limit, &read);
         let prepared = job.spec.eval.tasks.iter().map(one);
+        let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>().map_err(failed)?;
+        Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {
+            EngineError::Setup(format!(
+                "eval.tasks: {task}: the checkpoint of its reward model is damaged: {fault}; {}",
+                Fault::HINT
+            ))
+        })?;
         Ok(Tasks {
-            prepared: prepared.collect::<Result<_, _>>().map_err(failed)?,
+            prepared,
             folder: job.run_dir.path().join("evals"),
             template: None,
         })
@@ -120,7 +128,7 @@ impl Tasks {
             let request = Request {
                 prepared,
                 folder: &self.folder.join(format!("step-{step:06}")),
-                model: &format!("{} step-{step:06}", cx.job.run_dir.id()),
+                model: &format!("{} step-{step:06}", cx.job.run_dir.folder()),
                 fingerprint: tasks::WHILE_TRAINING,
             };
             // Of an earlier attempt at this step: after a rollback its weights may have been others.

@@ -89,7 +89,7 @@ impl Track {
     /// # Errors
     /// The log cannot be read.
     pub fn of_run(run: &RunDir) -> io::Result<Track> {
-        let mut track = Track::new(run.id());
+        let mut track = Track::new(&run.folder());
         let mut tail = Tail::open(&run.events_path())?;
         while let Some(envelope) = tail.next_event()? {
             track.apply(&envelope);

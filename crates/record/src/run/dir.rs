@@ -100,7 +100,8 @@ impl RunDir {
         Ok(run)
     }
 
-    /// The run's original name, which names its socket. A moved or renamed directory keeps it.
+    /// The name the run was created under, which names its socket and which its children know. A renamed directory and a
+    /// copy keep it, so it may find another run or none: what people see and type is [`RunDir::folder`].
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -109,10 +110,19 @@ impl RunDir {
         &self.root
     }
 
-    /// The name of its directory: the id, unless it was renamed or is a copy.
+    /// The name of its directory, by which commands find it: the id, unless it was renamed or is a copy.
     pub fn folder(&self) -> String {
         let name = self.root.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
+    }
+
+    /// The names under which results of this run may be filed elsewhere: its directory's, and after a renaming the one it was
+    /// created under, unless another directory has that name.
+    pub fn names(&self) -> Vec<String> {
+        let folder = self.folder();
+        let taken = folder == self.id || self.root.with_file_name(&self.id).exists();
+        let first = (!taken).then(|| self.id.clone());
+        [folder].into_iter().chain(first).collect()
     }
 
     pub fn spec_path(&self) -> PathBuf {
@@ -294,6 +304,20 @@ mod tests {
         assert_eq!(again, run);
         assert_eq!(again.header().unwrap().name, "demo");
         assert!(run.path().ends_with(run.id()));
+    }
+
+    #[test]
+    fn a_renamed_run_has_both_names_and_a_copy_only_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(dir.path());
+        assert_eq!(run.names(), [run.id()]);
+        let copy = dir.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::copy(run.header_path(), copy.join("run.json")).unwrap();
+        let copy = RunDir::open(&copy).unwrap();
+        assert_eq!(copy.names(), ["copy"]);
+        std::fs::remove_dir_all(run.path()).unwrap();
+        assert_eq!(copy.names(), ["copy", run.id()]);
     }
 
     #[test]

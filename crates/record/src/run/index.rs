@@ -60,7 +60,10 @@ impl RunStatus {
 /// One row of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
+    /// The name of its directory, by which every command finds it.
     pub id: String,
+    /// The name it was created under, which its children know; a renamed directory and a copy have kept it.
+    pub created_as: String,
     pub name: String,
     pub path: PathBuf,
     pub status: RunStatus,
@@ -102,17 +105,6 @@ pub struct RunSummary {
     pub parent: Option<Parent>,
     /// What its request changed of its preset: `lr=1e-5`.
     pub changed: Vec<String>,
-}
-
-impl RunSummary {
-    /// Its id, with the directory's name where that is another one: copies of a run share its id.
-    pub fn label(&self) -> String {
-        let folder = self.path.file_name().unwrap_or_default().to_string_lossy();
-        match folder == self.id || folder.is_empty() {
-            true => self.id.clone(),
-            false => folder.into_owned(),
-        }
-    }
 }
 
 /// What a command on a run needs besides its name: ` --runs-dir DIR`, or nothing where commands look anyway.
@@ -277,7 +269,7 @@ pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
         .filter(RunDir::is_alive)
         .filter_map(|run| Some((run.header().ok()?.created, run)))
         .collect();
-    live.sort_by(|a, b| (a.0, a.1.id()).cmp(&(b.0, b.1.id())));
+    live.sort_by_cached_key(|(created, run)| (*created, run.folder()));
     Ok(live.pop().map(|(_, run)| run))
 }
 
@@ -306,7 +298,8 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let status = scan.status(alive);
     let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
     Ok(RunSummary {
-        id: header.id,
+        id: run.folder(),
+        created_as: header.id,
         name: header.name,
         path: run.path().into(),
         status,

@@ -33,14 +33,16 @@ impl Node {
 /// The runs as a tree. Roots and the children of a run keep the order of the list; a family stands where its first member
 /// would, families with a live member first. A parent that is not in the list, and a circle, make roots.
 pub fn tree(runs: &[&RunSummary]) -> Vec<Node> {
-    let by_id: BTreeMap<&str, usize> = runs
-        .iter()
-        .enumerate()
-        .map(|(at, run)| (run.id.as_str(), at))
-        .collect();
+    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, run) in runs.iter().enumerate() {
+        let known = by_name.entry(&run.created_as).or_insert(at);
+        if has_its_first_name(run) {
+            *known = at;
+        }
+    }
     let parent = |at: usize| {
         let of = runs[at].parent.as_ref()?;
-        by_id.get(of.run.as_str()).copied().filter(|p| *p != at)
+        by_name.get(of.run.as_str()).copied().filter(|p| *p != at)
     };
     let root = |at: usize| {
         let mut root = at;
@@ -89,6 +91,20 @@ pub fn tree(runs: &[&RunSummary]) -> Vec<Node> {
     nodes
 }
 
+/// The run in a list that a child means by its parent's name: of a run and its copies the one that has not been renamed.
+pub fn find_parent<'a>(
+    parent: &Parent,
+    runs: impl IntoIterator<Item = &'a RunSummary>,
+) -> Option<&'a RunSummary> {
+    let same = runs.into_iter().filter(|run| run.created_as == parent.run);
+    // Of equal keys the first one is meant.
+    same.min_by_key(|run| !has_its_first_name(run))
+}
+
+fn has_its_first_name(run: &RunSummary) -> bool {
+    run.id == run.created_as
+}
+
 /// The run and the step that a model folder is a checkpoint of: `runs/a/checkpoints/step-000500`, or `runs/a` for its newest.
 pub fn parent_of(model: &Path) -> Option<Parent> {
     let (run, step) = match RunDir::open(model) {
@@ -117,6 +133,7 @@ mod tests {
     fn run(id: &str, parent: Option<&str>, status: RunStatus) -> RunSummary {
         RunSummary {
             id: id.into(),
+            created_as: id.into(),
             name: id.into(),
             path: id.into(),
             status,
@@ -167,6 +184,28 @@ mod tests {
         ];
         let expected = ["base", "+- sft-2", "`- sft", "   `- dpo", "other", "orphan"];
         assert_eq!(drawn(&runs), expected);
+    }
+
+    #[test]
+    fn children_find_a_renamed_parent_and_of_copies_the_one_that_has_its_first_name() {
+        let finished = RunStatus::Finished;
+        let mut renamed = run("base", None, finished);
+        renamed.id = "my-base".into();
+        let child = run("child", Some("base"), finished);
+        let runs = [child.clone(), renamed.clone()];
+        assert_eq!(drawn(&runs), ["my-base", "`- child"]);
+        let parent = child.parent.clone().unwrap();
+        let found = |runs: &[RunSummary]| find_parent(&parent, runs).map(|run| run.id.clone());
+        assert_eq!(found(&runs).as_deref(), Some("my-base"));
+        let runs = [
+            renamed.clone(),
+            run("base", None, finished),
+            child.clone(),
+            renamed,
+        ];
+        assert_eq!(drawn(&runs), ["my-base", "base", "`- child", "my-base"]);
+        assert_eq!(found(&runs).as_deref(), Some("base"));
+        assert_eq!(found(&[child]), None);
     }
 
     #[test]

@@ -68,6 +68,8 @@ const SAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("val/bpb", &["validation bpb", "val bpb"]),
+    // Passes over the data so far, whole ones alone where a program counts so: Lightning's begins at 0.
+    ("epochs", &["epoch"]),
     (MFU, &["bf16_mfu"]),
 ];
 
@@ -332,12 +334,7 @@ pub fn info(id: &str) -> MetricInfo {
         title: id.into(),
         direction,
         source: "as its program logs it".into(),
-        exact: lower == "epoch",
-        place: if lower == "epoch" {
-            ChartPlace::Nowhere
-        } else {
-            ChartPlace::Dashboard
-        },
+        place: ChartPlace::Dashboard,
         ..MetricInfo::default()
     }
 }
@@ -368,6 +365,9 @@ mod tests {
             assert_eq!(id(name), "val/loss", "{name}");
         }
         assert_eq!(id("train/learning_rate"), "lr");
+        for name in ["epoch", "train/epoch", "Epoch"] {
+            assert_eq!(id(name), "epochs", "{name}");
+        }
         assert_eq!(id("train/rewards/chosen"), "rewards/chosen");
         assert_eq!(id("eval_rewards/accuracies"), "val/rewards/accuracies");
         assert_eq!(id("train/global_step"), "Step");

@@ -1,7 +1,8 @@
 //! Reward models of earlier stages in a later one: `rewards: [{model: {path: STAGE}}]` and `critic_from: STAGE` name the stage
-//! that trains one, in a spec written in place or in `set`. A path with a slash is a folder, as ever.
+//! that trains one, in a spec written in place, in `set`, or in the spec's file. A path with a slash is a folder, as ever.
 
 use super::{Pipeline, PipelineError, Stage, Train, Work};
+use crate::spec::{Draft, SpecSources};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -38,10 +39,62 @@ impl Train {
         }
     }
 
+    /// The stage with what its spec's file says of reward models in `set`, where one of them is a stage: the file alone would
+    /// take the word for a folder. What the pipeline says itself counts more.
+    pub fn with_named_judges(
+        &self,
+        is_stage: &dyn Fn(&str) -> bool,
+        sources: &SpecSources,
+    ) -> Train {
+        let mut train = self.clone();
+        let file = self
+            .spec
+            .as_str()
+            .or_else(|| self.spec.get("extends")?.as_str());
+        // What is wrong with it is told when it is loaded.
+        let Some(draft) = file.and_then(|word| Draft::open(word, sources).ok()) else {
+            return train;
+        };
+        let method = draft.value("method");
+        let critic = format!("method.{}.{CRITIC}", method.as_str().unwrap_or_default());
+        for path in ["rewards", &critic] {
+            let own = says(&Value::Object(self.set.clone()), path) || says(&self.spec, path);
+            let Some(mut value) = draft.said(path).filter(|_| !own).cloned() else {
+                continue;
+            };
+            let mut named = false;
+            visit(path, &mut value, &mut |word| named |= is_stage(word));
+            if named {
+                train.set.insert(path.into(), value);
+            }
+        }
+        train
+    }
+
     fn each_judge(&mut self, seen: &mut dyn FnMut(&mut String)) {
         visit("", &mut self.spec, seen);
         each(&mut self.set, seen);
     }
+}
+
+/// Whether a map of keys, dotted or nested, says this path or chooses another member above it.
+fn says(value: &Value, path: &str) -> bool {
+    let Value::Object(map) = value else {
+        return false;
+    };
+    map.iter().any(|(key, value)| {
+        let mut left: Vec<&str> = path.split('.').collect();
+        for name in key.split('.') {
+            match left.first() {
+                Some(first) if name == *first || name == "*" => left.remove(0),
+                _ => return false,
+            };
+        }
+        match value {
+            Value::Object(_) if !left.is_empty() => says(value, &left.join(".")),
+            _ => true,
+        }
+    })
 }
 
 fn each(map: &mut Map<String, Value>, seen: &mut dyn FnMut(&mut String)) {
@@ -69,9 +122,17 @@ fn visit(key: &str, value: &mut Value, seen: &mut dyn FnMut(&mut String)) {
 }
 
 impl Pipeline {
+    /// The training of stage `at`, with the reward models that its spec's file names by stages.
+    pub fn training(&self, at: usize, sources: &SpecSources) -> Option<Train> {
+        let Work::Train(train) = &self.stages.get(at)?.work else {
+            return None;
+        };
+        Some(train.with_named_judges(&|word| self.stage(word).is_some(), sources))
+    }
+
     /// The stages whose reward models stage `at` learns from.
-    pub fn judges_of(&self, at: usize) -> Vec<&Stage> {
-        let Some(Work::Train(train)) = self.stages.get(at).map(|stage| &stage.work) else {
+    pub fn judges_of(&self, at: usize, sources: &SpecSources) -> Vec<&Stage> {
+        let Some(train) = self.training(at, sources) else {
             return Vec::new();
         };
         let words = train.judges();
@@ -83,9 +144,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// A stage that comes later, is the same one, or trains nothing; a bare word that is neither stage nor folder.
-    pub fn check_judges(&self) -> Result<(), PipelineError> {
+    pub fn check_judges(&self, sources: &SpecSources) -> Result<(), PipelineError> {
         for (at, stage) in self.stages.iter().enumerate() {
-            let Work::Train(train) = &stage.work else {
+            let Some(train) = self.training(at, sources) else {
                 continue;
             };
             for word in train.judges() {

@@ -268,7 +268,8 @@ fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
 
 fn judged(stages: &str) -> Result<Pipeline, PipelineError> {
     let pipeline = parse(stages)?;
-    pipeline.check_judges().map(|()| pipeline)
+    let sources = SpecSources::default();
+    pipeline.check_judges(&sources).map(|()| pipeline)
 }
 
 #[test]
@@ -283,7 +284,7 @@ fn a_reward_model_of_an_earlier_stage_is_named_by_its_stage() {
     .unwrap();
     for at in [1, 2, 3] {
         let names: Vec<&str> = pipeline
-            .judges_of(at)
+            .judges_of(at, &SpecSources::default())
             .iter()
             .map(|s| s.name.as_str())
             .collect();
@@ -301,6 +302,63 @@ fn a_reward_model_of_an_earlier_stage_is_named_by_its_stage() {
     assert_eq!(two.with_judges(&mut none), Err("gone".to_string()));
     // The file keeps the name, so that a stage that is done again is read anew.
     assert_eq!(parse(&pipeline.to_yaml()).unwrap(), pipeline);
+}
+
+#[test]
+fn a_reward_model_in_the_specs_own_file_is_named_by_its_stage_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let sources = SpecSources {
+        project_dir: dir.path().to_path_buf(),
+        ..SpecSources::default()
+    };
+    let file = "extends: ppo-demo
+rewards: [exact, {model: {path: rm}, weight: 0.5}]
+method: {ppo: {critic_from: rm}}
+";
+    std::fs::write(dir.path().join("mine.yaml"), file).unwrap();
+    let pipeline = parse(
+        "stages:
+  - {name: rm, train: reward-demo}
+  - {name: one, train: mine.yaml, from: scratch}
+  - {name: two, train: {extends: mine.yaml, seed: 3}, from: one}
+  - {name: three, train: mine.yaml, from: one, set: {rewards: [exact], method: {ppo: {critic_from: ./rm}}}}
+  - {name: four, train: mine.yaml, from: one, set: {method: grpo}}",
+    )
+    .unwrap();
+    pipeline.check_judges(&sources).unwrap();
+    for (at, words) in [(1, 2), (2, 2), (3, 0), (4, 1)] {
+        let train = pipeline.training(at, &sources).unwrap();
+        let judges = train.judges();
+        let of_stage = judges.iter().filter(|word| *word == "rm").count();
+        assert_eq!(of_stage, words, "stage {at}: {judges:?}");
+        let named = pipeline.judges_of(at, &sources).len();
+        assert_eq!(named, words, "stage {at}");
+    }
+    let one = pipeline.training(1, &sources).unwrap();
+    let mut place = |word: &str| Ok::<_, String>((word == "rm").then(|| "/made/rm".to_string()));
+    let words = one.with_judges(&mut place).unwrap().words();
+    assert!(
+        words.contains(&"method.ppo.critic_from=/made/rm".to_string()),
+        "{words:?}"
+    );
+    let rewards = words
+        .iter()
+        .find(|word| word.starts_with("rewards="))
+        .unwrap();
+    assert!(
+        rewards.contains("exact") && rewards.contains("/made/rm"),
+        "{rewards}"
+    );
+    // A stage that comes later is told as one.
+    let late = "stages: [{name: a, train: mine.yaml}, {name: rm, train: reward-demo}]";
+    let error = parse(late).unwrap().check_judges(&sources).unwrap_err();
+    assert!(
+        error.to_string().contains("stage rm comes after it"),
+        "{error}"
+    );
+    // Where no stage is called so, it is a folder.
+    let none = "stages: [{name: a, train: mine.yaml}, {name: b, train: reward-demo}]";
+    assert!(parse(none).unwrap().check_judges(&sources).is_ok());
 }
 
 #[test]

@@ -186,6 +186,12 @@ impl Draft {
         self.value("name").as_str().unwrap_or("run").to_string()
     }
 
+    /// What the files say at a full path, without defaults.
+    pub fn said(&self, path: &str) -> Option<&Value> {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        self.merged.value.pointer(&pointer)
+    }
+
     /// The parent's value at a full path.
     pub fn parent_value(&self, path: &str) -> Value {
         at(&self.base_full, path)
@@ -278,9 +284,12 @@ impl Draft {
         }
     }
 
-    /// Differences from the parent, in schema order.
+    /// What the edits change, in schema order: differences from the parent, and values that equal the parent's where another edit
+    /// would have changed them (a new peak learning rate scales the floor, unless the floor is named).
     pub fn changes(&self) -> Vec<Change> {
-        let differs = |place: &Place| place.edited && place.value != place.parent;
+        let differs = |place: &Place| {
+            place.edited && (place.value != place.parent || self.counts(&place.path))
+        };
         let mut changes = Vec::new();
         for place in self.places().into_iter().filter(differs) {
             let edit = self.edits.iter().find(|e| e.path == place.path);
@@ -292,6 +301,18 @@ impl Draft {
             });
         }
         changes
+    }
+
+    /// Every path that was edited, whatever its value.
+    pub fn edited(&self) -> impl Iterator<Item = &str> {
+        self.edits.iter().map(|edit| edit.path.as_str())
+    }
+
+    /// Whether the value would be another one without its edit.
+    fn counts(&self, path: &str) -> bool {
+        let mut without = self.clone();
+        without.edits.retain(|edit| edit.path != path);
+        without.lay().is_some() || without.value(path) != self.value(path)
     }
 
     /// The draft as a file for `llmtui train`: `extends:` and the differences, each with its reason. `heading` lines become
@@ -486,6 +507,21 @@ mod tests {
         assert!(issue.what.contains("too small"), "{issue}");
         assert!(draft.set("optimizer", "adamv", "").is_err());
         assert_eq!(draft.to_yaml(&[]), before);
+    }
+
+    #[test]
+    fn a_value_kept_against_what_another_edit_implies_is_written() {
+        let mut draft = draft();
+        let floor = "schedule.cosine.min_lr";
+        let kept = shown(&draft.value(floor));
+        draft.set("optimizer.adamw.lr", "2e-3", "").unwrap();
+        assert_eq!(shown(&draft.value(floor)), "2e-4", "scaled with the peak");
+        draft.set(floor, &kept, "").unwrap();
+        let paths: Vec<String> = draft.changes().into_iter().map(|c| c.path).collect();
+        assert_eq!(paths, ["optimizer.adamw.lr", floor]);
+        let text = draft.to_yaml(&[]);
+        let loaded = load_text("mine.yaml", &text, &SpecSources::default()).unwrap();
+        assert_eq!(loaded.spec, draft.spec().unwrap(), "{text}");
     }
 
     #[test]

@@ -5,19 +5,20 @@ use super::list;
 use super::record;
 use super::summary::{Summary, summarize};
 use super::task::Task;
+use crate::base::text::one_line;
 use std::path::Path;
 
 /// Deepest number of folders and files that are looked at: those of one `--out`.
 const MAX_FILES: usize = 10_000;
 
-/// What is known of a model whose name begins with `model`, whole answers alone: its name and the numbers, by task. Of a task
+/// What is known of a model whose name begins with one of `models`, whole answers alone: its name and the numbers, by task. Of a task
 /// whose file is not there any more, or has another version, nothing is said.
 ///
 /// # Errors
 /// The disk.
 pub fn kept(
     out: &Path,
-    model: &str,
+    models: &[String],
     config_dir: Option<&Path>,
 ) -> Result<Vec<(String, Summary)>, TaskError> {
     let entries = |folder: &Path| match std::fs::read_dir(folder) {
@@ -38,7 +39,11 @@ pub fn kept(
             let Ok(Some((header, records, _))) = record::read(file) else {
                 continue;
             };
-            let own = header.model == model || header.model.starts_with(&format!("{model} "));
+            // Evaluations name a run as its directory shows it.
+            let own = models.iter().any(|model| {
+                let model = one_line(model);
+                header.model == model || header.model.starts_with(&format!("{model} "))
+            });
             // A file may have moved into the folder of tasks since.
             let named = || list::load(&header.task, config_dir).ok();
             let filed = header.file.as_deref().map(list::of_file);
@@ -87,7 +92,7 @@ mod tests {
         let answers = format!("{}{answer}\n", std::fs::read_to_string(&path).unwrap());
         let found = |answers: &str| {
             std::fs::write(&path, answers).unwrap();
-            kept(&out, "run-1", None).unwrap()
+            kept(&out, &["gone".into(), "run-1".into()], None).unwrap()
         };
         let all = found(&answers);
         assert_eq!(all.len(), 1, "{answers}");

@@ -259,7 +259,7 @@ pub struct ModelFiles {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckpointRow {
     pub path: PathBuf,
-    /// The run's id.
+    /// The run's name.
     pub run: String,
     pub step: u64,
     /// Nats per token, where the log has it.

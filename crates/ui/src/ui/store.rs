@@ -152,11 +152,18 @@ impl HeldRun {
         Some(path.display().to_string())
     }
 
-    /// The run's name without its date: `shakespeare-k3qf`.
+    /// The run's name without its date: `shakespeare-k3qf`. A renamed directory and a copy are named as commands find them,
+    /// while the log knows the name that the run began with.
     pub fn name(&self) -> &str {
-        match self.state.run.is_empty() {
-            true => &self.title,
-            false => short_run(&self.state.run),
+        let own = self
+            .path
+            .as_ref()
+            .filter(|_| self.holder != Holder::Foreign);
+        let folder = own.and_then(|path| path.file_name()?.to_str());
+        match folder {
+            _ if self.state.run.is_empty() => &self.title,
+            Some(folder) => short_run(folder),
+            None => short_run(&self.state.run),
         }
     }
 }
@@ -164,6 +171,18 @@ impl HeldRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_named_after_its_directory() {
+        let mut held = HeldRun::opening(Slot(1), "copy".into(), UnixMillis(0));
+        assert_eq!(held.name(), "copy");
+        held.state.run = "2026-11-21-1422-shakespeare-k3qf".into();
+        assert_eq!(held.name(), "shakespeare-k3qf");
+        held.path = Some("runs/2026-11-21-1422-copy".into());
+        assert_eq!(held.name(), "copy");
+        held.holder = Holder::Foreign;
+        assert_eq!(held.name(), "shakespeare-k3qf");
+    }
 
     #[test]
     fn run_names_lose_only_dates() {

@@ -1,7 +1,7 @@
 //! Alpaca as LLaMA-Factory reads it: `instruction`, `input`, `output`, `system`, `history`; pairs with `chosen` and
 //! `rejected`, judged answers with `kto_tag`.
 
-use super::{PLAIN_TEXT, Writer, joined, no_tools, one_text, plain, turns};
+use super::{PLAIN_TEXT, Writer, into_turns, joined, no_tools, one_text, plain, turns};
 use crate::data::{Content, Example, Message};
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ pub const WRITER: Writer = Writer {
     id: "alpaca",
     about: "instruction, input, output; earlier turns as history",
     write,
+    change: into_turns,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {

@@ -18,6 +18,8 @@ pub struct Writer {
     pub about: &'static str,
     /// An example's columns, or why it cannot be said.
     write: fn(&Example) -> Result<Map<String, Value>, String>,
+    /// What training makes of the example afterwards that it did not before, in a sentence.
+    change: fn(&Example) -> Option<&'static str>,
 }
 
 macro_rules! writers {
@@ -48,6 +50,25 @@ impl Writer {
         }
         Ok(fields)
     }
+
+    /// What training will do differently with the example in this format; `None` where nothing changes.
+    pub fn change(&self, example: &Example) -> Option<&'static str> {
+        (self.change)(example)
+    }
+}
+
+/// Formats of conversations: texts that follow each other become turns.
+fn into_turns(example: &Example) -> Option<&'static str> {
+    let prompt = match &example.content {
+        Content::Completion { prompt, .. }
+        | Content::Labelled { prompt, .. }
+        | Content::Preference { prompt, .. }
+        | Content::Prompt { prompt, .. } => prompt,
+        Content::Text(_) | Content::Chat(_) => return None,
+    };
+    matches!(prompt, Turns::Text(_)).then_some(
+        "plain prompts and answers are turns of a conversation now: a chat template goes around them",
+    )
 }
 
 /// Turns of a side; a plain text is one turn of `role`.

@@ -1,7 +1,7 @@
 //! ShareGPT as LLaMA-Factory reads it: `conversations` of `from` and `value`, `system`, `tools`; pairs with `chosen` and
 //! `rejected` turns, judged answers with `kto_tag`.
 
-use super::{PLAIN_TEXT, Writer, joined, turns};
+use super::{PLAIN_TEXT, Writer, into_turns, joined, turns};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::{Map, Value, json};
 
@@ -9,6 +9,7 @@ pub const WRITER: Writer = Writer {
     id: "sharegpt",
     about: "conversations as ShareGPT and LLaMA-Factory write them: from and value",
     write,
+    change: into_turns,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {

@@ -42,11 +42,25 @@ fn a_conversation_in_every_format_that_can_say_it() {
         written("alpaca", &example).unwrap(),
         json!({"instruction": "bye", "input": "", "output": "bye bye", "system": "be kind", "history": [["hi", "hello"]]})
     );
-    assert!(
-        written("prompt_completion", &example)
-            .unwrap_err()
-            .contains("5 turns")
+    let columns = written("prompt_completion", &example).unwrap();
+    let roles = |column: &str| -> Vec<String> {
+        let turns = columns[column].as_array().unwrap().iter();
+        turns
+            .map(|turn| turn["role"].as_str().unwrap().into())
+            .collect()
+    };
+    assert_eq!(roles("prompt"), ["system", "user", "assistant", "user"]);
+    assert_eq!(
+        columns["completion"],
+        json!([{"role": "assistant", "content": "bye bye"}])
     );
+    let change = |id: &str| find(id).unwrap().change(&example);
+    assert!(
+        change("prompt_completion")
+            .unwrap()
+            .contains("last one alone")
+    );
+    assert_eq!((change("messages"), change("alpaca")), (None, None));
     assert!(
         written("text", &example)
             .unwrap_err()
@@ -59,7 +73,11 @@ fn pairs_labels_and_prompts_keep_their_columns() {
     let pair = pair();
     assert_eq!(
         written("prompt_completion", &pair).unwrap(),
-        json!({"prompt": "q", "chosen": "good", "rejected": "bad"})
+        json!({
+            "prompt": [{"role": "user", "content": "q"}],
+            "chosen": [{"role": "assistant", "content": "good"}],
+            "rejected": [{"role": "assistant", "content": "bad"}],
+        })
     );
     assert_eq!(
         written("sharegpt", &pair).unwrap(),
@@ -91,6 +109,46 @@ fn pairs_labels_and_prompts_keep_their_columns() {
 }
 
 #[test]
+fn a_question_and_its_answer_stay_turns_and_texts_stay_texts() {
+    let example = chat(&[("user", "hi"), ("assistant", "hello")]);
+    assert_eq!(
+        written("prompt_completion", &example).unwrap(),
+        json!({
+            "prompt": [{"role": "user", "content": "hi"}],
+            "completion": [{"role": "assistant", "content": "hello"}],
+        })
+    );
+    assert_eq!(find("prompt_completion").unwrap().change(&example), None);
+    let mut texts = Example::new(Content::Completion {
+        prompt: Turns::Text("2 + 2 = ".into()),
+        completion: Turns::Text("4".into()),
+    });
+    let columns = json!({"prompt": "2 + 2 = ", "completion": "4"});
+    assert_eq!(written("prompt_completion", &texts).unwrap(), columns);
+    assert_eq!(find("prompt_completion").unwrap().change(&texts), None);
+    for id in ["messages", "sharegpt", "alpaca"] {
+        let said = find(id).unwrap().change(&texts).unwrap();
+        assert!(said.contains("chat template"), "{id}: {said}");
+    }
+    texts.tools = Some(json!([{"name": "f"}]));
+    assert!(
+        written("prompt_completion", &texts)
+            .unwrap_err()
+            .contains("tools")
+    );
+    for (turns, why) in [
+        (
+            vec![("user", "hi"), ("assistant", "hello"), ("user", "bye")],
+            "ends with a turn of user",
+        ),
+        (vec![("assistant", "hello")], "in front of its answer"),
+    ] {
+        let refused = written("prompt_completion", &chat(&turns)).unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
 fn tools_go_where_there_is_a_place_for_them() {
     let mut call = Message::new("assistant", "");
     let calls = json!([{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]);
@@ -113,6 +171,9 @@ fn tools_go_where_there_is_a_place_for_them() {
         written("messages", &example).unwrap()["tools"][0]["name"],
         "f"
     );
+    let columns = written("prompt_completion", &example).unwrap();
+    assert_eq!(columns["tools"][0]["name"], "f");
+    assert!(columns["prompt"][1]["tool_calls"].is_array(), "{columns}");
     assert!(written("alpaca", &example).unwrap_err().contains("tools"));
     example.tools = None;
     assert!(written("alpaca", &example).is_err());

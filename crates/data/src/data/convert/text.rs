@@ -8,6 +8,7 @@ pub const WRITER: Writer = Writer {
     id: "text",
     about: "the column text alone",
     write,
+    change: |_| None,
 };
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {

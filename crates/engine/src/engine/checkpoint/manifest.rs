@@ -3,9 +3,11 @@
 
 use super::disk::{FileRecord, record_of};
 use crate::base::files::read_small;
+use crate::base::text::one_line;
 use crate::hf;
 use crate::models::{ModelSource, SourceError};
 use crate::rewards::WeightedReward;
+use crate::tasks::Prepared;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -108,6 +110,18 @@ impl Manifest {
     pub fn verify_judges(rewards: &[WeightedReward]) -> Result<(), Fault> {
         let mut models = rewards.iter().filter_map(|one| one.reward.model());
         models.try_for_each(Manifest::verify_if_any)
+    }
+
+    /// The same of the rewards that evaluation tasks score answers with.
+    ///
+    /// # Errors
+    /// The first that is damaged, with the task's name.
+    pub fn verify_tasks(prepared: &[Prepared]) -> Result<(), (String, Fault)> {
+        prepared.iter().try_for_each(|prepared| {
+            let config = prepared.task.config();
+            Manifest::verify_judges(&config.answer.rewards)
+                .map_err(|fault| (one_line(&config.name), fault))
+        })
     }
 
     /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of the base that

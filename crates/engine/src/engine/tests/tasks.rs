@@ -91,6 +91,48 @@ fn what_cannot_be_asked_is_said_before_the_first_step() {
     }
 }
 
+#[test]
+fn a_reward_model_of_a_task_is_verified_before_the_first_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let judge = dir.path().join("step-000004");
+    std::fs::create_dir(&judge).unwrap();
+    std::fs::write(judge.join("config.json"), "{}").unwrap();
+    let files = serde_json::json!({"config.json": {"bytes": 2, "sha256": "0".repeat(64)}});
+    let manifest = serde_json::json!({"format": 1, "step": 4, "files": files});
+    std::fs::write(judge.join("manifest.json"), manifest.to_string()).unwrap();
+    std::fs::write(dir.path().join("rows.jsonl"), "{\"q\": \"the k\"}\n").unwrap();
+    let file = dir.path().join("judged.yaml");
+    let text = "name: judged
+version: 1
+summary: s
+kind: answer
+source: {path: rows.jsonl}
+prompt: '{{ q }}'
+answer: {rewards: [{model: {path: step-000004}}]}
+";
+    std::fs::write(&file, text).unwrap();
+    let word = format!("eval.tasks=[{}]", file.display());
+    let events = Run::new(&[&word, "max_steps=10"]).go();
+    let Some(Event::Finished {
+        outcome,
+        message,
+        step,
+        ..
+    }) = events.last()
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((*outcome, *step), (Outcome::Invalid, 0), "{message}");
+    for part in [
+        "eval.tasks: judged",
+        "is damaged",
+        "config.json",
+        "another checkpoint",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
 /// Steps of checkpoints, and whether each was the best so far.
 fn saved(events: &[Event]) -> Vec<(u64, bool)> {
     let of = |event: &Event| match event {

@@ -1,6 +1,7 @@
 //! What a folder with an adapter alone must hold: PEFT's own folders as the healthy case.
 
 use super::*;
+use crate::engine::infer::HeldModel;
 use crate::hf::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use serde_json::{Value, json};
 
@@ -82,6 +83,57 @@ fn a_description_that_does_not_fit_the_factors_is_refused() {
         found[0].contains("k_proj") && found[0].contains("no factors"),
         "{found:?}"
     );
+}
+
+/// Sets a word of a file of tensors that its header keeps beside them.
+fn say(file: &Path, word: &str, text: &str) {
+    let bytes = fs::read(file).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let (header, tensors) = bytes[8..].split_at(length);
+    let mut header: Value = serde_json::from_slice(header).unwrap();
+    header["__metadata__"][word] = text.into();
+    let header = header.to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(file, [&length, header.as_bytes(), tensors].concat()).unwrap();
+}
+
+#[test]
+fn an_adapter_of_other_weights_than_its_base_has_is_told() {
+    let dir = adapter("lora", |_| {});
+    let cache = tempfile::tempdir().unwrap();
+    let base = cached_base(cache.path());
+    let here = Here {
+        cache: Some(cache.path().into()),
+        ..here()
+    };
+    let generates = || {
+        let subject = Subject::open(dir.path(), &here).unwrap();
+        let found = check(&subject, &|_| ());
+        found.into_iter().find(|f| f.id == "generates").unwrap()
+    };
+    assert_eq!(
+        generates().status,
+        Status::Pass,
+        "PEFT's files say nothing of the base's weights"
+    );
+    let weights = dir.path().join(ADAPTER_WEIGHTS);
+    let held = HeldModel::load_with(&base, &[dir.path().to_path_buf()]).unwrap();
+    say(
+        &weights,
+        "base_fingerprint",
+        &held.base_fingerprint().unwrap(),
+    );
+    let same = generates();
+    assert_eq!(same.status, Status::Pass, "{same:?}");
+    say(&weights, "base_fingerprint", &"0".repeat(64));
+    let other = generates();
+    assert_eq!(other.status, Status::Warn, "{other:?}");
+    let words = other.evidence.to_string();
+    assert!(
+        words.contains("other weights than those that it was trained on"),
+        "{other:?}"
+    );
+    assert!(other.fix.contains("base_model_name_or_path"), "{other:?}");
 }
 
 #[test]

@@ -127,22 +127,11 @@ fn gguf_folders_and_adapters_are_checked_as_such() {
     );
     // With its base in the cache it answers.
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = cache.path().join("models--org--base/snapshots/0123abc");
-    fs::create_dir_all(&snapshot).unwrap();
-    fs::create_dir_all(cache.path().join("models--org--base/refs")).unwrap();
-    fs::write(cache.path().join("models--org--base/refs/main"), "0123abc").unwrap();
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/peft/llama");
-    for entry in fs::read_dir(base).unwrap().flatten() {
-        fs::copy(entry.path(), snapshot.join(entry.file_name())).unwrap();
-    }
+    let snapshot = cached_base(cache.path());
     let with_cache = Here {
         cache: Some(cache.path().into()),
         ..here()
     };
-    // Of eleven characters, as the model has ids.
-    let kind = crate::data::tokenizer::TokenizerConfig::Char(Default::default());
-    let characters = kind.build("The kingsou", "The kingsou").unwrap();
-    fs::write(snapshot.join(hf::TOKENIZER), characters.to_json()).unwrap();
     let subject = Subject::open(copy.path(), &with_cache).unwrap();
     let found = check(&subject, &|_| ());
     let generates = found.iter().find(|f| f.id == "generates").unwrap();

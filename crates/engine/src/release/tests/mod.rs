@@ -125,6 +125,23 @@ fn edit(folder: &Path, name: &str, from: &str, to: &str) {
     fs::write(folder.join(name), text.replace(from, to)).unwrap();
 }
 
+/// The base of PEFT's adapters, `org/base` in a cache of the hub, with a tokenizer.
+fn cached_base(cache: &Path) -> std::path::PathBuf {
+    let snapshot = cache.join("models--org--base/snapshots/0123abc");
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(cache.join("models--org--base/refs")).unwrap();
+    fs::write(cache.join("models--org--base/refs/main"), "0123abc").unwrap();
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/peft/llama");
+    for entry in fs::read_dir(base).unwrap().flatten() {
+        fs::copy(entry.path(), snapshot.join(entry.file_name())).unwrap();
+    }
+    // Of eleven characters, as the model has ids.
+    let kind = crate::data::tokenizer::TokenizerConfig::Char(Default::default());
+    let characters = kind.build("The kingsou", "The kingsou").unwrap();
+    fs::write(snapshot.join(hf::TOKENIZER), characters.to_json()).unwrap();
+    snapshot
+}
+
 #[test]
 fn a_good_folder_has_no_troubles_and_every_check_speaks() {
     let dir = healthy();

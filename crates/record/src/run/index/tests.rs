@@ -321,13 +321,14 @@ fn copies_of_a_run_are_told_apart_by_their_folders() {
     assert_eq!(find("my-backup").unwrap(), "my-backup");
     assert_eq!(find("alpha").unwrap(), run.folder());
     assert_eq!(find(copy.to_str().unwrap()).unwrap(), "my-backup");
-    let labels: Vec<String> = list(dir.path())
-        .unwrap()
-        .0
-        .iter()
-        .map(RunSummary::label)
-        .collect();
-    assert!(labels.contains(&"my-backup".into()) && labels.contains(&run.folder()));
+    // What a list shows finds that very run.
+    let (runs, _) = list(dir.path()).unwrap();
+    assert_eq!(runs.len(), 2);
+    for shown in &runs {
+        let found = resolve(dir.path(), &shown.id).unwrap();
+        assert_eq!(found.path(), shown.path);
+        assert_eq!(shown.created_as, run.id());
+    }
     // With the original gone, two copies share its id.
     copied(&run, "other-backup");
     std::fs::remove_dir_all(run.path()).unwrap();

@@ -146,6 +146,8 @@ fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
         (_, true) => None,
         (Some("k" | "K"), _) => Some((name, x * 1e3)),
         (Some("M"), _) => Some((name, x * 1e6)),
+        // nanochat's first pass is 1, and done when the second one begins.
+        _ if name == "epoch" => Some((name, (x - 1.0).max(0.0))),
         (Some("%"), _) if name.ends_with("mfu") => Some((name, x / 100.0)),
         // Minutes since the start, and what is left.
         _ if name.starts_with("total") || name == "eta" || name == "info" => None,
@@ -179,7 +181,7 @@ mod tests {
             ("lrm", 1.0),
             ("step_ms", 412.35),
             ("tok/sec", 1_271_342.0),
-            ("epoch", 1.0),
+            ("epoch", 0.0),
         ]);
         let (step, of, read) = read(line).unwrap();
         assert_eq!((step, of), (10, Some(21400)));

@@ -29,7 +29,8 @@ impl ConfigFacts {
         let imported = import::import_with(&self.stem, &self.text, None, self.info.as_ref());
         let mut draft = imported.ok()?.draft;
         if let Some(Ok(model)) = &self.base {
-            let said: Vec<String> = draft.changes().into_iter().map(|c| c.path).collect();
+            // Also what the file says as the default has it: the base model does not overrule it.
+            let said: Vec<String> = draft.edited().map(String::from).collect();
             let left = model
                 .settings
                 .iter()

@@ -193,18 +193,8 @@ pub(super) const ROWS: &[Row] = &[
         "flash_attention",
         To::Needless("attention never materializes all scores here"),
     ),
-    row(
-        "evals_per_epoch",
-        To::NoEqual(
-            "eval.every takes steps, or a share of the run: 1 / (evals per epoch × epochs)",
-        ),
-    ),
-    row(
-        "saves_per_epoch",
-        To::NoEqual(
-            "checkpoint.every takes steps, or a share of the run: 1 / (saves per epoch × epochs)",
-        ),
-    ),
+    row("evals_per_epoch", To::PerEpoch("eval.every")),
+    row("saves_per_epoch", To::PerEpoch("checkpoint.every")),
     row("wandb_project", To::NoEqual(NO_TRACKER)),
     row("wandb_entity", To::NoEqual(NO_TRACKER)),
     row("wandb_name", To::NoEqual(NO_TRACKER)),

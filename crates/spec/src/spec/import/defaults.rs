@@ -86,6 +86,14 @@ impl Dialect {
         }
     }
 
+    /// Passes over the data, as the file or the tool says.
+    pub(super) fn epochs_of(self, map: &Map<String, Value>) -> f64 {
+        let (keys, _, silent) = self.epochs();
+        let said = keys.iter().find_map(|key| map.get(*key)?.as_f64());
+        // The table's values are numbers.
+        said.unwrap_or_else(|| silent.parse().unwrap_or(1.0))
+    }
+
     /// Defaults of a method.
     fn of_method(self, method: &str) -> &'static [Silent] {
         const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "256");

@@ -2,6 +2,7 @@
 //! with a different meaning are reported; nothing is dropped silently.
 
 mod axolotl;
+mod cadence;
 mod data;
 mod dataset_info;
 mod defaults;
@@ -95,6 +96,10 @@ enum To {
     Flag(&'static str, &'static str),
     /// Passes over the data, unless steps are said too.
     Epochs,
+    /// How many times an epoch something happens.
+    PerEpoch(&'static str),
+    /// After every epoch, after steps, or never.
+    Strategy(&'static str),
     /// The training method: theirs and ours.
     Method(&'static [(&'static str, &'static str)]),
     /// The loss of a preference method: a method of its own here, or one of its settings.
@@ -266,6 +271,8 @@ pub fn import_with(
             .get("max_steps")
             .and_then(Value::as_u64)
             .filter(|n| *n > 0),
+        epochs: dialect.epochs_of(&map),
+        without_steps: cadence::without_steps(&map),
         adapts: dialect.adapts(&map),
         names_targets: defaults::says(&map, "lora_target_modules"),
         says_power: false,
@@ -325,6 +332,10 @@ struct Reader {
     /// Settings of the one dataset from keys of their own.
     parts: Map<String, Value>,
     max_steps: Option<u64>,
+    /// Passes over the data, of the file or by default.
+    epochs: f64,
+    /// Intervals that are not in steps, whatever steps the file has for them.
+    without_steps: Vec<&'static str>,
     /// The tool trains adapters, not all weights.
     adapts: bool,
     /// The file lists the modules with adapters.
@@ -359,6 +370,14 @@ impl Reader {
             To::Key("optimizer.*.eps") if self.draft.value("optimizer") == "adafactor" => {
                 self.line(Fate::Needless, theirs, "", "Adafactor does not read it");
             }
+            To::Key(path) if self.without_steps.contains(&path) => {
+                self.line(
+                    Fate::Needless,
+                    theirs,
+                    "",
+                    "the strategy is not steps: it is not read",
+                );
+            }
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
             To::Word(path, words) => self.word(theirs, path, words, value),
@@ -377,6 +396,8 @@ impl Reader {
                 ),
                 None => self.set(theirs, "train.epochs", &plain(value), ""),
             },
+            To::PerEpoch(path) => self.per_epoch(theirs, path, value),
+            To::Strategy(path) => self.strategy(theirs, path, value),
             To::Method(words) => {
                 let word = plain(value);
                 let ours = words.iter().find(|(t, _)| *t == word);

@@ -104,6 +104,9 @@ pub(super) const EVERYWHERE: &[Row] = &[
         ),
     ),
     row("eval_steps", To::Key("eval.every")),
+    row("eval_strategy", To::Strategy("eval.every")),
+    row("evaluation_strategy", To::Strategy("eval.every")),
+    row("save_strategy", To::Strategy("checkpoint.every")),
     row(
         "seed",
         To::Near(
@@ -155,8 +158,6 @@ pub(super) const TRAINER: &[Row] = &[
         To::Needless("every run has its own folder"),
     ),
     row("report_to", To::NoEqual(NO_TRACKER)),
-    row("eval_strategy", To::Needless("set eval.every")),
-    row("save_strategy", To::Needless("set checkpoint.every")),
     row("do_train", To::Needless("llmtui train does")),
     row("do_eval", To::Needless("set eval.every")),
     row(
@@ -171,7 +172,6 @@ pub(super) const TRAINER: &[Row] = &[
         "remove_unused_columns",
         To::Needless("a format ignores columns it does not use"),
     ),
-    row("evaluation_strategy", To::Needless("set eval.every")),
     row("logging_strategy", To::Needless("set train.log_every")),
     row("logging_dir", To::NoEqual(RUNS_DIR)),
     row(

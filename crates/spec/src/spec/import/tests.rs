@@ -1,5 +1,6 @@
 //! Files as found in the wild, and properties of every table.
 
+mod cadence;
 mod silent;
 
 use super::*;

@@ -51,6 +51,16 @@ const BYTES: [Unit; 3] = [
     },
 ];
 
+/// Units of milliseconds: seconds from where a reading has them.
+const SECONDS: Unit = Unit {
+    size: 1_000.0,
+    letter: "s",
+};
+const MILLIS: Unit = Unit {
+    size: 1.0,
+    letter: "ms",
+};
+
 /// Height of a range beside its values: below it, ticks would share a label of six columns.
 const FINEST: f64 = 1e-3;
 
@@ -86,6 +96,26 @@ impl Axis {
             step: axis.step * unit.size,
             unit,
             ..axis
+        }
+    }
+
+    /// An axis of milliseconds, in the unit that [`human::reading`] has for its highest value.
+    pub fn of_millis(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+        let unit = match human::reading(high, "ms").ends_with("ms") {
+            true => MILLIS,
+            false => SECONDS,
+        };
+        // A thousand is a power of ten: what is round in milliseconds is round in seconds.
+        let axis = Self::snapped(low, high, max_ticks, scale);
+        Axis { unit, ..axis }
+    }
+
+    /// The axis that suits a metric's unit: bytes and times have letters behind their labels.
+    pub fn of_unit(unit: &str, low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+        match (unit, scale) {
+            ("bytes", Scale::Linear) => Self::of_bytes(low, high, max_ticks),
+            ("ms", _) => Self::of_millis(low, high, max_ticks, scale),
+            _ => Self::snapped(low, high, max_ticks, scale),
         }
     }
 
@@ -173,7 +203,7 @@ impl Axis {
             let n = ((self.high - self.low) / self.step).round() as usize;
             let at = |i: usize| self.low + self.step * i as f64;
             return (0..=n.min(64))
-                .map(|i| (at(i), self.label(at(i))))
+                .map(|i| (at(i), self.label(at(i), self.step)))
                 .collect();
         }
         let mut ticks = Vec::new();
@@ -185,15 +215,15 @@ impl Axis {
             } else {
                 power / 10.0
             };
-            ticks.push((tick, label(tick, finest)));
+            ticks.push((tick, self.label(tick, finest)));
             tick = digit_above(tick * 1.01, self.digits);
         }
         ticks
     }
 
-    fn label(&self, value: f64) -> String {
+    fn label(&self, value: f64, finest: f64) -> String {
         let Unit { size, letter } = self.unit;
-        let label = label(value / size, self.step / size);
+        let label = label(value / size, finest / size);
         if label == "0" { label } else { label + letter }
     }
 }
@@ -390,6 +420,20 @@ mod tests {
             labels(Axis::of_bytes(0.0, 78.0 * 1_048_576.0, 4)),
             ["0", "20M", "40M", "60M", "80M"]
         );
+    }
+
+    #[test]
+    fn times_are_in_the_unit_that_a_reading_has() {
+        let axis = |high, scale| labels(Axis::of_unit("ms", 0.0, high, 4, scale));
+        assert_eq!(axis(240.0, Scale::Linear), ["0", "100ms", "200ms", "300ms"]);
+        assert_eq!(axis(3_030.0, Scale::Linear), ["0", "1s", "2s", "3s", "4s"]);
+        assert_eq!(axis(60_000.0, Scale::Linear), ["0", "20s", "40s", "60s"]);
+        let log = labels(Axis::of_unit("ms", 300.0, 4_000.0, 8, Scale::Log));
+        assert!(
+            log.contains(&"0.5s".into()) && log.contains(&"2s".into()),
+            "{log:?}"
+        );
+        assert!(log.iter().all(|label| label.len() <= 6), "{log:?}");
     }
 
     #[test]

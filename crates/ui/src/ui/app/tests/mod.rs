@@ -241,6 +241,7 @@ impl Bench {
 fn runs() -> Vec<RunSummary> {
     let run = |id: &str, status, step, val: Option<f64>, minutes: u64| RunSummary {
         id: id.into(),
+        created_as: id.into(),
         name: "shakespeare".into(),
         path: format!("runs/{id}").into(),
         status,

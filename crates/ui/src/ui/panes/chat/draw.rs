@@ -130,7 +130,7 @@ impl ChatPane {
         let held = context.store.held.as_ref();
         let newest = row.zip(held).and_then(|(row, held)| {
             let newest = held.state.checkpoints.last()?.step;
-            (held.state.run == row.run && newest > row.step).then_some(newest)
+            (row.path.starts_with(held.path.as_ref()?) && newest > row.step).then_some(newest)
         });
         newest.map_or_else(String::new, |step| {
             format!(

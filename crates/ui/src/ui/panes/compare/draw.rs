@@ -115,7 +115,7 @@ impl ComparePane {
                 false => Scale::Linear,
             },
             from_zero: begins_at_zero(&figure.id, &figure.unit),
-            bytes: figure.unit == "bytes",
+            unit: &figure.unit,
             cursor: None,
             settled: false,
             held: None,

@@ -191,7 +191,7 @@ impl Dashboard {
                 Scale::Linear
             },
             from_zero: chart.begins_at_zero(),
-            bytes: chart.unit == "bytes",
+            unit: &chart.unit,
             cursor: self.cursor,
             settled: state.running() && state.phase == Some(Phase::Training),
             held,

@@ -167,7 +167,10 @@ fn chart(
         to: to as f64,
         scale: Scale::Linear,
         from_zero: true,
-        bytes: matches!(track.unit, Unit::Bytes | Unit::Speed),
+        unit: match track.unit {
+            Unit::Bytes | Unit::Speed => "bytes",
+            _ => "",
+        },
         cursor: None,
         settled: false,
         held: None,

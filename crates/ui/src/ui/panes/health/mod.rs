@@ -305,7 +305,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
         to: last as f64 + 1.0,
         scale: Scale::Linear,
         from_zero: begins_at_zero(&info.id, &info.unit),
-        bytes: false,
+        unit: &info.unit,
         cursor: None,
         settled: false,
         held: None,

@@ -4,7 +4,7 @@ mod draw;
 
 use super::{Pane, PaneContext, PaneEntry};
 use crate::run::index::{RunStatus, RunSummary};
-use crate::run::lineage::{Node, tree};
+use crate::run::lineage::{Node, find_parent, tree};
 use crate::run::state::Level;
 use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
@@ -265,7 +265,7 @@ impl HomePane {
         };
         let of = |run: &&RunSummary| run.path == path;
         let parent = store.runs().iter().find(of).and_then(|run| run.parent.clone());
-        let parent = parent.and_then(|p| store.runs().iter().find(|run| run.id == p.run));
+        let parent = parent.and_then(|p| find_parent(&p, store.runs()));
         parent.map(|run| run.path.clone()).into_iter().chain([path]).collect()
     }
 

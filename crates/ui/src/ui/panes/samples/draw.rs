@@ -241,7 +241,7 @@ pub fn curve(
         to,
         scale: Scale::Linear,
         from_zero: false,
-        bytes: false,
+        unit: "",
         cursor: None,
         settled: false,
         held: None,

@@ -64,8 +64,8 @@ pub struct LineChart<'a> {
     pub scale: Scale,
     /// The value axis begins at zero.
     pub from_zero: bool,
-    /// Values are bytes: labels count in binary units.
-    pub bytes: bool,
+    /// The metric's unit: bytes are labelled in binary units, times in milliseconds or seconds.
+    pub unit: &'a str,
     pub cursor: Option<u64>,
     /// The newest dot column is left out until its steps are complete: it would change with each of them.
     pub settled: bool,

@@ -69,10 +69,7 @@ impl LineChart<'_> {
         }
         // Few rows get a tight range with few labels rather than a wide range.
         let intervals = usize::from(rows).clamp(4, 8);
-        Some(match (self.bytes, self.scale) {
-            (true, Scale::Linear) => Axis::of_bytes(low, high, intervals),
-            _ => Axis::snapped(low, high, intervals, self.scale),
-        })
+        Some(Axis::of_unit(self.unit, low, high, intervals, self.scale))
     }
 }
 

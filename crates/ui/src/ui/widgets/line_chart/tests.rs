@@ -24,7 +24,7 @@ fn chart<'a>(series: &'a Series, look: Look, marks: &'a [&'a Mark]) -> LineChart
         to: 100.0,
         scale: Scale::Linear,
         from_zero: false,
-        bytes: false,
+        unit: "",
         cursor: None,
         settled: false,
         held: None,
