@@ -89,14 +89,18 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
 }
 
 /// Bytes on disk of one checkpoint: all weights and the moments of the trainable set as this engine writes them (f32), or
-/// 16-bit weights with f32 master and moments; only the adapters with LoRA.
+/// 16-bit weights with f32 master and moments; only the adapters with LoRA. A base that stays in its quantized file is in none.
 pub fn checkpoint_bytes(request: &Request) -> u64 {
     let trained = request.n_trainable();
     match request.estimator {
         Estimator::Engine => {
             let adapters = if request.lora.is_some() { trained } else { 0 };
             let moments = request.update.engine_bytes();
-            4 * (request.arch.n_params() + adapters) + (moments * trained as f64) as u64
+            let base = match request.extras.packed_bytes {
+                Some(_) => 0,
+                None => request.arch.n_params(),
+            };
+            4 * (base + adapters) + (moments * trained as f64) as u64
         }
         Estimator::General => 14 * trained,
     }

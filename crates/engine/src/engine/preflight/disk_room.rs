@@ -23,11 +23,16 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         .map_err(|e| EngineError::Machine(format!("{}: {e}", subject.room.display())))?;
     let params = subject.state.models.policy.params();
     let moments = subject.spec.update_bytes(params.infos());
-    let one = params.len() as u64 * BYTES_PER_PARAM + moments + REST;
+    let one = checkpoint(params.len(), params.first_held(), moments);
     // The newest ones, the best, and the one that is being written; what a rescue gives up.
     let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
     let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
     Ok(judge(free, one, kept))
+}
+
+/// One checkpoint: weights, moments and the rest. A base that stays in its quantized file is in none.
+fn checkpoint(n_params: usize, n_in_a_file: usize, moments: u64) -> u64 {
+    n_params.saturating_sub(n_in_a_file) as u64 * BYTES_PER_PARAM + moments + REST
 }
 
 fn judge(free: u64, one: u64, kept: u64) -> Finding {
@@ -52,6 +57,12 @@ fn judge(free: u64, one: u64, kept: u64) -> Finding {
 mod tests {
     use super::*;
     use crate::base::finding::Status;
+
+    #[test]
+    fn a_base_that_stays_in_its_file_takes_no_room() {
+        assert_eq!(checkpoint(1_100, 0, 800), 4_400 + 800 + REST);
+        assert_eq!(checkpoint(1_100, 1_000, 800), 400 + 800 + REST);
+    }
 
     #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
