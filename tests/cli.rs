@@ -51,6 +51,7 @@ fn every_verb_and_every_argument_has_a_sentence() {
 /// (arguments, exit code, phrases on standard error)
 const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (&["--version"], 0, &[]),
+    (&["presets"], 0, &[]),
     (&["presets", "list"], 0, &[]),
     (&["presets", "show", "quickstart", "--origins"], 0, &[]),
     (&["completions", "bash"], 0, &[]),

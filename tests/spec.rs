@@ -229,6 +229,12 @@ fn a_missing_file_has_neighbours() {
         error.to_string().contains("did you mean corpus.txt?"),
         "{error}"
     );
+    // Two of four letters are another word, not a slip.
+    fs::write(dir.path().join("home"), "x").unwrap();
+    for key in ["data.path", "train.from"] {
+        let error = spec::load("quickstart", &[format!("{key}=nope")], &sources).unwrap_err();
+        assert!(!error.to_string().contains("did you mean"), "{error}");
+    }
     fs::create_dir(dir.path().join("empty")).unwrap();
     let error = spec::load("quickstart", &["data.path=empty".into()], &sources).unwrap_err();
     assert!(error.to_string().contains("no data file"), "{error}");

@@ -4,9 +4,11 @@ use super::exit::Failure;
 use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::link::{Incoming, Link, open};
+use crate::run::index::{self, RunStatus};
 use crate::run::state::Finish;
 use crate::run::{RunDir, RunState};
 use crate::wire::{Command, Event};
+use std::path::Path;
 use std::time::Duration;
 
 /// An engine that has said its last frees the run within this time.
@@ -18,6 +20,25 @@ pub struct Controlled {
     pub run: RunDir,
     pub state: RunState,
     link: Link,
+}
+
+/// Why no command reaches a run that has no engine, and what can be done with it.
+pub fn not_running(run: &RunDir, runs_dir: &Path) -> Failure {
+    let command = |verb: &str| run_ref::command(verb, run.path(), runs_dir);
+    let summary = index::summarize(run);
+    match summary.is_ok_and(|summary| summary.status == RunStatus::Finished) {
+        true => Failure::yours(
+            format!("{} has completed all its steps", run.folder()),
+            format!(
+                "train it longer: {} -s max_steps=N",
+                command("train --resume")
+            ),
+        ),
+        false => Failure::yours(
+            format!("{} is not running", run.folder()),
+            command("resume"),
+        ),
+    }
 }
 
 impl Controlled {
@@ -34,8 +55,7 @@ impl Controlled {
             return Err(Failure::machine(what, format!("kill {pid} saves and stops it")).into());
         }
         if !link.live() {
-            let hint = run_ref::command("resume", run.path(), &cx.runs_dir);
-            return Err(Failure::yours(format!("{} is not running", run.folder()), hint).into());
+            return Err(not_running(&run, &cx.runs_dir).into());
         }
         let state = RunState::new();
         let mut controlled = Controlled { run, state, link };
@@ -93,5 +113,43 @@ impl Controlled {
             }
         }
         Ok(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Envelope, Outcome};
+
+    #[test]
+    fn a_run_that_did_all_its_steps_is_not_to_be_resumed() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "a", "{}", "", &SystemClock::new()).unwrap();
+        let said = |outcome| {
+            let event = Event::Finished {
+                outcome,
+                step: 20,
+                tokens: 0,
+                val_loss: None,
+                best: None,
+                train_loss: None,
+                seconds: 1.0,
+                message: String::new(),
+            };
+            let (v, seq, t) = (1, 1, UnixMillis(0));
+            let line = serde_json::to_string(&Envelope { v, seq, t, event }).unwrap();
+            std::fs::write(run.events_path(), format!("{line}\n")).unwrap();
+            not_running(&run, dir.path())
+        };
+        let stopped = said(Outcome::Stopped);
+        assert!(stopped.what.ends_with(" is not running"), "{stopped:?}");
+        assert!(stopped.hint.starts_with("llmtui resume "), "{stopped:?}");
+        let completed = said(Outcome::Completed);
+        assert!(completed.what.ends_with(" has completed all its steps"));
+        assert!(
+            completed.hint.contains("llmtui train --resume "),
+            "{completed:?}"
+        );
     }
 }

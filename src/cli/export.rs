@@ -32,7 +32,7 @@ pub struct Args {
     /// Data type of the weights; default: the format's first
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
-    /// Output folder; must be absent or empty
+    /// Output folder; must be absent or empty. For --format gguf also a file that ends in .gguf
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// For --format peft: the base's id on the hub, which its files name; default: what the run started from
@@ -71,7 +71,19 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let format = export::format(&args.format).map_err(|e| failed(&e))?;
     let options = options(args, format.dtypes);
-    export::check_free(&args.to).map_err(|e| failed(&e))?;
+    let file = names_a_file(&args.to);
+    if file && args.format != "gguf" {
+        let what = format!(
+            "{} names a GGUF file, and --format {} writes a folder",
+            shown(&args.to),
+            args.format
+        );
+        return Err(Failure::yours(what, "add --format gguf, or name a folder").into());
+    }
+    match file {
+        true => check_new(&args.to)?,
+        false => export::check_free(&args.to).map_err(|e| failed(&e))?,
+    }
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
     let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
     if is_file && args.format != "gguf" && !args.dequantize {
@@ -80,12 +92,66 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Err(Failure::yours(what, hint).into());
     }
     let source = Source::open(&folder).map_err(|e| failed(&e))?;
-    let written = export::export(&source, format, &options, &args.to).map_err(|e| failed(&e))?;
-    tell(&args.to, &written)?;
+    let export = |to: &Path| export::export(&source, format, &options, to).map_err(|e| failed(&e));
+    match file {
+        true => tell_file(&args.to, &under_a_name(&args.to, export)?)?,
+        false => tell(&args.to, &export(&args.to)?)?,
+    }
     if source.from.adapter().is_some() {
         say!("{MERGED}")?;
     }
     Ok(Exit::Done)
+}
+
+/// `model.gguf`, the name of the one file of an export.
+fn names_a_file(to: &Path) -> bool {
+    to.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("gguf"))
+        && !to.is_dir()
+}
+
+fn check_new(to: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(to) {
+        Ok(_) => Err(Failure::yours(
+            format!("{} is there already: it is not written over", shown(to)),
+            "choose another name, or remove this one",
+        )),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Exports into a folder beside the file, and gives its one file the name of the user's.
+fn under_a_name(
+    to: &Path,
+    export: impl FnOnce(&Path) -> Result<Vec<Written>, Failure>,
+) -> Result<Vec<Written>, Failure> {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let folder = to.with_file_name(format!(".{name}.folder"));
+    // What an export that was killed has left.
+    let _ = std::fs::remove_dir_all(&folder);
+    let written = export(&folder)?;
+    let moved = match written.as_slice() {
+        [file] => check_new(to).and_then(|()| {
+            let io = |e| Failure::machine(format!("{}: {e}", shown(to)), "name another file");
+            std::fs::rename(folder.join(&file.name), to).map_err(io)
+        }),
+        _ => Err(Failure::yours(
+            "this model takes several files",
+            "name a folder",
+        )),
+    };
+    let _ = std::fs::remove_dir_all(&folder);
+    moved.map(|()| written)
+}
+
+fn tell_file(to: &Path, written: &[Written]) -> anyhow::Result<()> {
+    for file in written {
+        say!("{}, {}", shown(to), human::bytes(file.bytes))?;
+        for note in &file.notes {
+            say!("  {note}")?;
+        }
+    }
+    Ok(())
 }
 
 /// What whoever exports a run with an adapter may not expect.
@@ -137,5 +203,42 @@ pub(super) fn failed(error: &ExportError) -> Failure {
     match error {
         ExportError::Io { .. } => Failure::machine(what, error.hint()),
         _ => Failure::yours(what, error.hint()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exported(folder: &Path, names: &[&str]) -> Result<Vec<Written>, Failure> {
+        std::fs::create_dir(folder).unwrap();
+        let write = |name: &&str| {
+            std::fs::write(folder.join(name), "GGUF").unwrap();
+            Written {
+                name: name.to_string(),
+                bytes: 4,
+                notes: Vec::new(),
+            }
+        };
+        Ok(names.iter().map(write).collect())
+    }
+
+    #[test]
+    fn a_gguf_file_gets_the_name_that_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("mine.gguf");
+        assert!(names_a_file(&to) && !names_a_file(&dir.path().join("mine")));
+        under_a_name(&to, |folder| exported(folder, &["long-name-F16.gguf"])).unwrap();
+        assert_eq!(std::fs::read_to_string(&to).unwrap(), "GGUF");
+        // Nothing is written over, and nothing is left beside it.
+        let again = under_a_name(&to, |folder| exported(folder, &["other-F16.gguf"]));
+        assert!(again.unwrap_err().what.contains("is there already"));
+        let several = dir.path().join("b.gguf");
+        let several = under_a_name(&several, |folder| exported(folder, &["1", "2"]));
+        assert_eq!(several.unwrap_err().hint, "name a folder");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        // A folder of that name is a folder.
+        std::fs::create_dir(dir.path().join("x.gguf")).unwrap();
+        assert!(!names_a_file(&dir.path().join("x.gguf")));
     }
 }

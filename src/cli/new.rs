@@ -74,7 +74,8 @@ fn newest_checkpoint(cx: &Context) -> Option<String> {
     let (runs, _) = crate::run::index::list(&cx.runs_dir).ok()?;
     runs.iter().find_map(|run| {
         let run = crate::run::RunDir::open(&run.path).ok()?;
-        let newest = run.checkpoints().pop()?;
+        // One of step 0 was saved by a run that was stopped before it learned anything.
+        let newest = run.checkpoints().pop().filter(|kept| kept.step > 0)?;
         Some(newest.path.display().to_string())
     })
 }
@@ -100,7 +101,16 @@ fn converse(
     columns: usize,
 ) -> anyhow::Result<bool> {
     let mut asked = None;
-    while wizard.step() != Step::Finish {
+    loop {
+        if wizard.step() == Step::Finish {
+            let Some((at, why)) = wizard.not_runnable() else {
+                return Ok(true);
+            };
+            // Back to where it can be answered: the answers so far are worth keeping.
+            writeln!(out, "  ! {}", one_line(&why))?;
+            while wizard.step() > at && wizard.back() == Outcome::Moved {}
+            asked = None;
+        }
         if asked != Some(wizard.step()) {
             ask(wizard, out, columns)?;
             asked = Some(wizard.step());
@@ -118,13 +128,12 @@ fn converse(
             let hint = "an empty line accepts the default; --defaults accepts all of them";
             return Err(Failure::yours(what, hint).into());
         }
-        match reply(wizard, line.trim_end_matches(['\n', '\r']), out)? {
+        match reply(wizard, line.trim_end_matches(['\n', '\r']), out, columns)? {
             After::Left => return Ok(false),
             After::Again => asked = None,
             After::Stay => {}
         }
     }
-    Ok(true)
 }
 
 enum After {
@@ -134,7 +143,12 @@ enum After {
     Left,
 }
 
-fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Result<After> {
+fn reply(
+    wizard: &mut Wizard,
+    line: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
     let line = line.trim();
     match line {
         "q" => return Ok(After::Left),
@@ -144,14 +158,14 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
             }
             return Ok(After::Again);
         }
-        "" => return enter(wizard, out),
+        "" => return enter(wizard, out, columns),
         _ => {}
     }
     let question = wizard.question();
     if let Some(row) = line.strip_prefix('?') {
         let row = row_of(&question, row.trim()).unwrap_or(wizard.selected());
         wizard.select(row);
-        notes(&wizard.question(), out)?;
+        notes(&wizard.question(), out, columns)?;
         return Ok(After::Stay);
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
@@ -160,7 +174,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
     {
         wizard.select(row);
         wizard.type_in(line);
-        return enter(wizard, out);
+        return enter(wizard, out, columns);
     }
     let Some(row) = row_of(&question, word) else {
         writeln!(
@@ -177,7 +191,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
         wizard.type_in(text.trim());
     }
     if wizard.step() != Step::Settings {
-        return enter(wizard, out);
+        return enter(wizard, out, columns);
     }
     // A form: each line sets one value, an empty line continues.
     let question = wizard.question();
@@ -193,7 +207,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
     Ok(After::Stay)
 }
 
-fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
+fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
     let outcome = match wizard.enter() {
         Outcome::Look(look) => wizard.seen(look.now()),
         outcome => outcome,
@@ -206,7 +220,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
         Outcome::Moved => After::Again,
         // Something was detected: show it before importing anything.
         _ => {
-            notes(&wizard.question(), out)?;
+            notes(&wizard.question(), out, columns)?;
             After::Stay
         }
     })
@@ -268,7 +282,7 @@ fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result
         }
     }
     if question.rows.is_empty() {
-        notes(&question, out)?;
+        notes(&question, out, columns)?;
     }
     if question.step == Step::Settings {
         writeln!(
@@ -291,9 +305,19 @@ fn option(head: &str, words: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-fn notes(question: &Question, out: &mut impl Write) -> std::io::Result<()> {
+fn notes(question: &Question, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    /// Columns in front of the lines of a note.
+    const INDENT: &str = "                ";
     for note in &question.notes {
-        writeln!(out, "  {:14}{}", note.label, one_line(&note.text))?;
+        let label = format!("  {:14}", note.label);
+        let lines = wrap(&one_line(&note.text), columns, &label, INDENT);
+        // A label alone stands over the text below.
+        match lines.is_empty() {
+            true => writeln!(out, "{}", label.trim_end())?,
+            false => lines
+                .iter()
+                .try_for_each(|line| writeln!(out, "{}", line.trim_end()))?,
+        }
     }
     for line in &question.text {
         writeln!(out, "    {}", one_line(line))?;
@@ -389,9 +413,20 @@ mod tests {
     #[test]
     fn no_line_of_a_question_is_wider_than_the_terminal() {
         let (_, _, out) = talk("\n\n\n\n\n\n\n");
-        let questions = out.lines().take_while(|line| !line.starts_with("[5/9]"));
-        let wide: Vec<&str> = questions.filter(|line| line.chars().count() > 80).collect();
+        assert!(out.contains("[7/9]"), "{out}");
+        let lines = out.lines();
+        let wide: Vec<&str> = lines.filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
+    fn answers_that_cannot_be_trained_lead_back_to_their_question() {
+        // Described data: advice, and at the end the question again, not the end of the program.
+        let (wizard, done, out) = talk("\n3\n\n\n\n\n\n1\n\n\n\n\n\n");
+        assert!(done.unwrap(), "{out}");
+        assert!(out.contains("! the data was only described"), "{out}");
+        assert_eq!(out.matches("[2/9]").count(), 2, "{out}");
+        assert!(wizard.yaml().is_some(), "{out}");
     }
 
     #[test]

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 /// List, show or copy the built-in presets and your own
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Default: list
     #[command(subcommand)]
-    pub what: What,
+    pub what: Option<What>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -48,7 +49,7 @@ pub enum What {
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let sources = cx.spec_sources();
     let mut out = std::io::stdout().lock();
-    match args.what {
+    match args.what.unwrap_or(What::List) {
         What::List => {
             let (all, pipelines) = (spec::presets(&sources), pipelines(&sources));
             let groups = all.chunk_by(|a, b| a.group == b.group);

@@ -1,6 +1,6 @@
 //! `llmtui resume`: continue a paused run, or one that ended early.
 
-use super::control::Controlled;
+use super::control::{Controlled, not_running};
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::text::one_line;
@@ -25,11 +25,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;
     } else {
         if index::summarize(&run)?.status == RunStatus::Finished {
-            let hint = format!(
-                "train it longer: {} -s max_steps=N",
-                command("train --resume")
-            );
-            return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
+            return Err(not_running(&run, &cx.runs_dir).into());
         }
         let options = EngineOptions {
             resume: true,

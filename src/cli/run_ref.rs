@@ -3,6 +3,7 @@
 use super::{Context, exit::Failure};
 use crate::base::files::read_plain_text;
 use crate::base::ssh::quoted;
+use crate::base::text::one_line;
 use crate::run::index::RunStatus;
 use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
@@ -101,11 +102,31 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
             format!("the run {id} has no checkpoint yet"),
             "wait for the first one, or lower checkpoint.every",
         ),
-        None => Failure::yours(
-            format!("the run {id} ended before its first checkpoint"),
-            format!("llmtui train --resume {} trains on", run.path().display()),
-        ),
+        None => {
+            let why = index::summarize(run).map(|summary| one_line(&summary.message));
+            let why = why.ok().filter(|why| !why.is_empty());
+            let why = why.map_or_else(String::new, |why| format!(": {why}"));
+            // A name means its newest run, and an attempt that failed at once hides the run before it.
+            let hint = match namesake(run) {
+                Some(other) => format!("an earlier run of that name has one: {other}"),
+                None => format!("llmtui train --resume {} trains on", run.path().display()),
+            };
+            let what = format!("the run {id} ended before its first checkpoint{why}");
+            Failure::yours(what, hint)
+        }
     }
+}
+
+/// The newest run beside this one that has its name and a checkpoint.
+fn namesake(run: &RunDir) -> Option<String> {
+    let name = run.header().ok()?.name;
+    let (runs, _unreadable) = index::list(run.path().parent()?).ok()?;
+    let named = runs
+        .iter()
+        .filter(|other| other.name == name && other.path != run.path());
+    let kept = |path: &Path| RunDir::open(path).is_ok_and(|run| !run.checkpoints().is_empty());
+    let other = named.map(|other| &other.path).find(|path| kept(path))?;
+    Some(one_line(&other.file_name()?.to_string_lossy()))
 }
 
 /// The fold over the whole log.
@@ -188,5 +209,21 @@ mod tests {
             command("chat", Path::new("runs/demo-x"), Path::new("runs")),
             "llmtui chat demo-x"
         );
+    }
+
+    #[test]
+    fn a_run_without_a_checkpoint_points_to_its_namesake_that_has_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let create = || RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
+        let (trained, failed) = (create(), create());
+        let hint = no_checkpoint(&failed).hint;
+        assert!(hint.starts_with("llmtui train --resume "), "{hint}");
+        let step = trained.checkpoints_path().join("step-000020");
+        std::fs::create_dir_all(&step).unwrap();
+        std::fs::write(step.join("manifest.json"), "{}").unwrap();
+        let hint = no_checkpoint(&failed).hint;
+        let id = trained.folder();
+        assert_eq!(hint, format!("an earlier run of that name has one: {id}"));
     }
 }

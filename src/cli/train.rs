@@ -397,7 +397,7 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             crate::engine::threads(spec),
         ),
     ];
-    lines.push(format!("rhythm  {}", spec.rhythm()));
+    lines.push(format!("cadence {}", spec.rhythm()));
     if let Some(torch) = spec.engine.torch() {
         lines.push(format!("engine  PyTorch: {}", torch.placed()));
     }

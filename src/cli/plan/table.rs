@@ -273,8 +273,8 @@ fn work(plan: &Plan, style: &Style) -> String {
     // Beside the matmuls, not as a share of the sum.
     let more = 100.0 * work.attention_flops / work.flops.max(1.0);
     rows.push((
-        "arithmetic",
-        format!("{:.2e} FLOP, attention another {more:.1} %", work.flops),
+        "compute",
+        format!("{:.2e} FLOPs, attention another {more:.1} %", work.flops),
     ));
     rows.push(("time", time(plan)));
     if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {

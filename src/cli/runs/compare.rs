@@ -104,10 +104,22 @@ fn x_word(x: u64, by: By) -> String {
     }
 }
 
-/// The end of a name says more than its beginning: ids begin with dates.
+/// A cell of at most [`RUN`] columns, with dots where it was longer.
 fn cut(name: &str) -> String {
-    let skip = name.chars().count().saturating_sub(RUN);
-    name.chars().skip(skip).collect()
+    const DOTS: &str = "..";
+    let over = name.chars().count().saturating_sub(RUN);
+    if over == 0 {
+        return name.to_string();
+    }
+    let kept = RUN - DOTS.len();
+    // Ids and paths differ at their ends; a sentence is known by its beginning.
+    match name.contains(' ') {
+        true => name.chars().take(kept).chain(DOTS.chars()).collect(),
+        false => DOTS
+            .chars()
+            .chain(name.chars().skip(over + DOTS.len()))
+            .collect(),
+    }
 }
 
 fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
@@ -236,4 +248,18 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
     };
     let curves: serde_json::Map<String, Value> = wanted.iter().map(curve).collect();
     json!({"by": by.word(), "runs": runs, "settings": settings, "figures": figures, "curves": curves})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_says_so_and_keeps_the_end_that_tells_it_apart() {
+        assert_eq!(cut("3e-4"), "3e-4");
+        let id = cut("2026-11-25-2359-a-very-long-name-p3c2");
+        assert_eq!(id, "..-very-long-name-p3c2");
+        let about = cut("A 0.2M-parameter model learns by DPO to prefer sorted lists.");
+        assert_eq!(about, "A 0.2M-parameter mod..");
+    }
 }

@@ -127,7 +127,7 @@ fn steps(run: &RunSummary) -> String {
 /// Rows of equal columns, the header first:
 /// `RUN  STATUS  VERDICT  STEP  EPOCH  LOSS  VAL  BEST  TIME  AGE  CURVE  CHANGED`. Methods on answers of their own have no such
 /// losses: there the reward and pass@1 are named in their places. On a terminal of `columns` the least important
-/// columns give way, and what was changed is cut.
+/// columns give way, and what was changed is cut; then names are, in their middle: half a number would be another number.
 fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize>) -> String {
     let head = [
         "RUN", "STATUS", "VERDICT", "STEP", "EPOCH", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
@@ -160,6 +160,15 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
             shown[least] = false;
         }
     }
+    let over = needed(&shown).saturating_sub(columns.saturating_add(2));
+    if over > 0 {
+        widths[0] = widths[0]
+            .saturating_sub(over)
+            .max(SHORTEST_NAME.min(widths[0]));
+        for row in &mut rows {
+            row[0] = cut_in_the_middle(&row[0], widths[0], utf8);
+        }
+    }
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
@@ -182,6 +191,21 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
 /// Columns, and the one of what was changed.
 const N: usize = 12;
 const CHANGED: usize = N - 1;
+/// Columns that a run's name keeps in the narrowest terminal.
+const SHORTEST_NAME: usize = 12;
+
+/// A run's id without its middle: it begins with its time and ends in letters of its own.
+fn cut_in_the_middle(id: &str, width: usize, utf8: bool) -> String {
+    let n = id.chars().count();
+    if n <= width {
+        return id.to_string();
+    }
+    let dots = if utf8 { '…' } else { '~' };
+    let end = width.min(6).saturating_sub(1);
+    let start = width.saturating_sub(end + 1);
+    let head = id.chars().take(start);
+    head.chain([dots]).chain(id.chars().skip(n - end)).collect()
+}
 
 /// What a run's request changed of its preset: `from a@500 lr=1e-5 max_steps=60`.
 fn changed(run: &RunSummary) -> String {
@@ -319,6 +343,32 @@ mod tests {
         }
         assert!(!text.contains("2.5000"), "of the cold start: {text}");
         assert_eq!(rows_of(&run)[2], "pass@1 0.7500");
+    }
+
+    #[test]
+    fn long_names_are_cut_before_numbers_are() {
+        let run = RunSummary {
+            id: "2026-11-21-1422-a-very-long-name-for-a-run-of-someones-k3qf".into(),
+            path: "runs/2026-11-21-1422-a-very-long-name-for-a-run-of-someones-k3qf".into(),
+            step: 2000,
+            val_loss: Some(1.2512),
+            ..summary()
+        };
+        let text = table(std::slice::from_ref(&run), UnixMillis(0), true, Some(60));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 60),
+            "{text}"
+        );
+        for cell in ["2026-11-21-", "…-k3qf ", " 2000/2000 ", " 1.2512 "] {
+            assert!(lines[1].contains(cell), "{text}");
+        }
+        assert!(
+            lines[0].contains(" VAL ") && lines[0].ends_with("AGE"),
+            "{text}"
+        );
+        let ascii = table(&[run], UnixMillis(0), false, Some(60));
+        assert!(ascii.contains("~-k3qf "), "{ascii}");
     }
 
     #[test]

@@ -175,7 +175,8 @@ pub(super) fn likely<'a>(
     within((key.chars().count() / 3).clamp(1, 3), word, candidates)
 }
 
-fn within<'a>(
+/// The candidate most similar to `word`, at most so many slips away.
+pub(super) fn within<'a>(
     limit: usize,
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

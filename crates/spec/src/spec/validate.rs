@@ -3,7 +3,7 @@
 mod answers;
 mod length;
 
-use super::issue::{Issue, Origin, Origins, nearest};
+use super::issue::{Issue, Origin, Origins, nearest, within};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
 use crate::base::{human, ssh};
@@ -532,7 +532,10 @@ fn near_miss(said: &Path, full: &Path) -> Option<String> {
                 .into(),
         );
     };
-    let near = nearest(&name, files.iter().map(String::as_str)).filter(|near| *near != name)?;
+    // Any folder holds some name of a few letters that is two slips away.
+    let slips = (name.chars().count() / 3).clamp(1, 3);
+    let files = files.iter().map(String::as_str);
+    let near = within(slips, &name, files).filter(|near| *near != name)?;
     Some(format!(
         "did you mean {}?",
         said.with_file_name(near).display()

@@ -99,7 +99,8 @@ impl Workplace {
 
     /// What the wizard knows before its first question, and the answers of the last time.
     pub fn wizard(&self) -> (Context, Answers) {
-        let newest = self.checkpoints().into_iter().next();
+        // One of step 0 was saved by a run that was stopped before it learned anything.
+        let newest = self.checkpoints().into_iter().find(|row| row.step > 0);
         let newest = newest.map(|row| row.path.display().to_string());
         let machine = self.machine_facts();
         let context = Context::gather(&self.sources, newest, machine);

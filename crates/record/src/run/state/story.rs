@@ -324,7 +324,7 @@ pub(super) fn outlier(found: &Outlier) -> String {
 fn found(who: &str, finding: &Finding) -> Option<Line> {
     let advice = match finding.advice() {
         advice if advice.is_empty() => advice,
-        advice => format!(". {advice}"),
+        advice => format!("; {advice}"),
     };
     let (title, evidence) = (&finding.title, &finding.evidence);
     let text = |word: &str| format!("{who} {word}: {title}: {evidence}{advice}");

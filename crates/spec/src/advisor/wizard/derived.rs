@@ -4,7 +4,7 @@
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
 use super::knobs::{COMMON, EPOCHS, Knob, WARMUP_RATIO};
-use super::{Wizard, estimate};
+use super::{Step, Wizard, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
 use crate::spec::PresetGroup;
@@ -220,33 +220,32 @@ impl Wizard {
         }
     }
 
-    /// Why the answers cannot be trained on, though they get advice.
-    pub(super) fn not_runnable(&self) -> Option<String> {
+    /// Why the answers cannot be trained on, though they get advice, and the question that decides it.
+    pub fn not_runnable(&self) -> Option<(Step, String)> {
         if self.answers.begin == Begin::Config {
             return None;
         }
         if let Some(facts) = self.chosen_data().filter(|facts| !facts.trainable) {
-            return Some(format!(
-                "{}: go back to data and choose another",
-                facts.note
-            ));
+            let why = format!("{}: go back to data and choose another", facts.note);
+            return Some((Step::Data, why));
         }
         if self.answers.data.is_some_and(|d| d.described().is_some()) {
-            return Some("the data was only described: go back to data and choose a file".into());
+            let why = "the data was only described: go back to data and choose a file";
+            return Some((Step::Data, why.into()));
         }
         let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
         if from && self.start_model().is_none() {
-            return Some(
-                "no base model was given: go back to start and enter a folder or a .gguf file"
-                    .into(),
-            );
+            let why =
+                "no base model was given: go back to start and enter a folder or a .gguf file";
+            return Some((Step::Start, why.into()));
         }
         let unfit = self
             .start_model()
             .map(|m| &m.unfit)
             .filter(|why| from && !why.is_empty());
         if let Some(why) = unfit {
-            return Some(format!("this build cannot train the base model: {why}"));
+            let why = format!("this build cannot train the base model: {why}");
+            return Some((Step::Start, why));
         }
         None
     }

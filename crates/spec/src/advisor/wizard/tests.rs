@@ -71,6 +71,18 @@ fn until(wizard: &mut Wizard, step: Step) {
 }
 
 #[test]
+fn a_goal_that_needs_rows_begins_at_a_file_of_ones_own() {
+    for (goal, row) in Goal::ALL.iter().zip(0..) {
+        let mut wizard = wizard();
+        wizard.select(row);
+        wizard.enter();
+        assert_eq!(wizard.step(), Step::Data);
+        let built_in = *goal == Goal::NewModel;
+        assert_eq!(wizard.selected(), usize::from(!built_in), "{goal:?}");
+    }
+}
+
+#[test]
 fn enter_alone_leads_to_a_running_quickstart() {
     let mut wizard = wizard();
     until(&mut wizard, Step::Finish);

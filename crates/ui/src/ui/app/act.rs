@@ -143,7 +143,7 @@ impl App {
     fn leave(&mut self) -> Vec<Effect> {
         match self.store.held.as_ref().filter(|held| held.live()) {
             Some(held) if self.leaving == Leaving::No || self.overlays.is_empty() => {
-                let question = LeaveQuestion::new(true, held.holder, held.name());
+                let question = LeaveQuestion::new(true, held);
                 self.open(Box::new(question))
             }
             _ => vec![Effect::Quit],

@@ -5,7 +5,9 @@ use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
 use crate::ui::msg::Holder;
+use crate::ui::store::HeldRun;
 use crate::ui::theme::Meaning;
+use crate::wire::Phase;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -19,38 +21,55 @@ pub enum LeaveChoice {
     StopNow,
 }
 
+/// An answer: its action, what it is called and what follows from it.
+type Row = (Action, LeaveChoice, &'static str, &'static str);
+
 /// The question. `leaving`: the workbench closes afterwards.
 #[derive(Debug)]
 pub struct LeaveQuestion {
     leaving: bool,
     title: String,
-    rows: Vec<(Action, LeaveChoice, &'static str)>,
+    rows: Vec<Row>,
     selected: usize,
 }
 
 impl LeaveQuestion {
-    pub fn new(leaving: bool, holder: Holder, run: &str) -> Self {
-        let mut rows = Vec::new();
+    pub fn new(leaving: bool, held: &HeldRun) -> Self {
+        let paused = held.state.phase == Some(Phase::Paused);
+        Self::asked(leaving, held.holder, held.name(), paused)
+    }
+
+    fn asked(leaving: bool, holder: Holder, run: &str, paused: bool) -> Self {
+        let mut rows: Vec<Row> = Vec::new();
         if leaving && holder == Holder::Detached {
+            let title = match paused {
+                true => "leave it paused",
+                false => Action::LeaveRunning.info().title,
+            };
             rows.push((
                 Action::LeaveRunning,
                 LeaveChoice::Running,
+                title,
                 "llmtui attach comes back to it",
             ));
         }
-        rows.push((
+        let mut stop = |action: Action, choice, what| {
+            rows.push((action, choice, action.info().title, what));
+        };
+        stop(
             Action::StopAfterCheckpoint,
             LeaveChoice::StopAfterCheckpoint,
             "nothing is lost; it can be resumed",
-        ));
-        rows.push((
+        );
+        stop(
             Action::StopNow,
             LeaveChoice::StopNow,
             "steps since the last checkpoint are lost",
-        ));
+        );
+        let word = if paused { "paused" } else { "running" };
         LeaveQuestion {
             leaving,
-            title: format!("{run} is running"),
+            title: format!("{run} is {word}"),
             rows,
             selected: 0,
         }
@@ -58,7 +77,7 @@ impl LeaveQuestion {
 
     fn answer(&self, row: usize) -> Reply {
         match self.rows.get(row) {
-            Some((_, choice, _)) => Reply::Chosen(Choice::Leave {
+            Some((_, choice, ..)) => Reply::Chosen(Choice::Leave {
                 choice: *choice,
                 leaving: self.leaving,
             }),
@@ -111,7 +130,7 @@ impl Overlay for LeaveQuestion {
         let rows = self
             .rows
             .iter()
-            .map(|(action, _, what)| (*action, action.info().title, *what));
+            .map(|(action, _, title, what)| (*action, *title, *what));
         for ((i, (action, title, what)), y) in rows
             .chain([cancel])
             .enumerate()
@@ -154,7 +173,7 @@ impl Overlay for LeaveQuestion {
 /// One of its kind.
 #[cfg(test)]
 pub(super) fn example() -> Box<dyn Overlay> {
-    Box::new(LeaveQuestion::new(true, Holder::Detached, "x"))
+    Box::new(LeaveQuestion::asked(true, Holder::Detached, "x", false))
 }
 
 #[cfg(test)]
@@ -170,7 +189,7 @@ mod tests {
 
     #[test]
     fn only_what_is_possible_is_offered() {
-        let mut question = LeaveQuestion::new(true, Holder::Detached, "x");
+        let mut question = LeaveQuestion::asked(true, Holder::Detached, "x", false);
         assert_eq!(
             question.act(Action::Accept),
             chosen(LeaveChoice::Running)
@@ -181,12 +200,22 @@ mod tests {
         );
         question.act(Action::Up);
         assert_eq!(question.act(Action::Accept), Reply::Close);
-        let mut question = LeaveQuestion::new(true, Holder::Here, "x");
+        let mut question = LeaveQuestion::asked(true, Holder::Here, "x", false);
         assert_eq!(question.act(Action::LeaveRunning), Reply::Stay);
         assert_eq!(question.rows.len(), 2);
         assert_eq!(
-            LeaveQuestion::new(false, Holder::Detached, "x").rows.len(),
+            LeaveQuestion::asked(false, Holder::Detached, "x", false).rows.len(),
             2
         );
+    }
+
+    #[test]
+    fn a_paused_run_is_not_called_running() {
+        let question = LeaveQuestion::asked(true, Holder::Detached, "x", true);
+        assert_eq!(question.title, "x is paused");
+        assert_eq!(question.rows[0].2, "leave it paused");
+        let question = LeaveQuestion::asked(true, Holder::Detached, "x", false);
+        assert_eq!(question.title, "x is running");
+        assert_eq!(question.rows[0].2, "leave it running");
     }
 }

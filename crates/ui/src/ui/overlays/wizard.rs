@@ -198,15 +198,17 @@ impl WizardScreen {
     /// The selected row's detail, when its row has no room for it and no note repeats it.
     fn hidden_detail(&self, width: usize) -> Option<String> {
         let row = self.row().filter(|row| row.input.is_none())?;
-        let used = self.titles(width) + 4;
-        let hidden = used + row.detail.width() > width && self.question.step != Step::Method;
+        let titles = self.titles(width);
+        let fits = row.title.width() <= titles && titles + 4 + row.detail.width() <= width;
+        let hidden = !fits && self.question.step != Step::Method;
         hidden.then(|| row.detail.clone())
     }
 
-    /// Columns of the titles.
+    /// Columns of the titles. One that would leave too little beside it is longer, and has its row for itself.
     fn titles(&self, width: usize) -> usize {
+        let most = width * 3 / 5;
         let titles = self.question.rows.iter().map(|row| row.title.width());
-        titles.max().unwrap_or(0).min(width * 3 / 5)
+        titles.filter(|title| *title <= most).max().unwrap_or(most)
     }
 
     fn error_rows(&self, width: u16) -> u16 {

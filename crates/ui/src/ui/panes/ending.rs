@@ -24,6 +24,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::path::Path;
 use std::time::Duration;
+use unicode_width::UnicodeWidthStr;
 
 /// From here on there are boxes, and from there on a sample beside the next steps.
 const BOXES: (u16, u16) = (60, 15);
@@ -372,6 +373,8 @@ impl<'a> Ending<'a> {
                 }
             }
             match self.longer() {
+                // More steps are for what did all of its own; this one goes on first.
+                Some(_) if self.held.resumable().is_some() => {}
                 _ if judges => {}
                 None => {
                     let command =
@@ -380,7 +383,7 @@ impl<'a> Ending<'a> {
                 }
                 Some(steps) => {
                     let command = format!("llmtui train --resume {name} -s max_steps={steps}");
-                    add(String::new(), "train it longer", command);
+                    add(String::new(), "train longer", command);
                 }
             }
         }
@@ -456,6 +459,14 @@ impl<'a> Ending<'a> {
                     rows.extend(parts.iter().map(|part| own(part)));
                     continue;
                 }
+                // Out of its column, but with its words.
+                false
+                    if step.key.is_empty()
+                        && KEY + step.what.width() + 2 + command.len() <= width =>
+                {
+                    words[1] = word(format!("{}  ", step.what), Meaning::Text);
+                    words.push(word(command.clone(), Meaning::Muted));
+                }
                 false if step.key.is_empty() => words = own(command),
                 false => {}
             }
@@ -504,7 +515,11 @@ impl<'a> Ending<'a> {
         let seen = if comparable { seen } else { "" };
         let mark = self.theme.glyphs().down.chars().next().unwrap_or('v');
         let flags: Vec<(char, u64)> = top.iter().map(|top| (mark, top.step)).collect();
-        let lines = (seen, held_out);
+        // A reading from training itself is a line, not the points of evaluations.
+        let lines = match held_out {
+            id::TRAIN_LOSS | "reward" => (held_out, ""),
+            _ => (seen, held_out),
+        };
         samples::curve(buffer, outline, self.state(), lines, &flags, self.theme);
         self.named(buffer, outline, &self.title(held_out));
     }

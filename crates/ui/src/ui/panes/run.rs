@@ -422,9 +422,7 @@ impl Pane for RunPane {
                 self.ending = !self.ending;
                 Vec::new()
             }
-            Action::Stop => open_live(store, |held| {
-                Box::new(LeaveQuestion::new(false, held.holder, held.name()))
-            }),
+            Action::Stop => open_live(store, |held| Box::new(LeaveQuestion::new(false, held))),
             action => self.walk(action, store),
         }
     }

@@ -1,5 +1,6 @@
 //! What it learns from.
 
+use crate::advisor::choose::Goal;
 use crate::advisor::wizard::answers::DataAnswer;
 use crate::advisor::wizard::question::{About, Ask, Row, note};
 use crate::advisor::wizard::{Look, Outcome, Wizard};
@@ -90,8 +91,13 @@ impl Ask for Data {
     }
 
     fn chosen(&self, wizard: &Wizard) -> Option<usize> {
-        let data = wizard.answers.data;
-        DataAnswer::ALL.iter().position(|d| Some(*d) == data)
+        // The built-in text is for a model from scratch; any other goal needs data of the user's own.
+        let usual = match wizard.answers.goal {
+            None | Some(Goal::NewModel) => DataAnswer::Corpus,
+            Some(_) => DataAnswer::Path,
+        };
+        let data = wizard.answers.data.unwrap_or(usual);
+        DataAnswer::ALL.iter().position(|d| *d == data)
     }
 
     fn type_in(&self, wizard: &mut Wizard, text: &str) {

@@ -16,7 +16,7 @@ impl Ask for Finish {
     }
 
     fn rows(&self, wizard: &Wizard) -> Vec<Row> {
-        let blocked = wizard.not_runnable();
+        let blocked = wizard.not_runnable().map(|(_, why)| why);
         let absent = wizard.absent_base();
         let start = match blocked.as_deref().or(absent) {
             None => "preflight checks it first, and shows what it finds".to_string(),
@@ -48,7 +48,7 @@ impl Ask for Finish {
         let (Some(yaml), Some((draft, _))) = (wizard.yaml(), wizard.draft()) else {
             return wizard.refuse("choose a model first");
         };
-        if let Some(why) = wizard.not_runnable() {
+        if let Some((_, why)) = wizard.not_runnable() {
             return wizard.refuse(why);
         }
         let absent = wizard.absent_base().map(String::from);

@@ -74,6 +74,70 @@ fn a_character_model_is_trained_longer_and_never_taught_conversations() {
         assert!(picture.contains(part), "{picture}");
     }
     assert!(!picture.contains("train sft"), "{picture}");
+    // Where its command is too long for the column, it keeps its words.
+    let longer = "train longer  llmtui train --resume shakespeare-k3qf -s max_steps=4000";
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains(longer), "{picture}");
+}
+
+#[test]
+fn a_stopped_run_goes_on_before_it_is_given_more_steps() {
+    let stopped = finish(Outcome::Stopped, 1_240, "");
+    let mut bench = ended(tape::until(5, 1_240), vec![stopped]);
+    let picture = bench.press("r").picture(120, 40);
+    assert!(picture.contains("go on from step 1,000"), "{picture}");
+    assert!(!picture.contains("max_steps="), "{picture}");
+}
+
+#[test]
+fn a_training_loss_on_the_last_page_is_a_line_without_points_of_evaluations() {
+    let stopped = finish(Outcome::Stopped, 20, "");
+    // Stopped before its first evaluation.
+    let mut log = tape::until(5, 20);
+    log.retain(|line| !matches!(line.event, Event::Evaluated { .. }));
+    for (seq, line) in (1..).zip(&mut log) {
+        line.seq = seq;
+    }
+    let mut bench = ended(log, vec![stopped]);
+    let picture = bench.press("r").picture(80, 24);
+    assert!(picture.contains("training loss"), "{picture}");
+    let points = picture
+        .lines()
+        .filter(|line| line.contains('┤') && line.contains('○'));
+    assert_eq!(points.count(), 0, "{picture}");
+}
+
+#[test]
+fn a_share_that_stays_at_zero_lies_on_the_floor_of_the_last_page() {
+    let pass = "eval/pass@1";
+    let metrics = vec![crate::wire::MetricInfo {
+        id: pass.into(),
+        title: "Held-out pass@1".into(),
+        unit: "share".into(),
+        ..Default::default()
+    }];
+    let evaluated = |step| Event::Evaluated {
+        step,
+        tokens: 0,
+        values: [(pass.into(), Num(0.0))].into(),
+        n_windows: 1,
+        whole: true,
+        seconds: 0.1,
+    };
+    let mut log = tape::until(5, 20);
+    log.retain(|line| !matches!(line.event, Event::Evaluated { .. }));
+    for (seq, line) in (1..).zip(&mut log) {
+        line.seq = seq;
+    }
+    let declared = Event::MetricsDeclared { metrics };
+    let end = finish(Outcome::Stopped, 20, "");
+    let mut bench = ended(log, vec![declared, evaluated(10), evaluated(20), end]);
+    let picture = bench.press("r").picture(80, 24);
+    assert!(picture.contains("held-out pass@1"), "{picture}");
+    assert!(
+        picture.contains("1.0┤") && !picture.contains("-1.0┤"),
+        "{picture}"
+    );
 }
 
 #[test]
@@ -91,7 +155,7 @@ fn a_diverged_run_gets_advice_and_no_praise() {
     for part in ["llmtui train --branch shakespeare-k3qf@1000", "-s lr=4e-5"] {
         assert!(picture.contains(part), "{picture}");
     }
-    for praise in ["chat with it", "llmtui export", "train it longer"] {
+    for praise in ["chat with it", "llmtui export", "train longer"] {
         assert!(!picture.contains(praise), "{picture}");
     }
 }

@@ -3,6 +3,10 @@
 use super::*;
 
 fn bench() -> Bench {
+    bench_with(Vec::new())
+}
+
+fn bench_with(runs: Vec<RunSummary>) -> Bench {
     let mut options = options("ansi", ColorDepth::Ansi16, false);
     let row = |name: &str, kind| PresetRow {
         name: name.into(),
@@ -17,7 +21,7 @@ fn bench() -> Bench {
         row("size-7b", PresetKind::Run(PresetGroup::Size)),
     ];
     let mut bench = Bench::with(options);
-    bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    bench.msg(Msg::Runs(Ok((runs, Vec::new()))));
     bench
 }
 
@@ -47,6 +51,46 @@ fn presets_stand_under_the_headings_of_their_groups() {
     // Headings are passed over.
     bench.press("down").press("up").press("up");
     assert!(bench.picture(80, 24).contains("▸ mine"));
+}
+
+#[test]
+fn with_runs_the_newest_is_selected_and_the_presets_stay_at_their_top() {
+    let ended = runs()
+        .into_iter()
+        .filter(|run| run.status != RunStatus::Live);
+    let mut bench = bench_with(ended.collect());
+    let picture = bench.picture(80, 14);
+    let selected = picture.lines().find(|line| line.contains('▸'));
+    assert!(
+        selected.is_some_and(|line| line.contains("quickstart-a2b7")),
+        "{picture}"
+    );
+    assert!(picture.contains("   mine  "), "{picture}");
+    // Up from the first run is the row behind the presets, and only then do they scroll.
+    let picture = bench.press("up").picture(80, 14);
+    assert!(
+        picture.contains("▸ new run") && !picture.contains("   mine  "),
+        "{picture}"
+    );
+}
+
+#[test]
+fn escape_leads_back_from_the_panes_that_have_no_digit() {
+    let mut bench = Bench::new();
+    bench.runs();
+    bench.live();
+    let ways = [
+        ("2", "b", "┌ loss"),
+        ("1", "V", "Start a run"),
+        ("1 space space", "v", "Start a run"),
+    ];
+    for (from, key, back) in ways {
+        let away = bench.press(from).write(key).picture(120, 40);
+        let gone = !away.contains(back) && away.contains("esc back");
+        assert!(gone, "{key}: {away}");
+        let picture = bench.press("esc").picture(120, 40);
+        assert!(picture.contains(back), "{key}: {picture}");
+    }
 }
 
 #[test]

@@ -97,8 +97,7 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
         (
             "wizard-advice",
             scene(&|b| {
-                b.wizard()
-                    .press("down enter down down enter down enter enter");
+                b.wizard().press("down enter down enter down enter enter");
             }),
         ),
         (

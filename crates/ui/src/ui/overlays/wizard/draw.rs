@@ -7,6 +7,7 @@ use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, word};
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
 
 /// What stands before a note, and how it and the note look.
 pub(super) fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meaning) {
@@ -41,6 +42,11 @@ pub(super) fn draw_row(
         (false, true) => Meaning::Text,
         (false, false) => Meaning::Muted,
     };
+    let long = row.title.width() > titles;
+    let titles = match long {
+        true => row.title.width().min(usize::from(area.width.saturating_sub(2))),
+        false => titles,
+    };
     let head = word(
         format!("{pointer} {}", fill(&row.title, titles, glyphs.ellipsis)),
         main,
@@ -55,6 +61,10 @@ pub(super) fn draw_row(
     ) + 2;
     let rest = area.right().saturating_sub(x);
     let Some(input) = &row.input else {
+        // A word or two of a detail help nobody.
+        if long {
+            return;
+        }
         let detail = [word(row.detail.clone(), Meaning::Muted)];
         text::draw(frame.buffer_mut(), x, area.y, rest, &detail, theme);
         return;

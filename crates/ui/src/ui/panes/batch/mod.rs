@@ -10,7 +10,7 @@ mod tests;
 pub use advice::advice;
 pub use from_here::Plan;
 
-use super::{Pane, PaneContext, PaneEntry, SPIN};
+use super::{Pane, PaneContext, PaneEntry, SPIN, run};
 use crate::run::revisit::Row;
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
@@ -149,13 +149,14 @@ impl Pane for BatchPane {
         use Action as A;
         match store.held {
             Some(_) => Hints::of_pane(titles(&[
+                A::Cancel,
                 A::BatchEarlier,
                 A::BatchLater,
                 A::BatchStep,
                 A::BatchSort,
                 A::FromHere,
             ])),
-            None => Hints::of_pane(Vec::new()),
+            None => Hints::of_pane(titles(&[A::Cancel])),
         }
     }
 
@@ -173,6 +174,7 @@ impl Pane for BatchPane {
         self.follow(store);
         let (page, step) = (self.page.max(1), self.step.unwrap_or(1));
         match action {
+            Action::Cancel => return vec![Request::Show(&run::ENTRY)],
             Action::BatchEarlier => return self.go_to(step.saturating_sub(1), store),
             Action::BatchLater => return self.go_to(step + 1, store),
             Action::BatchStep => {

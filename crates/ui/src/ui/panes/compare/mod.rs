@@ -3,7 +3,7 @@
 
 mod draw;
 
-use super::{Pane, PaneContext, PaneEntry, evals, save_chart};
+use super::{Pane, PaneContext, PaneEntry, evals, home, save_chart};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, figures};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
@@ -149,8 +149,9 @@ impl Pane for ComparePane {
     fn hints(&self, _store: &Store) -> Hints {
         use Action as A;
         Hints::of_pane(match self.paths.is_empty() {
-            true => titles(&[A::PickRun]),
+            true => titles(&[A::Cancel, A::PickRun]),
             false => titles(&[
+                A::Cancel,
                 A::CompareBy,
                 A::NextCurve,
                 A::PickRun,
@@ -181,6 +182,7 @@ impl Pane for ComparePane {
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
         let page = self.page.max(1);
         match action {
+            Action::Cancel => return vec![Request::Show(&home::ENTRY)],
             Action::CompareBy => {
                 self.by = self.by.next();
                 self.redraw_curves();

@@ -122,7 +122,7 @@ pub fn hardware(
         );
     }
     let n_rows = rows.len() as u16;
-    let bar_width = area.width.saturating_sub(26).clamp(4, 16);
+    let bar_width = area.width.saturating_sub(27).clamp(4, 16);
     for (row, (label, share, value)) in rows.into_iter().take(usize::from(area.height)).enumerate()
     {
         let y = area.y + row as u16;
@@ -130,8 +130,8 @@ pub fn hardware(
             buffer,
             area.x + 1,
             y,
-            4,
-            &[word(format!("{label:<4}"), Meaning::Muted)],
+            5,
+            &[word(format!("{label:<5}"), Meaning::Muted)],
             theme,
         );
         if let Some(share) = share {

@@ -4,7 +4,7 @@
 mod draw;
 mod items;
 
-use super::{Pane, PaneContext, PaneEntry};
+use super::{Pane, PaneContext, PaneEntry, home};
 use crate::base::text::one_line;
 use crate::run::state::Level;
 use crate::tasks::{MAX_MODELS, TaskRow, TaskTable};
@@ -148,6 +148,7 @@ impl Pane for EvalsPane {
             own.extend(titles(&[A::EvalsOnly]));
             return Hints::of_pane(own);
         }
+        own.extend(titles(&[A::Cancel]));
         if !self.table.rows.is_empty() {
             own.push((A::Accept, "items"));
         }
@@ -179,6 +180,7 @@ impl Pane for EvalsPane {
             }
             (Action::EvalsAgain, _) => return self.read(),
             (Action::Cancel, Some(_)) => self.items = None,
+            (Action::Cancel, None) => return vec![Request::Show(&home::ENTRY)],
             (action, Some(items)) => items.act(action),
             (Action::Accept, None) => return self.open(),
             (action, None) => self.walk(action),

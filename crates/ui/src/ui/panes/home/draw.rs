@@ -95,7 +95,11 @@ impl HomePane {
         let selected = self.selected.min(store.presets.len());
         let at = lines.iter().position(|line| *line == PresetLine::Row(selected));
         let height = usize::from(area.height);
-        self.scroll_presets = scroll_to(at.unwrap_or(0), self.scroll_presets, height);
+        // With the cursor among the runs the presets stay where they are.
+        if self.selected <= store.presets.len() {
+            self.scroll_presets = scroll_to(at.unwrap_or(0), self.scroll_presets, height);
+        }
+        self.scroll_presets = self.scroll_presets.min(lines.len().saturating_sub(height));
         // The heading above the first row is not out of reach.
         if at == Some(1) {
             self.scroll_presets = 0;

@@ -160,16 +160,17 @@ impl HomePane {
         self.rows(store).get(self.selected).cloned()
     }
 
-    /// Keeps the selection on the same row while the list changes; at the first list it goes to a live run, or to the
-    /// quickstart where nobody moved it yet.
+    /// Keeps the selection on the same row while the list changes; at the first list it goes to a live run, else, where nobody
+    /// moved it yet, to the newest run, or to the quickstart where there is none.
     fn replaced(&mut self, store: &Store) {
         let rows = self.rows(store);
         if !self.settled {
             self.settled = true;
             let quickstart = store.presets.iter().position(|p| p.name == "quickstart");
-            if store.any_live() {
+            let untouched = self.anchor.is_none();
+            if store.any_live() || untouched && !store.runs().is_empty() {
                 self.selected = store.presets.len() + 1;
-            } else if self.anchor.is_none() {
+            } else if untouched {
                 self.selected = quickstart.unwrap_or(0);
             }
         } else if let Some(row) = rows.iter().position(|row| Some(row) == self.anchor.as_ref()) {

@@ -397,7 +397,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         _ => String::new(),
     };
     facts.push(("tokens", format!("{}{per}", short(r.tokens as f64))));
-    facts.push(("arithmetic", format!("{:.2e} FLOP", work.flops)));
+    facts.push(("compute", format!("{:.2e} FLOPs", work.flops)));
     let basis = if r.mfu_said == Said::Assumed {
         " assumed"
     } else {

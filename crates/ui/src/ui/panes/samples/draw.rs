@@ -7,6 +7,7 @@ use crate::run::RunState;
 use crate::run::state::Sample;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap_ranges;
+use crate::ui::panes::dashboard::catalog::begins_at_zero;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{self, Scale};
@@ -231,6 +232,8 @@ pub fn curve(
             look,
         })
     };
+    let declared = state.metric(held_out).or_else(|| state.metric(seen));
+    let from_zero = declared.is_some_and(|info| begins_at_zero(&info.id, &info.unit));
     let seen = line(seen, Meaning::Train, Look::Smoothed(SMOOTHING));
     let held_out = line(held_out, Meaning::Validation, Look::Joined);
     let (from, to) = axis::step_range(state.step, state.head.as_ref().map(|h| h.max_steps));
@@ -240,7 +243,7 @@ pub fn curve(
         from,
         to,
         scale: Scale::Linear,
-        from_zero: false,
+        from_zero,
         unit: "",
         cursor: None,
         settled: false,
