@@ -590,8 +590,9 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.wait_text("▸ follow instructions");
     term.press("\r");
     term.wait_text("What should it learn from?");
-    // Arrows: on the row of a path, letters are text.
-    term.press("\x1b[B\x1b[B");
+    // This goal begins at a file of one's own. Arrows: on the row of a path, letters are text.
+    term.wait_text("▸ my own file or folder");
+    term.press("\x1b[B");
     term.wait_text("▸ prompts with good answers");
     term.press("\r");
     term.wait_text("What should it start from?");
