@@ -2,7 +2,7 @@
 
 use super::HomePane;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
@@ -251,7 +251,7 @@ fn origin_of(run: &RunSummary) -> Option<String> {
 
 /// A path as one would type it: `./runs`, not `runs`.
 fn shown_path(path: &Path) -> String {
-    let text = one_line(&path.display().to_string());
+    let text = shown(path);
     match path.is_relative() && !text.starts_with('.') {
         true => format!("./{text}"),
         false => text,
