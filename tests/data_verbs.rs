@@ -289,29 +289,44 @@ fn rows_go_from_format_to_format_and_back() {
     assert_eq!(read("alpaca.json"), read("back.json"));
     ok(
         dir.path(),
+        &["convert", "dpo.json", "--to", "alpaca", "--out", "dpo.csv"],
+    );
+    let csv = std::fs::read_to_string(dir.path().join("dpo.csv")).unwrap();
+    assert!(
+        csv.starts_with("instruction,input,chosen,rejected\n"),
+        "{csv}"
+    );
+    // Turns keep their roles, so that they come back as turns.
+    ok(
+        dir.path(),
         &[
             "convert",
             "dpo.json",
             "--to",
             "prompt_completion",
             "--out",
-            "dpo.csv",
+            "pc.json",
         ],
     );
-    let csv = std::fs::read_to_string(dir.path().join("dpo.csv")).unwrap();
-    assert!(csv.starts_with("prompt,chosen,rejected\n"), "{csv}");
-    ok(
-        dir.path(),
-        &[
-            "convert",
-            "dpo.csv",
-            "--to",
-            "sharegpt",
-            "--out",
-            "dpo2.json",
-        ],
+    for (at, name) in ["dpo.csv", "pc.json"].into_iter().enumerate() {
+        let back = format!("dpo{at}.json");
+        let words = ["convert", name, "--to", "sharegpt", "--out", &back];
+        ok(dir.path(), &words);
+        assert_eq!(read("dpo.json"), read(&back), "{name}");
+    }
+    let cells = [
+        "convert",
+        "dpo.json",
+        "--to",
+        "prompt_completion",
+        "--out",
+        "pc.csv",
+    ];
+    let refused_cells = refused(dir.path(), &cells);
+    assert!(
+        refused_cells.contains("a cell holds text"),
+        "{refused_cells}"
     );
-    assert_eq!(read("dpo.json"), read("dpo2.json"));
     let lost = refused(dir.path(), &["convert", "tools.json", "--to", "alpaca"]);
     assert!(
         lost.contains("tools.json:") && lost.contains("tools"),

@@ -547,6 +547,30 @@ fn the_command_line_prints_json_by_one_door() {
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
+/// A file's name may hold control sequences: what is printed goes by `base::text::shown`, what is data is a `String` first.
+#[test]
+fn paths_are_shown_by_one_door() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let printed = source.path.starts_with("cli/");
+        let code: String = source.code.split_whitespace().collect();
+        for (at, display) in code.match_indices(".display()") {
+            let data = code[at + display.len()..].starts_with(".to_string()");
+            let before = code[..at].trim_end_matches(|c: char| !"&,;".contains(c));
+            let wrapped = before.ends_with("one_line(&") && source.path != "base/text.rs";
+            if (printed && !data) || wrapped {
+                let skip = code[..at].chars().count().saturating_sub(40);
+                let place: String = code[..at].chars().skip(skip).collect();
+                faults.push(format!(
+                    "{}: {place}.display(): say shown(path)",
+                    source.file
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
 #[test]
 fn files_stay_small_and_say_what_lives_in_them() {
     let sources = sources();

@@ -76,6 +76,18 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     ("lr: fast", &["a number", "the text `fast`"]),
     ("lr: 0", &["learns nothing"]),
+    (
+        "optimizer: {adamw: {eps: 0}}",
+        &["optimizer.adamw.eps", "divides by 0", "1e-8 is usual"],
+    ),
+    (
+        "optimizer: {muon: {adamw_eps: 1e-30}}",
+        &["optimizer.muon.adamw_eps", "1e-20 is the least"],
+    ),
+    (
+        "optimizer: {adafactor: {eps: 0}}",
+        &["optimizer.adafactor.eps", "1e-37 is the least"],
+    ),
     ("lr: .nan", &["not a finite number", "my.yaml:1"]),
     ("seed: -1", &["-1 is too small"]),
     ("name: a/b", &["letters, digits"]),

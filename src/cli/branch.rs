@@ -6,7 +6,7 @@ use super::exit::Failure;
 use super::run_ref::{named, spec_of};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{self, Manifest};
 use crate::run::compare::{Setting, settings};
 use crate::run::{CheckpointEntry, Parent, RunDir};
@@ -81,7 +81,7 @@ impl Branch {
                 format!("a branch keeps what its checkpoint holds: {path} is {was}, not {is}");
             let hint = format!(
                 "a run from its weights: llmtui train SPEC -s train.from={}",
-                self.from.path.display()
+                shown(&self.from.path)
             );
             return Err(Failure::yours(what, hint).into());
         }
@@ -155,7 +155,7 @@ impl Branch {
         .map_err(|e| disk(format!("the run's directory cannot be created: {e}")))?;
         let name = self.from.path.file_name().unwrap_or_default();
         let to = run.checkpoints_path().join(name);
-        copy(&self.from.path, &to).map_err(|e| disk(format!("{}: {e}", to.display())))?;
+        copy(&self.from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
         run.descends_from(Parent {
             run: self.parent.id().into(),
             step: self.from.step,

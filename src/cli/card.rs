@@ -71,7 +71,7 @@ pub(super) fn language(text: &str) -> Result<String, String> {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.to.exists() && !args.force {
-        let what = format!("{} is there already", args.to.display());
+        let what = format!("{} is there already", shown(&args.to));
         return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
     }
     let run = run_ref::named(&args.run, cx)?;
@@ -99,7 +99,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     write_atomic(&args.to, text.as_bytes()).map_err(|e| {
-        let what = format!("{}: {e}", args.to.display());
+        let what = format!("{}: {e}", shown(&args.to));
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
     say!("{}", shown(&args.to))?;

@@ -6,7 +6,7 @@ use super::{
     finding,
 };
 use crate::base::files::write_new;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::hardware::doctor::{Finding, Status, examine};
 use crate::hardware::machine::Machine;
 use crate::hardware::{Live, Provider, Recorded, Recording};
@@ -79,7 +79,7 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
         readings: BTreeMap::new(),
     };
     write_new(path, recording.to_json().as_bytes(), 0o666).map_err(|e| {
-        let what = format!("{} cannot be written: {e}", path.display());
+        let what = format!("{} cannot be written: {e}", shown(path));
         Failure::unwritten(what, &e, "choose another file name").into()
     })
 }

@@ -6,6 +6,7 @@ use super::{
     model_ref, run_ref,
 };
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::text::shown;
 use crate::engine::infer::{self, HeldModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
@@ -163,7 +164,7 @@ pub fn learn_from(run: &RunDir, logged: u64, cx: &Context) {
         None => Ok(()),
     });
     if let Err(e) = outcome {
-        tracing::warn!("{}: {e}", folder.display());
+        tracing::warn!("{}: {e}", shown(folder));
     }
 }
 

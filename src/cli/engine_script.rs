@@ -5,6 +5,7 @@ use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
+use crate::base::text::shown;
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -355,10 +356,7 @@ fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>>
 /// A path as text that may stand in the file.
 fn words(path: &Path) -> anyhow::Result<String> {
     let Some(text) = path.to_str() else {
-        let what = format!(
-            "{} is not UTF-8, which a job's file must be",
-            path.display()
-        );
+        let what = format!("{} is not UTF-8, which a job's file must be", shown(path));
         return Err(Failure::yours(what, "rename it").into());
     };
     fit("a path", text)?;
@@ -385,6 +383,6 @@ fn write_script(path: &Path, text: &str) -> anyhow::Result<()> {
             std::io::ErrorKind::AlreadyExists => "delete it, or name another file",
             _ => "check the folder, its permissions and the disk",
         };
-        Failure::unwritten(format!("{}: {e}", path.display()), &e, hint).into()
+        Failure::unwritten(format!("{}: {e}", shown(path)), &e, hint).into()
     })
 }

@@ -175,12 +175,8 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         let hint = "name one with --tasks";
         return Err(yours("--answers is for one task".into(), hint).into());
     };
-    let text = read_small_text(file, MAX_ANSWERS).map_err(|e| {
-        yours(
-            format!("{}: {e}", shown(&file)),
-            "name a file of JSON lines",
-        )
-    })?;
+    let text = read_small_text(file, MAX_ANSWERS)
+        .map_err(|e| yours(format!("{}: {e}", shown(file)), "name a file of JSON lines"))?;
     #[derive(serde::Deserialize)]
     struct Line {
         answer: String,
@@ -192,14 +188,14 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
     let answers = lines.map(|(at, line)| {
         let read: Result<Line, _> = serde_json::from_str(line);
         read.map(|line| line.answer).map_err(|e| {
-            let what = format!("{}:{}: {e}", shown(&file), at + 1);
+            let what = format!("{}:{}: {e}", shown(file), at + 1);
             yours(what, "a line is {\"answer\": \"…\"}")
         })
     });
     let answers = answers.collect::<Result<Vec<String>, Failure>>()?;
     let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
     let records = tasks::judge(task, answers).map_err(|e| failed(&e))?;
-    let name = shown(&file);
+    let name = shown(file);
     Ok(Asked {
         word: name.clone(),
         name,
@@ -335,7 +331,7 @@ fn load(path: &Path, chat: bool) -> anyhow::Result<Loaded> {
     if source.config().is_reward_model() {
         let what = format!(
             "{} is a reward model: it has no vocabulary to answer with",
-            shown(&path)
+            shown(path)
         );
         return Err(yours(what, "llmtui score scores answers with it").into());
     }

@@ -3,6 +3,7 @@
 
 use crate::base::files::is_of_the_name;
 use crate::base::text::sanitize;
+use crate::base::text::shown;
 use crate::data::DataError;
 use crate::run::RunError;
 use crate::spec::SaveError;
@@ -123,7 +124,7 @@ impl Failure {
                 error: source,
                 path,
             } if !is_of_the_name(source) => {
-                let hint = format!("check the disk and the permissions of {}", path.display());
+                let hint = format!("check the disk and the permissions of {}", shown(path));
                 Failure::machine(error.to_string(), hint)
             }
             _ => Failure::yours(error.to_string(), "llmtui runs"),
@@ -238,7 +239,7 @@ pub fn report_panics(crash_dir: &Path) {
         if let Some(path) = write_crash_file(&crash_dir, &text) {
             text.push_str(&format!(
                 "  please report it with the file {}\n",
-                path.display()
+                shown(&path)
             ));
         }
         let _ = std::io::stderr().write_all(sanitize(&text).as_bytes());

@@ -87,7 +87,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
     let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
     if is_file && args.format != "gguf" && !args.dequantize {
-        let what = format!("{} holds quantized weights", folder.display());
+        let what = format!("{} holds quantized weights", shown(&folder));
         let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());
     }

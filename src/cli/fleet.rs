@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, workbench};
 use crate::base::clock::Clock;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::fleet::{EXAMPLE, Fleet, Host, Reach, Row, Sort, Station};
 use crate::ui::What;
 use std::io::Write;
@@ -92,7 +92,7 @@ fn hosts(args: &Args, cx: &Context) -> anyhow::Result<Vec<Host>> {
     if !path.exists() {
         let what = format!(
             "{} is not there; such a file names the machines:\n{EXAMPLE}",
-            path.display()
+            shown(&path)
         );
         return Err(Failure::yours(what, "llmtui fleet --hosts FILE names another one").into());
     }

@@ -4,7 +4,7 @@
 use super::exit::Exit;
 use super::{Context, run_ref};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
@@ -176,7 +176,7 @@ fn of_cache(delete: bool, cx: &Context, out: &mut impl Write) -> anyhow::Result<
     if entries.is_empty() {
         return Ok(0);
     }
-    let shown = one_line(&folder.display().to_string());
+    let shown = shown(&folder);
     let bytes = match delete {
         true => store::clear(&folder)?,
         false => entries.iter().map(|entry| entry.bytes).sum(),

@@ -34,7 +34,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let written = write(&args.to, &mut state, &data, &Fingerprint::of(&spec, &data));
     written.map_err(|what| {
         let hint = "choose another folder with --to";
-        Failure::machine(format!("{}: {what}", args.to.display()), hint)
+        Failure::machine(format!("{}: {what}", shown(&args.to)), hint)
     })?;
     writeln!(std::io::stdout(), "{}", shown(&args.to))?;
     Ok(Exit::Done)

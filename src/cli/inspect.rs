@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::Manifest;
 use crate::engine::export::ExportError;
 use crate::hf;
@@ -82,10 +82,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
     let folder = model_ref::find(word, Parts::Everything, cx)?;
     if is_gguf(&folder) {
-        let what = format!(
-            "{}: weights in a GGUF file are quantized",
-            one_line(&folder.display().to_string())
-        );
+        let what = format!("{}: weights in a GGUF file are quantized", shown(&folder));
         let fix =
             "`llmtui export FILE.gguf --dequantize --to DIR` writes a folder that can be inspected";
         return Err(Failure::yours(what, fix).into());
@@ -113,7 +110,7 @@ fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
     })?;
     let findings = findings(&matrices);
     Ok(Inspected {
-        place: one_line(&folder.display().to_string()),
+        place: shown(&folder),
         model,
         matrices,
         findings,

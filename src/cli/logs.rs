@@ -3,6 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
 use super::{Context, attach, run_ref};
+use crate::base::text::shown;
 use crate::link::{Incoming, Link, replay};
 use crate::wire::encode;
 use std::io::Write;
@@ -49,7 +50,7 @@ fn print(mut link: Link, json: bool, out: &mut impl Write, log: &Path) -> anyhow
             Incoming::Event(envelope) => envelope,
             Incoming::CaughtUp | Incoming::Closed(None) => break,
             Incoming::Closed(Some(why)) => {
-                let what = format!("{}: {why}", log.display());
+                let what = format!("{}: {why}", shown(log));
                 return Err(
                     Failure::machine(what, "check that it is a file, and who may read it").into(),
                 );

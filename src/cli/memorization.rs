@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, model_ref, score};
 use crate::base::stats::median;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::export::Source;
 use crate::engine::memorization::{Known, Text, auc, codec, measure};
 use crate::models::Parts;
@@ -64,7 +64,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             args.texts as usize,
         );
         if texts.len() < 2 {
-            let what = format!("{}: two texts are needed at least", file.display());
+            let what = format!("{}: two texts are needed at least", shown(file));
             return Err(Failure::yours(
                 what,
                 "a .txt file is cut into pieces of 1,024 tokens or half the model's context; rows count one each",

@@ -75,7 +75,8 @@ pub fn find_with(
 pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
     let one = |word: &String| match word.split_once('=') {
         Some((key, value)) if spec::starts_from(key.trim()) && is_run(value, cx) => {
-            Ok(format!("{key}={}", best_of(value, cx)?.display()))
+            let best = best_of(value, cx)?.display().to_string();
+            Ok(format!("{key}={best}"))
         }
         _ => Ok(word.clone()),
     };

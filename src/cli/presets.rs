@@ -149,12 +149,12 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
     match write_new(path, text.as_bytes(), 0o666) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Failure::yours(
-            format!("{} already exists", path.display()),
+            format!("{} already exists", shown(path)),
             "choose another name with --to FILE",
         )
         .into()),
         Err(e) => Err(Failure::machine(
-            format!("{} cannot be written: {e}", path.display()),
+            format!("{} cannot be written: {e}", shown(path)),
             "choose another location with --to FILE",
         )
         .into()),

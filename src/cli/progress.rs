@@ -6,7 +6,7 @@ use super::run_ref::command;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::human;
-use crate::base::text::{one_line, sanitize};
+use crate::base::text::{one_line, sanitize, shown};
 use crate::diagnosis::{VERDICT, diagnose};
 use crate::plan::target::of_run;
 use crate::run::RunState;
@@ -190,7 +190,7 @@ impl Progress {
     /// Where the run is and what to type next.
     pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
         let command = |verb: &str| command(verb, run, runs_dir);
-        let mut lines = vec![format!("run {}", run.display())];
+        let mut lines = vec![format!("run {}", shown(run))];
         if !self.state.checkpoints.is_empty() {
             let head = self.state.head.as_ref();
             let judges = head.is_some_and(|head| head.method == "reward");

@@ -55,7 +55,7 @@ fn kind(word: &str) -> Result<Kind, String> {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.to.exists() {
-        let what = format!("{} already exists", args.to.display());
+        let what = format!("{} already exists", shown(&args.to));
         return Err(Failure::yours(what, "choose another name, or remove it first").into());
     }
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
@@ -74,7 +74,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     drop(source);
     write_atomic(&args.to, &bytes).map_err(|e| {
         Failure::machine(
-            format!("{}: {e}", args.to.display()),
+            format!("{}: {e}", shown(&args.to)),
             "check the free space there",
         )
     })?;
@@ -89,7 +89,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let text = match &args.text {
         Some(file) => read_plain_text(file).map_err(|e| {
-            let what = format!("{}: {e}", file.display());
+            let what = format!("{}: {e}", shown(file));
             Failure::yours(what, "--text takes a file of plain text in UTF-8")
         })?,
         None => {

@@ -59,7 +59,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         "svg" => Form::Picture,
         "png" => Form::Pixels,
         _ => {
-            let what = format!("{} is none of .html, .md, .svg and .png", args.to.display());
+            let what = format!("{} is none of .html, .md, .svg and .png", shown(&args.to));
             let hint =
                 "--to report.html; an .svg becomes a PDF by rsvg-convert, Inkscape or a browser";
             return Err(Failure::yours(one_line(&what), hint).into());
@@ -79,7 +79,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
     };
     write_atomic(&args.to, &bytes).map_err(|e| {
-        let what = format!("{}: {e}", args.to.display());
+        let what = format!("{}: {e}", shown(&args.to));
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
     say!("{}", shown(&args.to))?;

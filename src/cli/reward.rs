@@ -75,7 +75,7 @@ fn score(rewards: &[WeightedReward], answers: &[Answer]) -> anyhow::Result<Vec<S
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
-    let shown = shown(&path);
+    let shown = shown(path);
     let text = read_plain_text(path)
         .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
     let lines = text

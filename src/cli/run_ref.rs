@@ -3,7 +3,7 @@
 use super::{Context, exit::Failure};
 use crate::base::files::read_plain_text;
 use crate::base::ssh::quoted;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::run::index::RunStatus;
 use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
@@ -16,7 +16,7 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
         Some(word) => named(word, cx),
         None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
             Failure::yours(
-                format!("no live run in {}", cx.runs_dir.display()),
+                format!("no live run in {}", shown(&cx.runs_dir)),
                 "llmtui runs",
             )
             .into()
@@ -75,9 +75,9 @@ pub fn newest_unfinished(
 pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     let path = run.spec_path();
     let text = read_plain_text(&path)
-        .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
+        .map_err(|e| Failure::machine(format!("{}: {e}", shown(&path)), ""))?;
     RunSpec::from_yaml(&text)
-        .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
+        .map_err(|e| Failure::yours(format!("{}: {e}", shown(&path)), "").into())
 }
 
 /// A run without a checkpoint: none was saved yet, or they are gone.
@@ -94,7 +94,7 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
         Some(step) => Failure::yours(
             format!(
                 "the checkpoints of {id} are gone: its log tells of one of step {step}, {} holds none",
-                folder.display()
+                shown(&folder)
             ),
             "bring the folder back from a copy, or train again",
         ),
@@ -109,7 +109,7 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
             // A name means its newest run, and an attempt that failed at once hides the run before it.
             let hint = match namesake(run) {
                 Some(other) => format!("an earlier run of that name has one: {other}"),
-                None => format!("llmtui train --resume {} trains on", run.path().display()),
+                None => format!("llmtui train --resume {} trains on", shown(run.path())),
             };
             let what = format!("the run {id} ended before its first checkpoint{why}");
             Failure::yours(what, hint)
@@ -139,12 +139,12 @@ pub fn fold(run: &RunDir) -> anyhow::Result<RunState> {
 
 /// A log that is not there, or cannot be read.
 pub fn no_log(run: &RunDir, error: &std::io::Error) -> Failure {
-    let (log, folder) = (run.events_path(), run.path().display());
+    let (log, folder) = (run.events_path(), shown(run.path()));
     if error.kind() == std::io::ErrorKind::NotFound {
         return Failure::machine(
             format!(
                 "{} is missing: the run has logged nothing yet, or the file was deleted",
-                log.display()
+                shown(&log)
             ),
             format!(
                 "llmtui train --resume {folder} trains on; a deleted log comes back only from a copy of it"
@@ -152,7 +152,7 @@ pub fn no_log(run: &RunDir, error: &std::io::Error) -> Failure {
         );
     }
     let hint = "check that it is a file, and who may read it";
-    Failure::machine(format!("{}: {error}", log.display()), hint)
+    Failure::machine(format!("{}: {error}", shown(&log)), hint)
 }
 
 /// # Errors

@@ -7,7 +7,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::chat::Template;
 use crate::data::formats::FormatChoice;
 use crate::data::render::Renderer;
@@ -127,7 +127,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         });
     }
     if scored.iter().all(|text| text.logps.is_empty()) {
-        let what = format!("{}: nothing to score", args.file.display());
+        let what = format!("{}: nothing to score", shown(&args.file));
         let hint = "a text needs two tokens, an answer one that the chat template marks as the assistant's";
         return Err(Failure::yours(what, hint).into());
     }
@@ -214,7 +214,7 @@ type Labelled = (String, &'static str, Document);
 /// The file as one text.
 fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
     let text = read_plain_text(file).map_err(|e| {
-        let what = format!("{}: {e}", file.display());
+        let what = format!("{}: {e}", shown(file));
         Failure::yours(what, "a file of plain text in UTF-8 is needed")
     })?;
     let place = Place {
@@ -371,11 +371,7 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
     };
     let of = figures(tokens, bytes, logp);
     let figure = |name: &str| of[name].as_f64().unwrap_or(f64::NAN);
-    let _ = writeln!(
-        out,
-        "{}: {tokens} tokens, {bytes} bytes",
-        one_line(&args.file.display().to_string())
-    );
+    let _ = writeln!(out, "{}: {tokens} tokens, {bytes} bytes", shown(&args.file));
     let _ = writeln!(
         out,
         "windows           {window} tokens, each begins with the last token of the one before; {begins}"

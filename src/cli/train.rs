@@ -7,7 +7,7 @@ use super::extend::{Asked, Extension};
 use super::run_ref::{self, named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{EngineJob, TrainState, extra_sets};
@@ -184,7 +184,7 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     if args.no_start {
-        say!("{}", run.path().display())?;
+        say!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
@@ -307,7 +307,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         None => match loaded {
             Some(loaded) => Ok(Target::New(Box::new(loaded))),
             None => Err(Failure::yours(
-                format!("no run in {} can be resumed", cx.runs_dir.display()),
+                format!("no run in {} can be resumed", shown(&cx.runs_dir)),
                 "llmtui runs",
             )
             .into()),

@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::{Context, workbench};
 use crate::base::clock::SystemClock;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::diagnosis::diagnose;
 use crate::link::{Incoming, Link, foreign};
 use crate::run::{RunDir, RunState};
@@ -64,8 +64,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     };
     if let Ok(run) = RunDir::open(path) {
-        let what = format!("{} is a run of llmtui", path.display());
-        return Err(Failure::yours(what, format!("llmtui attach {}", run.path().display())).into());
+        let what = format!("{} is a run of llmtui", shown(path));
+        return Err(Failure::yours(what, format!("llmtui attach {}", shown(run.path()))).into());
     }
     let mapping = Mapping::parse(&args.map).map_err(|e| Failure::yours(e.to_string(), ""))?;
     let hint =
@@ -124,7 +124,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
         out.flush()?;
     }
     if progress.state().series.is_empty() {
-        let what = format!("{} has no readings yet", found.path.display());
+        let what = format!("{} has no readings yet", shown(&found.path));
         let hint = "--map names the columns (step=it, train/loss=nll), --follow waits for them";
         return Err(Failure::yours(what, hint).into());
     }
@@ -152,7 +152,7 @@ fn summary(state: &RunState, found: &Found) -> String {
         found.format.entry.id,
         state.word(),
         human::grouped(state.step),
-        one_line(&found.path.display().to_string()),
+        shown(&found.path),
     );
     if found.others > 0 {
         text.push_str(&format!(

@@ -293,6 +293,26 @@ mod tests {
     }
 
     #[test]
+    fn vanishing_gradients_leave_numbers_with_the_least_eps_that_a_spec_may_have() {
+        // Their squares are no normal f32, and count as 0.
+        let grads: Vec<f32> = (0..40).map(|i| 10f32.powi(-16 - i / 4)).collect();
+        let (mut w, mut m, mut v) = (vec![1.0; 40], vec![0.0; 40], vec![0.0; 40]);
+        let mut chunks = Chunks::new(parts(&[(40, 0.0)]));
+        for step in 1..=20 {
+            let rule = Rule {
+                lr: 1e-3,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-20,
+                grad_scale: 1.0,
+                step,
+            };
+            fused(&rule, [&mut w, &mut m, &mut v], &grads, &mut chunks);
+        }
+        assert!(w.iter().all(|w| w.is_finite()), "{w:?}");
+    }
+
+    #[test]
     fn the_first_update_without_decay_moves_every_weight_by_lr() {
         let ones = vec![1.0; 1000];
         let (mut w, mut m, mut v) = (ones.clone(), vec![0.0; 1000], vec![0.0; 1000]);

@@ -1,7 +1,7 @@
 //! Tool definitions from a file: a list, each a function with its name and parameters.
 
 use crate::base::files::read_plain_text;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::cli::exit::Failure;
 use serde_json::Value;
 use std::path::Path;
@@ -16,7 +16,7 @@ const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": 
 /// With the file and the location in it.
 pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     let fault = |what: String| {
-        let place = path.display();
+        let place = shown(path);
         Failure::yours(one_line(&format!("{place}: {what}")), HINT)
     };
     let length = std::fs::metadata(path)

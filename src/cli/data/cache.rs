@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::base::human::{bytes, grouped, short};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::cli::exit::{Exit, Failure};
 use crate::data::store::{Cached, clear, list};
 use std::io::Write;
@@ -37,12 +37,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = "no home folder, so no default cache";
         return Err(Failure::yours(what, "set one with --folder").into());
     };
-    let place = one_line(&folder.display().to_string());
+    let place = shown(&folder);
     let text = match args.verb {
         Verb::List(_) => table(&place, &list(&folder)),
         Verb::Clear(_) => {
             let freed = clear(&folder).map_err(|e| {
-                let what = format!("{}: {e}", folder.display());
+                let what = format!("{}: {e}", shown(&folder));
                 Failure::unwritten(what, &e, "check the folder's permissions")
             })?;
             format!("{} freed in {place}\n", bytes(freed))

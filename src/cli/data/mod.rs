@@ -12,6 +12,7 @@ mod split;
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use crate::base::text::shown;
 use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Overwrite, SinkError};
 use crate::data::source::ReadContext;
@@ -171,7 +172,7 @@ fn not_itself(input: &str, output: &Path) -> anyhow::Result<()> {
         _ => a == b,
     };
     if same(Path::new(input), output) {
-        let what = format!("{} is the input file", output.display());
+        let what = format!("{} is the input file", shown(output));
         return Err(Failure::yours(what, "write to another file").into());
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Args, Asked};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::tasks::{
     AnswerConfig, Comparison, Listed, Prepared, Reading, Summary, compare, compared_by, summarize,
 };
@@ -27,7 +27,7 @@ pub(super) fn list(listed: &[Listed]) -> String {
             one_line(&task.summary)
         );
         if let Some(file) = &task.file {
-            let _ = write!(out, "  ({})", one_line(&file.display().to_string()));
+            let _ = write!(out, "  ({})", shown(file));
         }
         out.push('\n');
     }
@@ -185,7 +185,7 @@ fn folder(models: &[Asked]) -> String {
     let files = models.iter().filter_map(|m| m.outcomes.first());
     let folders: Vec<String> = files
         .filter_map(|outcome| outcome.file.parent())
-        .map(|folder| one_line(&folder.display().to_string()))
+        .map(shown)
         .collect();
     folders.join(", ")
 }

@@ -3,6 +3,7 @@
 use super::super::Context;
 use super::super::exit::Exit;
 use super::super::model_ref;
+use crate::base::text::shown;
 use crate::models::Parts;
 
 /// Download a Hugging Face hub model into the cache (HF_HOME)
@@ -22,6 +23,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => Parts::Everything,
     };
     let folder = model_ref::pull(&args.id, parts, cx)?;
-    say!("{}", folder.display())?;
+    say!("{}", shown(&folder))?;
     Ok(Exit::Done)
 }

@@ -5,6 +5,7 @@ use super::child::Stop;
 use super::stages::{Ended, perform};
 use super::{Options, failed, table};
 use crate::base::clock::Clock;
+use crate::base::text::shown;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, out, run_ref};
 use crate::pipeline::{PipelineDir, State, Status};
@@ -140,7 +141,7 @@ fn finish(
     if !state.stages.iter().any(|stage| stage.kind == "report") {
         say!(
             "       llmtui report {} --to report.html",
-            dir.path().display()
+            shown(dir.path())
         )?;
     }
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 
 use super::plan::Planned;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{self, one_line};
 use crate::pipeline::{Pipeline, PipelineDir, State, Work};
 use std::path::Path;
 use std::time::Duration;
@@ -181,13 +181,7 @@ pub fn stages(state: &State) -> String {
 /// Relative to the working directory where it lies below it.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    one_line(
-        &path
-            .strip_prefix(&here)
-            .unwrap_or(path)
-            .display()
-            .to_string(),
-    )
+    text::shown(path.strip_prefix(&here).unwrap_or(path))
 }
 
 /// Every pipeline below a runs directory with its stages, the newest first; empty where there is none.

@@ -5,7 +5,7 @@ use super::super::export::{MERGED, failed};
 use super::super::{Context, card};
 use super::Args;
 use crate::base::files::write_atomic;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{STATE, manifest};
 use crate::engine::export::{self, About, AdapterSource, Options, PEFT, Source};
 use crate::hf;
@@ -84,7 +84,7 @@ fn whole(checkpoint: &Path, options: &Options, about: &About, to: &Path) -> anyh
     let path = to.join(release::card::NAME);
     let text = export::card(&source, &options.dtype, about);
     write_atomic(&path, text.as_bytes()).map_err(|e| {
-        let what = format!("{}: {e}", path.display());
+        let what = format!("{}: {e}", shown(&path));
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
     Ok(())

@@ -5,7 +5,7 @@ use super::super::{Context, model_ref};
 use super::Args;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::hub::upload::{ATTRIBUTES, Outgoing, Progress, Upload, upload};
 use crate::hub::{HubConfig, Pace, Repo, RepoKind};
 use crate::models;
@@ -39,7 +39,7 @@ pub fn parcel(folder: &Path, laid_out: bool, here: &Here) -> anyhow::Result<Parc
     for entry in chosen(&subject, laid_out) {
         let path = folder.join(&entry.name);
         let (sha256, bytes) = sha256_of(&path).map_err(|e| {
-            let what = format!("{}: {e}", path.display());
+            let what = format!("{}: {e}", shown(&path));
             Failure::machine(one_line(&what), "check the file and its permissions")
         })?;
         files.push(Outgoing {
@@ -94,7 +94,7 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
         human::bytes(parcel.bytes(false))
     )?;
     if !args.upload {
-        let target = one_line(&parcel.folder.display().to_string());
+        let target = shown(&parcel.folder);
         let repo = args.repo.as_deref().unwrap_or("OWNER/NAME");
         say!(
             "nothing was sent; HF_TOKEN=… llmtui release {target} --repo {repo} --upload sends it"

@@ -1,5 +1,6 @@
 //! `llmtui runs --json --follow`: what changes among the runs here, line by line, for a fleet.
 
+use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::Exit;
 use crate::fleet::{Machine, News, Run, VERSION, encode};
@@ -29,7 +30,7 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
     let mut quiet = QUIET;
     loop {
         let (runs, _) = index::list(&cx.runs_dir)
-            .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
+            .map_err(|e| anyhow::Error::new(e).context(shown(&cx.runs_dir)))?;
         let mut now = BTreeMap::new();
         for summary in &runs {
             // The same words as `runs --json`, of which a list needs a part.
@@ -39,7 +40,12 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
         let mut changed = false;
         for (id, run) in &now {
             if told.get(id) != Some(run) {
-                out.write_all(encode(&News::Run { run: run.clone() }).as_bytes())?;
+                out.write_all(
+                    encode(&News::Run {
+                        run: Box::new(run.clone()),
+                    })
+                    .as_bytes(),
+                )?;
                 changed = true;
             }
         }

@@ -6,6 +6,7 @@ mod tree;
 
 use super::{Context, exit::Exit, out};
 use crate::base::clock::{Clock, UnixMillis};
+use crate::base::text::shown;
 use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
 use crate::run::compare::By;
@@ -47,7 +48,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return follow::follow(cx);
     }
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
-        .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
+        .map_err(|e| anyhow::Error::new(e).context(shown(&cx.runs_dir)))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
     for error in &unreadable {
         tell!("llmtui: {error}");
@@ -73,7 +74,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             writeln!(out, "{}", out::json_line(run)?)?;
         }
     } else if runs.is_empty() {
-        let folder = cx.runs_dir.display();
+        let folder = shown(&cx.runs_dir);
         match unreadable.len() {
             0 => writeln!(
                 out,

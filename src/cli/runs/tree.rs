@@ -60,7 +60,7 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
             let step = grouped(parent.step);
             lines.push(format!(
                 "{lead}from {}, step {step}{gone}",
-                one_line(&parent.run)
+                one_line(here.map_or(&parent.run, |run| &run.id))
             ));
             let changes = here.map(|parent| changes(run, parent)).unwrap_or_default();
             let width = changes

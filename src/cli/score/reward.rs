@@ -1,7 +1,7 @@
 //! `llmtui score` with a reward model: one number for each text or answer, and how pairs come out.
 
 use super::{Args, Labelled};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::cli::exit::Failure;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::models::RewardModel;
@@ -31,7 +31,7 @@ pub(super) fn score(args: &Args, path: &Path, documents: Vec<Labelled>) -> anyho
         .iter()
         .all(|(_, _, document)| document.ids.is_empty())
     {
-        let what = format!("{}: nothing to score", args.file.display());
+        let what = format!("{}: nothing to score", shown(&args.file));
         return Err(yours(what, "a text needs one token").into());
     }
     let texts: Vec<Vec<u32>> = documents.iter().map(|(_, _, d)| d.ids.clone()).collect();
@@ -113,7 +113,7 @@ fn as_text(args: &Args, judged: &[Judged], cut: Option<usize>) -> String {
     let _ = writeln!(
         out,
         "\n{}: {} scored by a reward model, mean {mean:.4}",
-        one_line(&args.file.display().to_string()),
+        shown(&args.file),
         judged.len()
     );
     if let Some(context) = cut {

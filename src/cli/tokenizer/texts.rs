@@ -2,6 +2,7 @@
 
 use super::super::exit::Failure;
 use crate::base::files::open_plain;
+use crate::base::text::shown;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
                 .collect();
             if texts.is_empty() {
                 return Err(Failure::yours(
-                    format!("no .txt file in {}", path.display()),
+                    format!("no .txt file in {}", shown(path)),
                     "pass text files, or a folder of .txt files",
                 ));
             }
@@ -45,7 +46,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
             return Err(Failure::yours(
-                format!("{}: .{ending} is not plain text", path.display()),
+                format!("{}: .{ending} is not plain text", shown(path)),
                 "a tokenizer is trained on text: extract the text to a .txt file first",
             ));
         }
@@ -55,7 +56,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::yours(format!("{} cannot be read: {error}", path.display()), "")
+    Failure::yours(format!("{} cannot be read: {error}", shown(path)), "")
 }
 
 /// Chunks of text from files; ends at the first error, which is stored.
@@ -143,7 +144,7 @@ impl Open {
             if ended || e.error_len().is_some() {
                 let line = 1 + self.lines + lines(&bytes[..good]);
                 return Err(Failure::yours(
-                    format!("{} is not UTF-8: line {line}", self.path.display()),
+                    format!("{} is not UTF-8: line {line}", shown(&self.path)),
                     "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
                 ));
             }

@@ -56,7 +56,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     let json_path = args.out.join("tokenizer.json");
     for path in [&json_path, &args.out.join(CONFIG)] {
         if path.exists() && !args.force {
-            let what = format!("{} already exists", path.display());
+            let what = format!("{} already exists", shown(path));
             return Err(
                 Failure::yours(what, "choose another folder (--out DIR), or use --force").into(),
             );
@@ -69,7 +69,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     std::fs::create_dir_all(&args.out)
         .and_then(|()| write_atomic(&json_path, tokenizer.to_json().as_bytes()))
         .and_then(|()| write_atomic(&args.out.join(CONFIG), tokenizer.config_json().as_bytes()))
-        .map_err(|e| Failure::machine(format!("{}: {e}", args.out.display()), ""))?;
+        .map_err(|e| Failure::machine(format!("{}: {e}", shown(&args.out)), ""))?;
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

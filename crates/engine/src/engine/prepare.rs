@@ -18,7 +18,7 @@ use super::step::Stepper;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
 use crate::run::compare::settings;
@@ -149,7 +149,7 @@ fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), 
             }
         }
         Some(from) if !state.weights_are_finite()? => {
-            let place = format!("train.from: {}", one_line(&from.display().to_string()));
+            let place = format!("train.from: {}", shown(from));
             return poisoned(place, "weights", older);
         }
         _ => {}

@@ -8,7 +8,7 @@ use super::rescue::Guard;
 use super::roles::Models;
 use super::rollouts::InUse;
 use crate::base::child::Child;
-use crate::base::text::one_line;
+use crate::base::text::shown;
 use crate::data::Dataset;
 use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
@@ -362,7 +362,7 @@ fn start_from(
         ModelSource::Gguf(file) => Some(file),
         ModelSource::Folder(_) => None,
     };
-    let shown = one_line(&place.display().to_string());
+    let shown = shown(place);
     let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
     let same = match tokenizer::load(source.tokenizer_path(), &Child::of_this_program()) {
         Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
@@ -396,7 +396,7 @@ fn start_from(
 
 /// The weights of a reward model, for a critic of the same shape.
 pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), EngineError> {
-    let shown = one_line(&place.display().to_string());
+    let shown = shown(place);
     let fault = |what: String| {
         EngineError::Setup(format!(
             "method.ppo.critic_from: {shown}: {what}; name a checkpoint of method reward that began with this run's model, or leave it out"

@@ -28,7 +28,7 @@ pub struct Config {
     /// Root mean square that an update of a tensor is scaled down to.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub clip_threshold: f64,
-    /// Added to squared gradients.
+    /// Added to squared gradients; at least 1e-37.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eps: f64,
     /// Multiply the learning rate of a tensor by the root mean square of its weights, at least 1e-3.

@@ -29,7 +29,7 @@ pub struct Config {
     /// Decay of the squared gradient's running mean.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta2: f64,
-    /// Added to the denominator.
+    /// Added to the denominator; at least 1e-20.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eps: f64,
     /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.

@@ -43,7 +43,7 @@ pub struct Config {
     /// AdamW's decay of the squared gradient's running mean.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub adamw_beta2: f64,
-    /// Added to AdamW's denominator.
+    /// Added to AdamW's denominator; at least 1e-20.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub adamw_eps: f64,
     /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.

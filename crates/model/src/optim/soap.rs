@@ -32,7 +32,7 @@ pub struct Config {
     /// Decay of the Gram matrices. Default: beta2.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub shampoo_beta: Option<f64>,
-    /// Added to the denominator.
+    /// Added to the denominator; at least 1e-20.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub eps: f64,
     /// Updates between two of the bases.

@@ -169,7 +169,7 @@ impl HostState {
             }
             News::Run { run } => {
                 if self.runs.len() < MAX_RUNS || self.runs.contains_key(&run.id) {
-                    self.runs.insert(run.id.clone(), run);
+                    self.runs.insert(run.id.clone(), *run);
                 }
             }
             News::Gone { id } => {
@@ -191,7 +191,7 @@ mod tests {
 
     fn run(id: &str, status: &str, loss: f64, created: u64) -> News {
         News::Run {
-            run: Run {
+            run: Box::new(Run {
                 id: id.into(),
                 status: status.into(),
                 train_loss: Some(loss),
@@ -200,7 +200,7 @@ mod tests {
                 max_steps: 20,
                 seconds: created as f64,
                 ..Run::default()
-            },
+            }),
         }
     }
 

@@ -73,7 +73,7 @@ pub enum News {
         program: String,
     },
     Run {
-        run: Run,
+        run: Box<Run>,
     },
     /// A run that is no longer there.
     Gone {
@@ -116,7 +116,9 @@ mod tests {
                 version: VERSION,
                 program: "0.1.0".into(),
             },
-            News::Run { run: run.clone() },
+            News::Run {
+                run: Box::new(run.clone()),
+            },
             News::Gone { id: "a".into() },
             News::Beat {
                 machine: [("host/cpu_percent".to_string(), 40.0)].into(),

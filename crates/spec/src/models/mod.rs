@@ -10,7 +10,7 @@ pub use fetch::{Parts, fetch, repo};
 pub use folder::{Folder, Outline, has_chat_template, outline};
 pub use scorer::RewardModel;
 
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
 use crate::hf::{self, HfError, TokenIds};
 pub use crate::llama_cpp::is_gguf;
@@ -36,9 +36,9 @@ pub enum ModelSource {
 /// Why there is no model at a path, or none that this build can run.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("{} does not exist", one_line(&.0.display().to_string()))]
+    #[error("{} does not exist", shown(.0))]
     Absent(PathBuf),
-    #[error("{} {what}", one_line(&path.display().to_string()))]
+    #[error("{} {what}", shown(path))]
     NoModel {
         path: PathBuf,
         what: String,

@@ -5,7 +5,7 @@
 use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
 use super::presets::SpecSources;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::embed;
 use crate::hub;
 use crate::models::{ModelSource, SourceError};
@@ -111,7 +111,7 @@ pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> 
 }
 
 fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Issue>) {
-    let origin = Origin::Model(one_line(&place.display().to_string()));
+    let origin = Origin::Model(shown(place));
     let mut base = model.words;
     give_way(merged, &model.config, model.has_tokenizer);
     let said = merged.value.get("model").cloned().unwrap_or_default();

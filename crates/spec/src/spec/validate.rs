@@ -1,6 +1,7 @@
 //! Rules between values, each with a fix. Ranges of single values are in the types.
 
 mod answers;
+mod epsilon;
 mod length;
 
 use super::issue::{Issue, Origin, Origins, nearest, within};
@@ -63,6 +64,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
+    epsilon::epsilon(config, &mut judge);
     sampling(config, &mut judge);
     data(config, &mut judge);
     extra_sets(config, &mut judge);

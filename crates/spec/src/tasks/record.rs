@@ -3,7 +3,7 @@
 
 use super::error::TaskError;
 use crate::base::files::{open_plain, open_plain_with};
-use crate::base::text::one_line;
+use crate::base::text::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -167,7 +167,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
     };
     let Ok(header) = serde_json::from_str::<Header>(&first) else {
         return Err(TaskError::File {
-            place: one_line(&path.display().to_string()),
+            place: shown(path),
             what: "it is no file of results: move it away, or choose another --out".into(),
         });
     };

@@ -4,6 +4,7 @@
 mod draw;
 
 use super::{Pane, PaneContext, PaneEntry, evals, home, save_chart};
+use crate::base::text::shown;
 use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, figures};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
@@ -130,7 +131,7 @@ impl ComparePane {
             seen.push(path.clone());
             items.push(Item {
                 title: crate::base::text::one_line(&title),
-                detail: crate::base::text::one_line(&path.display().to_string()),
+                detail: shown(&path),
                 right: String::new(),
                 choice: Choice::Answer(topic("add"), Answer::Path(path)),
             });

@@ -5,7 +5,7 @@ mod draw;
 mod items;
 
 use super::{Pane, PaneContext, PaneEntry, home};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::run::state::Level;
 use crate::tasks::{MAX_MODELS, TaskRow, TaskTable};
 use crate::ui::action::{Action, Context};
@@ -108,7 +108,7 @@ impl EvalsPane {
         let items = all.filter(|(_, path)| !self.subjects.contains(path));
         let items = items.map(|(title, path)| Item {
             title: one_line(&title),
-            detail: one_line(&path.display().to_string()),
+            detail: shown(&path),
             right: String::new(),
             choice: Choice::Answer(topic("add"), Answer::Path(path)),
         });

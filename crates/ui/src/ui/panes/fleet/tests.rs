@@ -21,7 +21,7 @@ fn pane(around: &mut Around) -> FleetPane {
     let mut pane = FleetPane::default();
     pane.incoming(&Msg::FleetOpened(hosts), &mut around.context());
     let run = |id: &str, status: &str| News::Run {
-        run: Run {
+        run: Box::new(Run {
             id: id.into(),
             status: status.into(),
             step: 50,
@@ -31,7 +31,7 @@ fn pane(around: &mut Around) -> FleetPane {
             verdict: Some("LEARNING".into()),
             curve: vec![4.0, 2.0, 1.25],
             ..Run::default()
-        },
+        }),
     };
     let begin = || News::Begin {
         version: 1,

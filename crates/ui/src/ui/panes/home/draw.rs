@@ -2,8 +2,9 @@
 
 use super::HomePane;
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
+use crate::run::lineage::find_parent;
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
@@ -167,7 +168,7 @@ impl HomePane {
         let offset = store.presets.len() + 1;
         let selected = self.selected.saturating_sub(offset);
         let origin = self.selected.checked_sub(offset).and_then(|at| runs.get(at));
-        let origin = origin.and_then(|(run, _)| about(run)).filter(|_| area.height > 2);
+        let origin = origin.and_then(|(run, _)| about(run, store.runs())).filter(|_| area.height > 2);
         let (area, from) = split_bottom(area, u16::from(origin.is_some()));
         if let Some((words, meaning)) = origin {
             let words = cut(&format!("   {words}"), from.width.into(), theme.glyphs().ellipsis);
@@ -235,27 +236,29 @@ impl HomePane {
 }
 
 /// The line about the selected run: why it failed, else where it came from.
-fn about(run: &RunSummary) -> Option<(String, Meaning)> {
+fn about(run: &RunSummary, runs: &[RunSummary]) -> Option<(String, Meaning)> {
     let why = one_line(&run.message);
     match run.status == RunStatus::Failed && !why.is_empty() {
         true => Some((why, Meaning::Bad)),
-        false => origin_of(run).map(|words| (words, Meaning::Accent)),
+        false => origin_of(run, runs).map(|words| (words, Meaning::Accent)),
     }
 }
 
 /// `from shakespeare-k3qf, step 500: lr=3e-4`
-fn origin_of(run: &RunSummary) -> Option<String> {
+fn origin_of(run: &RunSummary, runs: &[RunSummary]) -> Option<String> {
     let parent = run.parent.as_ref()?;
     let changed = one_line(&run.changed.join(" "));
     let colon = if changed.is_empty() { "" } else { ": " };
     let step = human::grouped(parent.step);
-    let from = one_line(short_run(&parent.run));
+    // By the name that finds it now, where it is still there.
+    let from = find_parent(parent, runs).map_or(&parent.run, |run| &run.id);
+    let from = one_line(short_run(from));
     Some(format!("from {from}, step {step}{colon}{changed}"))
 }
 
 /// A path as one would type it: `./runs`, not `runs`.
 fn shown_path(path: &Path) -> String {
-    let text = one_line(&path.display().to_string());
+    let text = shown(path);
     match path.is_relative() && !text.starts_with('.') {
         true => format!("./{text}"),
         false => text,
