@@ -8,8 +8,9 @@ use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Free the disk of old checkpoints, leftovers of killed processes and caches; shows them first
@@ -191,14 +192,55 @@ fn of_cache(delete: bool, cx: &Context, out: &mut impl Write) -> anyhow::Result<
     Ok(bytes)
 }
 
-/// Bytes of a file, or of all files below a folder; what cannot be read counts nothing. Links are not followed.
+/// Bytes that are free once a file, or all below a folder, is deleted; what cannot be read counts nothing. Links are not
+/// followed. A file with names elsewhere, as checkpoints share the weights under adapters, stays there.
 pub(super) fn size(path: &Path) -> u64 {
-    match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            entries.map(|entry| size(&entry.path())).sum()
+    let mut files = BTreeMap::new();
+    count(path, &mut files);
+    let freed = files.values().filter(|file| file.found == file.names);
+    freed.map(|file| file.bytes).sum()
+}
+
+/// A file with its names: how many it has, and how many of them were found.
+#[derive(Default)]
+struct File {
+    bytes: u64,
+    names: u64,
+    found: u64,
+}
+
+/// Files below `path` by the numbers of device and inode.
+fn count(path: &Path, files: &mut BTreeMap<(u64, u64), File>) {
+    let Ok(meta) = path.symlink_metadata() else {
+        return;
+    };
+    if meta.is_dir() {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        entries.for_each(|entry| count(&entry.path(), files));
+        return;
+    }
+    let file = files.entry((meta.dev(), meta.ino())).or_default();
+    (file.bytes, file.names) = (meta.len(), meta.nlink());
+    file.found += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_a_name_elsewhere_is_not_freed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+        for folder in [&one, &two] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("own"), b"12").unwrap();
         }
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
+        std::fs::write(one.join("base"), b"12345").unwrap();
+        std::fs::hard_link(one.join("base"), two.join("base")).unwrap();
+        assert_eq!([size(&one), size(&two)], [2, 2]);
+        assert_eq!(size(dir.path()), 2 + 2 + 5);
+        assert_eq!(size(&one.join("own")), 2);
+        assert_eq!(size(&dir.path().join("absent")), 0);
     }
 }
