@@ -118,6 +118,7 @@ impl Context {
             config_dir: self.env.config_dir.clone(),
             project_dir: ".".into(),
             hub_cache: crate::hub::HubConfig::from_env(&self.env).cache,
+            home: self.env.home.clone(),
         }
     }
 }
