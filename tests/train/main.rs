@@ -207,6 +207,15 @@ fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
         said.contains("failed before its first checkpoint"),
         "{said}"
     );
+    // Nothing was learned, so `gc` offers the whole of it.
+    let shown = out(&place.go(&["gc"]));
+    let words = "the whole run, refused before its first step";
+    assert!(shown.contains(&refused) && shown.contains(words), "{shown}");
+    assert!(place.run().path().is_dir(), "nothing was deleted");
+    let done = place.go(&["gc", "--yes"]);
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
+    assert_eq!(runs.count(), 0);
     // One that was stopped is taken, though a newer one was refused.
     let stopped = Place::new();
     tiny(&stopped);

@@ -189,7 +189,7 @@ pub fn expand_home(
     let user = first.map(|c| crate::text::shown(Path::new(c.as_os_str())));
     match user.filter(|name| name.starts_with('~') && !base.join(said).exists()) {
         Some(user) => Err((
-            format!("`{user}` is not expanded: only `~` alone means a home folder, yours"),
+            format!("`{user}` is not expanded: `~` works only for your own home folder"),
             "write the whole path".into(),
         )),
         None => Ok(said.to_path_buf()),
