@@ -10,7 +10,7 @@ use crate::data::store;
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
-use crate::wire::Outcome;
+use crate::wire::{Event, Outcome};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 /// Free the disk of old checkpoints, leftovers of killed processes and caches; shows them first
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Kept are every run that made a step, the best and the newest checkpoint of a completed one, all checkpoints of a run \
-that can be resumed, and whatever another run begins from."
+    after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
+completed one, all checkpoints of a run that can be resumed, and whatever another run begins from."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache
@@ -140,6 +140,15 @@ fn refused(run: &RunDir) -> Option<Waste> {
         return None;
     }
     let outcome = run_ref::last_outcome(run)?;
+    // One that lost its steps to a resume has made some all the same.
+    let mut stepped = false;
+    index::scan_events(&run.events_path(), &["Stepped"], |event| {
+        stepped |= matches!(event, Event::Stepped { .. });
+    })
+    .ok()?;
+    if stepped {
+        return None;
+    }
     let why = match one_line(&summary.message) {
         why if why.is_empty() => why,
         why => format!(": {why}"),
