@@ -92,6 +92,19 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (&["release", ".", "--upload"], 2, &["--repo"]),
     (&["release", ".", "--repo", "model"], 2, &["OWNER/NAME"]),
     (&["fly"], 2, &["unrecognized subcommand 'fly'"]),
+    (&["quickstart"], 2, &["try: llmtui train quickstart"]),
+    (&["mine.yaml"], 2, &["try: llmtui train mine.yaml"]),
+    (
+        &["chats.jsonl"],
+        2,
+        &["try: llmtui train quickstart -s data.path=chats.jsonl"],
+    ),
+    (&["earlier"], 2, &["try: llmtui attach earlier"]),
+    (
+        &["./runs/earlier"],
+        2,
+        &["try: llmtui attach ./runs/earlier"],
+    ),
     (&["completions", "basic"], 2, &["invalid value 'basic'"]),
     (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),
     (
@@ -148,6 +161,10 @@ fn every_ending_has_its_code_and_its_words() {
     let dir = tempfile::tempdir().unwrap();
     let row = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n";
     std::fs::write(dir.path().join("chats.jsonl"), row.repeat(2)).unwrap();
+    let clock = llmtui::base::clock::SystemClock::new();
+    let runs = dir.path().join("runs");
+    let run = llmtui::run::RunDir::create(&runs, "earlier", "{}", "", &clock).unwrap();
+    std::fs::rename(run.path(), runs.join("earlier")).unwrap();
     for (args, code, phrases) in ENDINGS {
         let output = llmtui(dir.path(), args);
         let errors = text(&output.stderr);

@@ -122,7 +122,20 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         &["no corpus", "tinyshakespeare"],
     ),
     ("data: {path: absent.txt}", &["absent.txt does not exist"]),
-    ("data: {path: ~/x.txt}", &["`~` is not expanded"]),
+    (
+        "data: {path: ~/x.txt}",
+        &[
+            "my.yaml:1",
+            "data.path",
+            "HOME is not set",
+            "write the whole path",
+        ],
+    ),
+    (
+        "seed: 1\ndata: {sources: [~nobody/x.jsonl]}",
+        &["my.yaml:2", "data.sources", "`~nobody` is not expanded"],
+    ),
+    ("extends: ~/base.yaml", &["extends", "HOME is not set"]),
     ("data: {val_fraction: 0}", &["held-out"]),
     ("data: {val_fraction: 2}", &["2 is too large", "0.9"]),
     (
@@ -782,4 +795,48 @@ fn poor_settings_are_advised_against_but_run() {
         .spec;
     let advice: Vec<String> = spec.advice().into_iter().map(|a| a.place).collect();
     assert_eq!(advice, ["optimizer", "schedule", "train.clip_norm"]);
+}
+
+#[test]
+fn a_tilde_in_a_spec_means_the_users_home_and_a_run_holds_the_whole_path() {
+    let (dir, mut sources) = nowhere();
+    let home = dir.path().join("home");
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("base.yaml"), "extends: quickstart\nseed: 7\n").unwrap();
+    for name in ["train.txt", "val.txt", "more.txt"] {
+        fs::write(home.join(name), "some text\n".repeat(400)).unwrap();
+    }
+    sources.home = Some(home.clone());
+    let own = "extends: ~/base.yaml\ndata: {val_path: ~/val.txt}\n\
+               eval: {extra: [{name: more, source: ~/more.txt}]}\n";
+    fs::write(dir.path().join("my.yaml"), own).unwrap();
+    let set = ["data.path=~/train.txt".to_string()];
+    let loaded = spec::load("my.yaml", &set, &sources).unwrap();
+    assert_eq!(loaded.spec.seed, 7);
+    let asked = &loaded.asked;
+    assert!(
+        asked.contains("~/train.txt") && asked.contains("~/val.txt"),
+        "{asked}"
+    );
+    let yaml = loaded.spec.to_yaml();
+    assert!(!yaml.contains('~'), "{yaml}");
+    for name in ["train.txt", "val.txt", "more.txt"] {
+        let whole = home.join(name).display().to_string();
+        assert!(yaml.contains(&whole), "{whole}: {yaml}");
+    }
+    let words = |preset: &str, word: &str| {
+        let errors = spec::load(preset, &[word.to_string()], &sources).unwrap_err();
+        errors.to_string()
+    };
+    let gone = home.join("tarin.txt").display().to_string();
+    let said = words("quickstart", "data.path=~/tarin.txt");
+    assert!(
+        said.contains(&gone) && said.contains("did you mean"),
+        "{said}"
+    );
+    let gone = home.join("models/x").display().to_string();
+    assert!(words("quickstart", "train.from=~/models/x").contains(&gone));
+    assert!(words("quickstart", "data.tokenizer.file.path=~/t.json").contains("home/t.json"));
+    let rewards = "rewards=[{model: {path: ~/judge}}]";
+    assert!(words("grpo-sort", rewards).contains("home/judge"));
 }

@@ -187,16 +187,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Help and version go to standard output and succeed; a usage error is a user error.
-pub fn usage(error: &clap::Error) -> Exit {
-    let _ = error.print();
-    if error.use_stderr() {
-        Exit::Yours
-    } else {
-        Exit::Done
-    }
-}
-
 /// Bytes of a thread's signal stack, about.
 const SIGNAL_STACK: usize = 16 << 10;
 /// Set when no thread could be started.

@@ -1,13 +1,16 @@
 //! `llmtui gc`: what runs and caches leave behind and nobody needs: checkpoints of completed runs besides the best and the
-//! newest, pieces of saves and deletions that were killed, cached tokens. Runs themselves are `rm`'s matter.
+//! newest, pieces of saves and deletions that were killed, runs that were refused before their first step, cached tokens.
+//! All other runs are `rm`'s matter.
 
 use super::exit::Exit;
 use super::{Context, run_ref};
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
+use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
+use crate::wire::{Event, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -16,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// Free the disk of old checkpoints, leftovers of killed processes and caches; shows them first
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Kept are every run, the best and the newest checkpoint of a completed one, all checkpoints of a run \
-that can be resumed, and whatever another run begins from."
+    after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
+completed one, all checkpoints of a run that can be resumed, and whatever another run begins from."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache
@@ -42,6 +45,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .filter_map(|r| RunDir::open(&r.path).ok())
         .collect();
     let needed = needed(&all);
+    let stages: BTreeSet<String> = PipelineDir::list(&cx.runs_dir)
+        .into_iter()
+        .flat_map(|(_, state)| state.stages)
+        .filter_map(|stage| stage.run)
+        .collect();
     let named = match &args.run {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
@@ -50,6 +58,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let (mut bytes, mut places) = (0, 0);
     for run in &named {
         if run.is_alive() {
+            continue;
+        }
+        if !stages.contains(run.id())
+            && let Some(waste) = refused(run)
+        {
+            writeln!(out, "{}", one_line(&run.folder()))?;
+            tell(&waste, args.yes, &mut out)?;
+            if args.yes {
+                run.remove()?;
+            }
+            (bytes, places) = (bytes + waste.bytes, places + 1);
             continue;
         }
         let waste = of_run(run, &needed)?;
@@ -89,13 +108,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Shows it, and deletes it where that is wanted. A folder loses its name first: half of it is no checkpoint.
 fn settle(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<()> {
-    let verb = if delete { "deleted " } else { "" };
-    writeln!(
-        out,
-        "  {:>9}  {verb}{}",
-        human::bytes(waste.bytes),
-        waste.what
-    )?;
+    tell(waste, delete, out)?;
     if !delete {
         return Ok(());
     }
@@ -111,6 +124,41 @@ fn settle(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<
         std::fs::rename(&waste.path, &doomed)?;
     }
     std::fs::remove_dir_all(&doomed)
+}
+
+fn tell(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<()> {
+    let verb = if delete { "deleted " } else { "" };
+    let size = human::bytes(waste.bytes);
+    writeln!(out, "  {size:>9}  {verb}{}", waste.what)
+}
+
+/// A run that its checks, its data or its spec ended before it learned anything: nothing begins from it, and the same
+/// command makes it again.
+fn refused(run: &RunDir) -> Option<Waste> {
+    let summary = index::summarize(run).ok()?;
+    let failed = summary.status == RunStatus::Failed && summary.step == 0;
+    if !failed || !run.checkpoints().is_empty() {
+        return None;
+    }
+    let outcome = run_ref::last_outcome(run)?;
+    // One that lost its steps to a resume has made some all the same.
+    let mut stepped = false;
+    index::scan_events(&run.events_path(), &["Stepped"], |event| {
+        stepped |= matches!(event, Event::Stepped { .. });
+    })
+    .ok()?;
+    if stepped {
+        return None;
+    }
+    let why = match one_line(&summary.message) {
+        why if why.is_empty() => why,
+        why => format!(": {why}"),
+    };
+    matches!(outcome, Outcome::Refused | Outcome::Invalid).then(|| Waste {
+        what: format!("the whole run, refused before its first step{why}"),
+        path: run.path().to_path_buf(),
+        bytes: size(run.path()),
+    })
 }
 
 /// Checkpoints that runs begin from: a resume may read them again.

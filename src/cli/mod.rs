@@ -41,6 +41,7 @@ mod merge;
 mod model;
 mod model_ref;
 mod new;
+mod no_verb;
 mod open_files;
 mod parse_child;
 mod pause;
@@ -114,13 +115,21 @@ impl Context {
 
     /// Where specs are searched: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
-        crate::spec::SpecSources {
-            config_dir: self.env.config_dir.clone(),
-            project_dir: ".".into(),
-            hub_cache: crate::hub::HubConfig::from_env(&self.env).cache,
-        }
+        spec_sources(&self.env)
     }
 }
+
+fn spec_sources(env: &Env) -> crate::spec::SpecSources {
+    crate::spec::SpecSources {
+        config_dir: env.config_dir.clone(),
+        project_dir: ".".into(),
+        hub_cache: crate::hub::HubConfig::from_env(env).cache,
+        home: env.home.clone(),
+    }
+}
+
+/// Where runs are unless `--runs-dir` says otherwise.
+const RUNS_DIR: &str = "runs";
 
 /// Train a language model from a terminal, and know whether it is learning.
 ///
@@ -131,7 +140,7 @@ pub struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
     /// Directory of the runs
-    #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
+    #[arg(long, global = true, value_name = "DIR", default_value = RUNS_DIR)]
     runs_dir: PathBuf,
     /// Draw the workbench in ASCII
     #[arg(long, global = true)]
@@ -200,7 +209,7 @@ pub fn main(env: Env) -> ExitCode {
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
         Ok(cli) => exit::settle(run(cli, env)),
-        Err(usage) => exit::usage(&usage),
+        Err(usage) => no_verb::usage(&usage, &spec_sources(&env)),
     });
     ending.unwrap_or_else(|_| exit::after_panic()).into()
 }

@@ -4,6 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
+use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
@@ -74,8 +75,14 @@ pub fn find_with(
 /// The run has no checkpoint.
 pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
     let one = |word: &String| match word.split_once('=') {
-        Some((key, value)) if spec::starts_from(key.trim()) && is_run(value, cx) => {
-            let best = best_of(value, cx)?.display().to_string();
+        Some((key, value)) if spec::starts_from(key.trim()) => {
+            // What cannot be expanded is reported with the spec.
+            let full = expand_home(Path::new(value), Path::new(""), cx.env.home.as_deref());
+            let full = full.map_or_else(|_| value.into(), |full| full.display().to_string());
+            if !is_run(&full, cx) {
+                return Ok(word.clone());
+            }
+            let best = best_of(&full, cx)?.display().to_string();
             Ok(format!("{key}={best}"))
         }
         _ => Ok(word.clone()),

@@ -6,11 +6,12 @@ use super::exit::{Exit, Failure};
 use crate::advisor::look::Machine;
 use crate::advisor::remember;
 use crate::advisor::wizard::{self, Answers, Outcome, Question, Step, Wizard};
+use crate::base::paths::expand_home;
 use crate::base::text::{one_line, shown, wrap};
 use crate::hardware::{Live, Provider, Recorded};
 use crate::plan::learn;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Create a spec by answering questions: goal, data, start, method, size, settings
 ///
@@ -170,7 +171,7 @@ fn reply(
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
     if row_of(&question, word).is_none()
-        && let Some(row) = taker(&question, wizard.selected(), line)
+        && let Some(row) = taker(&question, wizard.selected(), &typed(wizard, line))
     {
         wizard.select(row);
         wizard.type_in(line);
@@ -209,7 +210,10 @@ fn reply(
 
 fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
     let outcome = match wizard.enter() {
-        Outcome::Look(look) => wizard.seen(look.now()),
+        Outcome::Look(look) => {
+            let seen = look.now(wizard.home());
+            wizard.seen(seen)
+        }
         outcome => outcome,
     };
     if let Some(error) = wizard.error() {
@@ -242,6 +246,12 @@ fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
         let there = std::path::Path::new(line).exists();
         (0..question.rows.len()).filter(|_| there).find(asks)
     })
+}
+
+/// A path as it is looked up; one that cannot be expanded is refused where it is read.
+fn typed(wizard: &Wizard, line: &str) -> String {
+    let full = expand_home(Path::new(line), Path::new(""), wizard.home());
+    full.map_or_else(|_| line.into(), |full| full.display().to_string())
 }
 
 /// By number or by the row's name.
@@ -334,6 +344,8 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
     }
     match finish.enter() {
         Outcome::Save { path, yaml } => {
+            let path = typed(wizard, &path.to_string_lossy());
+            let path = PathBuf::from(path);
             crate::spec::save_new(&path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "llmtui new FILE"))?;
             writeln!(out, "\n{yaml}")?;
@@ -357,7 +369,11 @@ mod tests {
     use crate::spec::SpecSources;
 
     fn talk(text: &str) -> (Wizard, anyhow::Result<bool>, String) {
-        let context = wizard::Context::gather(&SpecSources::default(), None, Machine::default());
+        talk_at(&SpecSources::default(), text)
+    }
+
+    fn talk_at(sources: &SpecSources, text: &str) -> (Wizard, anyhow::Result<bool>, String) {
+        let context = wizard::Context::gather(sources, None, Machine::default());
         let mut wizard = Wizard::new(context, Answers::default());
         let mut out = Vec::new();
         let done = converse(&mut wizard, &mut text.as_bytes(), &mut out, 80);
@@ -408,6 +424,25 @@ mod tests {
             path.display().to_string(),
             "{out}"
         );
+    }
+
+    #[test]
+    fn a_tilde_means_the_users_home_and_stays_in_the_spec() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "Shall I compare thee to a summer's day?\n".repeat(400);
+        std::fs::write(dir.path().join("poems.txt"), text).unwrap();
+        let sources = SpecSources {
+            home: Some(dir.path().into()),
+            ..SpecSources::default()
+        };
+        let (wizard, _, out) = talk_at(&sources, "1\n~/poems.txt\n");
+        assert_eq!(wizard.answers().data_path, "~/poems.txt", "{out}");
+        // The file was read.
+        assert_eq!(wizard.step(), Step::Start, "{out}");
+        let (.., out) = talk_at(&sources, "1\n2 ~nobody/poems.txt\n");
+        assert!(out.contains("`~nobody` is not expanded"), "{out}");
+        let (.., out) = talk("1\n2 ~/poems.txt\n");
+        assert!(out.contains("HOME is not set"), "{out}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::base::text::{one_line, shown};
 use crate::run::index::RunStatus;
 use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
-use crate::wire::Event;
+use crate::wire::{Event, Outcome};
 use std::path::Path;
 
 /// The named run, or the newest live one.
@@ -54,21 +54,65 @@ pub fn options(runs_dir: &Path) -> String {
     index::option(runs_dir)
 }
 
-/// The newest run that has steps left, is not alive, and passes `wanted`.
+/// What `--resume auto` finds.
+pub struct Unfinished {
+    /// The newest run that can go on.
+    pub run: Option<RunDir>,
+    /// A newer one that cannot, and why it ended.
+    pub passed_over: Option<(RunDir, String)>,
+}
+
+/// The newest run that has steps left, is not alive, and passes `wanted`. One that failed before its first checkpoint
+/// would only fail again.
 pub fn newest_unfinished(
     runs_dir: &Path,
     wanted: &dyn Fn(&RunDir) -> bool,
-) -> anyhow::Result<Option<RunDir>> {
+) -> anyhow::Result<Unfinished> {
     let (runs, _unreadable) = index::list(runs_dir)?;
     let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
+    let mut passed_over = None;
     for summary in runs.iter().filter(|run| open(run.status)) {
         match RunDir::open(&summary.path) {
-            Ok(run) if wanted(&run) => return Ok(Some(run)),
-            Ok(_) | Err(RunError::NotARun(_)) => {}
+            Ok(run) if !wanted(&run) => {}
+            Ok(run) if summary.status == RunStatus::Failed && fails_again(&run) => {
+                passed_over.get_or_insert_with(|| (run, one_line(&summary.message)));
+            }
+            Ok(run) => {
+                return Ok(Unfinished {
+                    run: Some(run),
+                    passed_over,
+                });
+            }
+            Err(RunError::NotARun(_)) => {}
             Err(e) => return Err(e.into()),
         }
     }
-    Ok(None)
+    Ok(Unfinished {
+        run: None,
+        passed_over,
+    })
+}
+
+/// Its data, its spec or its training ended it, and it has no checkpoint to go on from. What the machine or a bug ended
+/// may go well the next time.
+fn fails_again(run: &RunDir) -> bool {
+    let its_own = matches!(
+        last_outcome(run),
+        Some(Outcome::Failed | Outcome::Refused | Outcome::Invalid)
+    );
+    its_own && run.checkpoints().is_empty()
+}
+
+/// How the newest engine process of a run ended.
+pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
+    let mut last = None;
+    // A log that cannot be read tells of no end.
+    let _ = index::scan_events(&run.events_path(), &["Finished"], |event| {
+        if let Event::Finished { outcome, .. } = event {
+            last = Some(outcome);
+        }
+    });
+    last
 }
 
 /// The resolved spec the run was created with.

@@ -302,16 +302,39 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         Some(loaded) => spec_of(run).is_ok_and(|spec| same_training(&spec, &loaded.spec)),
         None => true,
     };
-    match newest_unfinished(&cx.runs_dir, &wanted)? {
-        Some(run) => resumed_to(run, asked_of(args)?, cx),
-        None => match loaded {
-            Some(loaded) => Ok(Target::New(Box::new(loaded))),
-            None => Err(Failure::yours(
-                format!("no run in {} can be resumed", shown(&cx.runs_dir)),
-                "llmtui runs",
-            )
-            .into()),
-        },
+    let found = newest_unfinished(&cx.runs_dir, &wanted)?;
+    let passed_over = found.passed_over.as_ref().map(|(run, why)| {
+        let words = format!("{} failed before its first checkpoint", run.folder());
+        match why.as_str() {
+            "" => one_line(&words),
+            why => one_line(&format!("{words}: {why}")),
+        }
+    });
+    let note = || {
+        if let Some(words) = &passed_over {
+            tell!("passed over: {words}");
+        }
+    };
+    match (found.run, loaded) {
+        (Some(run), _) => {
+            note();
+            resumed_to(run, asked_of(args)?, cx)
+        }
+        (None, Some(loaded)) => {
+            note();
+            Ok(Target::New(Box::new(loaded)))
+        }
+        (None, None) => {
+            let none = format!("no run in {} can be resumed", shown(&cx.runs_dir));
+            let (what, hint) = match &passed_over {
+                None => (none, "llmtui runs"),
+                Some(words) => (
+                    format!("{none}; {words}"),
+                    "correct that and train again; --resume RUN repeats the same run",
+                ),
+            };
+            Err(Failure::yours(what, hint).into())
+        }
     }
 }
 

@@ -180,6 +180,60 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
 }
 
 #[test]
+fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
+    let place = Place::new();
+    let bad = ["train", "smoke", "-s", "data.path=tiny.txt"];
+    let tiny = |place: &Place| {
+        std::fs::write(
+            place.dir.path().join("tiny.txt"),
+            "ab
+",
+        )
+        .unwrap()
+    };
+    tiny(&place);
+    let auto = ["train", "--resume", "auto", "--headless"];
+    let output = place.go(&[&bad[..], &["--headless"]].concat());
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    let refused = place.run().folder();
+    let output = place.go(&auto);
+    let said = err(&output);
+    assert_eq!(code(&output), 2, "{said}");
+    assert!(
+        said.contains("no run in runs can be resumed") && said.contains(&refused),
+        "{said}"
+    );
+    assert!(
+        said.contains("failed before its first checkpoint"),
+        "{said}"
+    );
+    // Nothing was learned, so `gc` offers the whole of it.
+    let shown = out(&place.go(&["gc"]));
+    let words = "the whole run, refused before its first step";
+    assert!(shown.contains(&refused) && shown.contains(words), "{shown}");
+    assert!(place.run().path().is_dir(), "nothing was deleted");
+    let done = place.go(&["gc", "--yes"]);
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
+    assert_eq!(runs.count(), 0);
+    // One that was stopped is taken, though a newer one was refused.
+    let stopped = Place::new();
+    tiny(&stopped);
+    let output = stopped.train(&[], &["--headless", "--stop-after", "5"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let output = stopped.go(&[&bad[..], &["--headless"]].concat());
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    let output = stopped.go(&auto);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("passed over: "), "{}", err(&output));
+    assert!(
+        out(&output).contains("resumed from step 5"),
+        "{}",
+        out(&output)
+    );
+}
+
+#[test]
 fn a_requeued_job_goes_on_with_its_run_whatever_engine_the_start_chose() {
     let place = Place::new();
     let engine = ["engine=auto"];

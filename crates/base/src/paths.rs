@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 /// The environment of the program.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
+    /// `$HOME`: what `~` means at the beginning of a path.
+    pub home: Option<PathBuf>,
     /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: the user's presets, themes and keymap.
     pub config_dir: Option<PathBuf>,
     /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: state kept between sessions.
@@ -104,6 +106,7 @@ impl Env {
             .unwrap_or_default()
             .to_lowercase();
         Env {
+            home: var("HOME").map(PathBuf::from),
             config_dir: {
                 use etcetera::BaseStrategy;
                 etcetera::base_strategy::Xdg::new()
@@ -160,9 +163,71 @@ impl Env {
     }
 }
 
+/// A path as the user wrote it, with `~` and `~/…` at its beginning replaced by the home folder, as a shell does. Any other
+/// path stays as it is, and so does a file of this name in `base`.
+///
+/// # Errors
+/// `~` without a home folder, or another user's home: what is wrong, and what to do.
+pub fn expand_home(
+    said: &Path,
+    base: &Path,
+    home: Option<&Path>,
+) -> Result<PathBuf, (String, String)> {
+    if let Ok(rest) = said.strip_prefix("~") {
+        return match home {
+            Some(home) => Ok(home.components().chain(rest.components()).collect()),
+            None => Err((
+                format!(
+                    "`~` in {} means the folder that HOME names, and HOME is not set",
+                    crate::text::shown(said)
+                ),
+                "write the whole path, or set HOME".into(),
+            )),
+        };
+    }
+    let first = said.components().next();
+    let user = first.map(|c| crate::text::shown(Path::new(c.as_os_str())));
+    match user.filter(|name| name.starts_with('~') && !base.join(said).exists()) {
+        Some(user) => Err((
+            format!("`{user}` is not expanded: `~` works only for your own home folder"),
+            "write the whole path".into(),
+        )),
+        None => Ok(said.to_path_buf()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tilde_at_the_beginning_of_a_path_is_the_users_home() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("~odd"), "x").unwrap();
+        let expand = |said: &str, home| expand_home(Path::new(said), dir.path(), home);
+        let home = Some(Path::new("/home/u"));
+        for (said, meant) in [
+            ("~", "/home/u"),
+            ("~/", "/home/u"),
+            ("~/a/b.txt", "/home/u/a/b.txt"),
+            ("~//a", "/home/u/a"),
+            ("~/*.jsonl", "/home/u/*.jsonl"),
+            ("a/~/b", "a/~/b"),
+            ("a~", "a~"),
+            ("/a/b/", "/a/b/"),
+            ("", ""),
+            ("~odd", "~odd"),
+        ] {
+            let path = expand(said, home).unwrap();
+            assert_eq!(path.as_os_str(), meant, "{said}");
+        }
+        let (what, fix) = expand("~root/x", home).unwrap_err();
+        assert!(what.contains("`~root` is not expanded"), "{what}");
+        assert_eq!(fix, "write the whole path");
+        let (what, fix) = expand("~/x", None).unwrap_err();
+        assert!(what.contains("HOME is not set"), "{what}");
+        assert!(fix.contains("set HOME"), "{fix}");
+    }
 
     #[test]
     fn the_hubs_variables_have_their_usual_defaults_and_ranks() {

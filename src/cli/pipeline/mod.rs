@@ -111,7 +111,7 @@ fn automatic(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>
         return Ok(None);
     };
     let state = dir.state().map_err(|e| failed(&e))?;
-    let Some(run) = newest_unfinished(&cx.runs_dir, &|_| true)? else {
+    let Some(run) = newest_unfinished(&cx.runs_dir, &|_| true)?.run else {
         return Ok(Some(dir));
     };
     let its_own = |stage: &StageState| stage.run.as_deref() == Some(run.id());

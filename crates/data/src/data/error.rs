@@ -76,11 +76,15 @@ pub enum DataError {
         tokens: usize,
         window: usize,
     },
-    #[error("the character {character:?} (at character {position}) is not in the vocabulary")]
+    #[error(
+        "the character {character:?} (at character {position}) is not in the vocabulary, {known}"
+    )]
     UnknownCharacter {
         character: char,
         /// From 0, in characters of the encoded text.
         position: usize,
+        /// How many characters are, and the first of them.
+        known: String,
     },
     #[error("{place}: {what}")]
     Tokenizer { place: String, what: String },
@@ -154,7 +158,7 @@ impl DataError {
                 "more text, a larger data.val_fraction, or a smaller model.seq_len"
             }
             DataError::UnknownCharacter { .. } => {
-                "use characters of the training text, or a bpe tokenizer, which knows every byte"
+                "use characters of the training text, or train with -s data.tokenizer=bpe, which knows every byte"
             }
             DataError::Template { fix, .. } => fix,
             DataError::Tokenizer { .. } => {

@@ -94,9 +94,6 @@ pub fn corpus(name: &str) -> Option<DataFacts> {
 /// Why it cannot be trained on, and what to do.
 pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
-    if path.starts_with("~") {
-        return Err("`~` is not expanded here: write the full path".into());
-    }
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             format!("{shown} does not exist; relative paths start from the working directory")

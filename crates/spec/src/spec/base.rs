@@ -2,6 +2,7 @@
 //! GGUF file), with that origin. Contradicting the base is an error, except for values a run may choose; a shipped
 //! preset's values for a new model yield to the base.
 
+use super::home;
 use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
 use super::presets::SpecSources;
@@ -93,7 +94,9 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
 fn resolve(merged: &mut Merged, sources: &SpecSources, pointer: &str) -> Option<PathBuf> {
     let value = merged.value.pointer_mut(pointer)?;
     let said = value.as_str()?.to_string();
-    let place = base_folder(&said, &sources.project_dir, sources.hub_cache.as_deref())?;
+    let full = home::expanded(Path::new(&said), sources);
+    let full = full.to_string_lossy();
+    let place = base_folder(&full, &sources.project_dir, sources.hub_cache.as_deref())?;
     if place != sources.project_dir.join(&said) {
         *value = json!(place.to_string_lossy());
     }

@@ -6,7 +6,7 @@ use super::load::{merge_files, typed};
 use super::merge::Merged;
 use super::presets::{self, SpecSources};
 use super::schema::{Kind, Node, root};
-use super::{RunSpec, layer, validate, yaml};
+use super::{RunSpec, home, layer, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,7 @@ pub struct Draft {
     merged: Merged,
     full: Value,
     project_dir: PathBuf,
+    home: Option<PathBuf>,
 }
 
 impl Draft {
@@ -77,6 +78,7 @@ impl Draft {
             edits: Vec::new(),
             full,
             project_dir: sources.project_dir.clone(),
+            home: sources.home.clone(),
         })
     }
 
@@ -92,6 +94,7 @@ impl Draft {
             edits: Vec::new(),
             full,
             project_dir: PathBuf::new(),
+            home: None,
         };
         let name: String = name
             .chars()
@@ -230,10 +233,19 @@ impl Draft {
         let mut issues = Vec::new();
         let config = typed(&self.merged.value, &self.merged.origins, &mut issues);
         match config {
-            Some(config) => Ok(RunSpec::resolve(validate::absolute(
-                config,
-                &self.project_dir,
-            ))),
+            Some(config) => {
+                let sources = SpecSources {
+                    project_dir: self.project_dir.clone(),
+                    home: self.home.clone(),
+                    ..SpecSources::default()
+                };
+                // What cannot be expanded is reported with the files, which a draft does not check.
+                let config = home::expand(config, &self.merged, &sources, &mut issues);
+                Ok(RunSpec::resolve(validate::absolute(
+                    config,
+                    &self.project_dir,
+                )))
+            }
             None => Err(issues.into_iter().next().map_or_else(
                 || {
                     SpecErrors::one(Issue {

@@ -4,7 +4,7 @@ use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
 use super::presets::{self, Source, SpecSources};
-use super::{PresetGroup, RunConfig, RunSpec, base, validate, yaml};
+use super::{PresetGroup, RunConfig, RunSpec, base, home, validate, yaml};
 use serde_json::Value;
 
 /// A validated spec with its origins.
@@ -138,6 +138,7 @@ fn finish(
     let asked = heading + &yaml::write(&merged.value);
     base::lay(&mut merged, sources, &mut issues);
     let config = typed(&merged.value, &merged.origins, &mut issues);
+    let config = config.map(|config| home::expand(config, &merged, sources, &mut issues));
     if let Some(config) = &config {
         // Rules between values are checked even if single values are invalid, as far as a config can be built.
         validate::rules(config, &merged.origins, &mut issues);

@@ -9,6 +9,7 @@ mod config;
 mod draft;
 mod engines;
 mod group;
+mod home;
 mod implied;
 pub mod import;
 mod issue;

@@ -7,6 +7,7 @@ use super::PresetGroup;
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
 use crate::base::files::read_plain_text;
+use crate::base::paths::expand_home;
 use crate::data::source::is_data_file;
 use crate::embed;
 use crate::models::{self, SourceError};
@@ -23,6 +24,8 @@ pub struct SpecSources {
     pub project_dir: PathBuf,
     /// The cache of hub models, used to resolve hub ids.
     pub hub_cache: Option<PathBuf>,
+    /// What `~` means at the beginning of a path.
+    pub home: Option<PathBuf>,
 }
 
 /// A preset as listed.
@@ -183,7 +186,8 @@ fn lookup(
         namesakes(target, sources)
     };
     let (id, found) = if namesakes.is_empty() {
-        let path = folder.join(target);
+        let full = expand_home(Path::new(target), folder, sources.home.as_deref());
+        let path = folder.join(full.map_err(|(what, hint)| complain(what, hint))?);
         if !path.is_file() {
             return Err(complain(
                 absent(target, &path),

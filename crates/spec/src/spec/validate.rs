@@ -524,9 +524,6 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
 
 /// What was probably meant by a path that leads nowhere.
 fn near_miss(said: &Path, full: &Path) -> Option<String> {
-    if said.starts_with("~") {
-        return Some("`~` is not expanded here: write the whole path".into());
-    }
     let name = full.file_name().unwrap_or_default().to_string_lossy();
     let Some(files) = neighbours(full) else {
         return Some(
@@ -545,20 +542,24 @@ fn near_miss(said: &Path, full: &Path) -> Option<String> {
 }
 
 /// Makes paths absolute, so that a run can be resumed from any working directory.
-pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
-    let whole = |path: &Path| {
+pub(super) fn absolute(config: RunConfig, base: &Path) -> RunConfig {
+    paths(config, &|path| {
         let full = base.join(path);
         std::path::absolute(&full).unwrap_or(full)
-    };
+    })
+}
+
+/// Replaces every path of a config: the one list of its paths.
+pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> RunConfig {
     let fix = |path: &mut PathBuf| *path = whole(path);
     config.data.path.iter_mut().for_each(fix);
     config.data.val_path.iter_mut().for_each(fix);
-    config.data.fix_paths(&whole);
+    config.data.fix_paths(whole);
     for set in &mut config.eval.extra {
-        set.source.make_absolute(&whole);
+        set.source.make_absolute(whole);
     }
     for weighted in &mut config.rewards {
-        weighted.reward.fix_paths(&whole);
+        weighted.reward.fix_paths(whole);
     }
     config.train.from.iter_mut().for_each(fix);
     // A task's name is no path; one by a file ends with its ending.

@@ -22,7 +22,7 @@ use super::panes::chat::Saved;
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::{Clock, SystemClock};
-use crate::base::paths::Env;
+use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
 use crate::hardware::{Live, Provider, Recorded, Recording};
@@ -145,6 +145,7 @@ impl Workplace {
 
     /// Writes a spec into a new file, and says whether it can be trained as it is; a file that is there already stays.
     pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
+        let path = self.typed(&path)?;
         crate::spec::save_new(&path, yaml).map_err(|e| e.to_string())?;
         let name = path.display().to_string();
         let loaded = crate::spec::load_text(&name, yaml, &self.sources);
@@ -196,8 +197,15 @@ impl Workplace {
         Ok((Opened::new(run.path(), holder), link))
     }
 
+    /// A path as it was typed, `~` replaced.
+    fn typed(&self, said: &Path) -> Result<PathBuf, String> {
+        let full = expand_home(said, Path::new(""), self.env.home.as_deref());
+        full.map_err(|(what, fix)| format!("{what}; {fix}"))
+    }
+
     /// Starts a process that holds a model.
     pub fn chat(&self, model: &Path) -> Linked {
+        let model = &self.typed(model)?;
         let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
         let link = launcher.infer(model).map_err(|e| e.to_string())?;
         Ok((Opened::new(model, Holder::Detached), link))
@@ -213,7 +221,9 @@ impl Workplace {
 
     /// Keeps a model for the list of the next time. A disk that does not take it costs only that.
     pub fn remember_model(&self, model: &Path) {
-        let _ = kept::keep_model(&self.env, model);
+        if let Ok(model) = self.typed(model) {
+            let _ = kept::keep_model(&self.env, &model);
+        }
     }
 
     /// Writes a conversation into a folder beside the runs.
@@ -285,6 +295,7 @@ impl Workplace {
 pub fn inspect(
     subject: &Subject,
     context: &ReadContext,
+    home: Option<&Path>,
     given_up: &AtomicBool,
     take: impl Fn(Msg) -> bool,
 ) {
@@ -308,6 +319,7 @@ pub fn inspect(
     };
     // A thread that dies would leave the pane waiting for ever.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let subject = subject.clone().expanded(home)?;
         subject.inspect(context, &mut progress)
     }));
     let result = match result {

@@ -10,7 +10,7 @@ use super::words::push_words;
 use super::{Inspector, Kept, Options, Report, parts};
 use crate::base::child::Child;
 use crate::base::human::grouped;
-use crate::base::paths::Env;
+use crate::base::paths::{Env, expand_home};
 use crate::data::chat::{AUTO, Template};
 use crate::data::formats::{Columns, FormatId};
 use crate::data::render::TrainOn;
@@ -132,6 +132,25 @@ impl Subject {
             template: Some(config.template.clone()),
             ..Subject::new(name, What::Spec(Box::new(config)))
         }
+    }
+
+    /// With the paths as they are looked up, where they were typed with `~`; its name stays.
+    ///
+    /// # Errors
+    /// There is no home folder, or another user's is meant.
+    pub fn expanded(mut self, home: Option<&Path>) -> Result<Subject, DataError> {
+        let typed = match &mut self.what {
+            What::Path(path) => Some(path),
+            What::Spec(_) => None,
+        };
+        let others = [&mut self.tokenizer, &mut self.template, &mut self.val];
+        let all = typed.into_iter().chain(others.into_iter().flatten());
+        for said in all.chain(&mut self.against) {
+            let full = expand_home(Path::new(said), Path::new(""), home);
+            let full = full.map_err(|(what, fix)| DataError::source("path:", what, fix))?;
+            *said = full.to_string_lossy().into_owned();
+        }
+        Ok(self)
     }
 
     /// The path, where one was named.

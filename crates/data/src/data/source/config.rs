@@ -102,7 +102,9 @@ impl SourceConfig {
                     .to_string_lossy()
                     .into_owned();
             }
-            Origin::Named(name) if absolute(std::path::Path::new(name)).exists() => {
+            Origin::Named(name)
+                if name.starts_with('~') || absolute(std::path::Path::new(name)).exists() =>
+            {
                 *name = absolute(std::path::Path::new(name))
                     .to_string_lossy()
                     .into_owned();

@@ -49,6 +49,8 @@ pub(super) struct Alphabet {
 }
 
 const LOW: usize = 0x800;
+/// Characters of a vocabulary that an error shows.
+const SHOWN: usize = 12;
 const NONE: u32 = u32::MAX;
 
 /// What splits text into characters in the tokenizer.json. `.` alone would leave newlines out.
@@ -93,6 +95,16 @@ impl Alphabet {
         self.chars.len()
     }
 
+    /// `which has 65 characters: '\n' ' ' '!' …`
+    fn described(&self) -> String {
+        let n = self.chars.len();
+        let first = self.chars.iter().take(SHOWN).map(|c| format!("{c:?}"));
+        let first: Vec<String> = first.collect();
+        let (word, more) = (if n == 1 { "character" } else { "characters" }, n > SHOWN);
+        let more = if more { " …" } else { "" };
+        format!("which has {n} {word}: {}{more}", first.join(" "))
+    }
+
     fn id(&self, c: char) -> Option<u32> {
         match self.low.get(c as usize) {
             Some(&NONE) => None,
@@ -107,6 +119,7 @@ impl Alphabet {
             ids.push(self.id(character).ok_or(DataError::UnknownCharacter {
                 character,
                 position,
+                known: self.described(),
             })?);
         }
         Ok(ids)
@@ -228,8 +241,14 @@ mod tests {
         let error = tokenizer("abc").encode("ab€c").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the character '€' (at character 2) is not in the vocabulary"
+            "the character '€' (at character 2) is not in the vocabulary, which has 3 characters: 'a' 'b' 'c'"
         );
+        let hint = error.hint();
+        assert!(hint.contains("data.tokenizer=bpe"), "{hint}");
+        let error = tokenizer("abcdefghijklmn\n").encode("H").unwrap_err();
+        let said = error.to_string();
+        let known = "which has 15 characters: '\\n' 'a' 'b' 'c' 'd' 'e' 'f' 'g' 'h' 'i' 'j' 'k' …";
+        assert!(said.ends_with(known), "{said}");
         assert_eq!(tokenizer("abc").decode(&[0, 9]), "a\u{fffd}");
     }
 }

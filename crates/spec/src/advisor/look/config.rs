@@ -2,6 +2,7 @@
 
 use super::ModelFacts;
 use crate::base::files::open_plain;
+use crate::base::paths::expand_home;
 use crate::base::text::one_line;
 use crate::spec::import::{self, DatasetInfo, Fate};
 use crate::spec::{Draft, base_folder};
@@ -63,11 +64,15 @@ impl ConfigFacts {
 /// Largest accepted config file, in bytes.
 const CONFIG_BYTES: u64 = 1 << 20;
 
-/// Reads a LLaMA-Factory, Axolotl or TRL config. Models of the hub are looked for in `hub_cache`.
+/// Reads a LLaMA-Factory, Axolotl or TRL config. Models of the hub are looked for in `hub_cache`, those of `~` in `home`.
 ///
 /// # Errors
 /// Why it is not one.
-pub fn config(path: &Path, hub_cache: Option<&Path>) -> Result<ConfigFacts, String> {
+pub fn config(
+    path: &Path,
+    hub_cache: Option<&Path>,
+    home: Option<&Path>,
+) -> Result<ConfigFacts, String> {
     let shown = path.display();
     let mut text = String::new();
     open_plain(path)
@@ -90,15 +95,18 @@ pub fn config(path: &Path, hub_cache: Option<&Path>) -> Result<ConfigFacts, Stri
     Ok(ConfigFacts {
         tool: imported.dialect.id(),
         lines: imported.lines,
-        base: from.as_str().map(|word| base(word, hub_cache)),
+        base: from.as_str().map(|word| base(word, hub_cache, home)),
         stem: stem.into_owned(),
         text,
         info,
     })
 }
 
-fn base(word: &str, hub_cache: Option<&Path>) -> Result<ModelFacts, String> {
-    let Some(folder) = base_folder(word, Path::new(""), hub_cache) else {
+fn base(word: &str, hub_cache: Option<&Path>, home: Option<&Path>) -> Result<ModelFacts, String> {
+    let here = Path::new("");
+    let full =
+        expand_home(Path::new(word), here, home).map_err(|(what, fix)| format!("{what}; {fix}"))?;
+    let Some(folder) = base_folder(&full.to_string_lossy(), here, hub_cache) else {
         let word = one_line(word);
         return Err(format!(
             "{word} is not on this machine: `llmtui model pull {word}`; no plan without it"

@@ -1,8 +1,9 @@
 //! What the wizard knows before its first question, what it asks its caller to inspect, and what Enter leads to.
 
 use crate::advisor::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::base::paths::expand_home;
 use crate::spec::{Draft, PresetGroup, SpecSources};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A preset that a spec may extend.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Context {
     pub newest_chats: bool,
     /// Where downloaded models are.
     pub hub_cache: Option<PathBuf>,
+    /// What `~` means at the beginning of a path.
+    pub home: Option<PathBuf>,
 }
 
 impl Context {
@@ -54,6 +57,7 @@ impl Context {
             newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
             newest_checkpoint,
             hub_cache: sources.hub_cache.clone(),
+            home: sources.home.clone(),
         }
     }
 }
@@ -79,19 +83,24 @@ pub enum Seen {
 }
 
 impl Look {
-    /// Inspects it. Reads files.
-    pub fn now(self) -> Seen {
+    /// Inspects it. Reads files. What was typed is kept: a saved spec has its `~`, and means another home elsewhere.
+    pub fn now(self, home: Option<&Path>) -> Seen {
+        let full = |said: &Path| {
+            let full = expand_home(said, Path::new(""), home);
+            full.map_err(|(what, fix)| format!("{what}; {fix}"))
+        };
         match self {
             Look::Data(path) => {
-                let facts = look::data(&path);
+                let facts = full(&path).and_then(|path| look::data(&path));
                 Seen::Data(path, facts)
             }
             Look::Model(path) => {
-                let facts = look::model(&path);
+                let facts = full(&path).and_then(|path| look::model(&path));
                 Seen::Model(path, facts)
             }
             Look::Config { path, hub_cache } => {
-                let facts = look::config(&path, hub_cache.as_deref());
+                let facts =
+                    full(&path).and_then(|path| look::config(&path, hub_cache.as_deref(), home));
                 Seen::Config(path, facts)
             }
         }

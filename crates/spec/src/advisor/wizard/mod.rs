@@ -20,7 +20,7 @@ pub use question::{Input, Note, Question, Row};
 
 use super::look::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The questions in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +100,11 @@ impl Wizard {
 
     pub fn step(&self) -> Step {
         self.step
+    }
+
+    /// What `~` means at the beginning of a path.
+    pub fn home(&self) -> Option<&Path> {
+        self.context.home.as_deref()
     }
 
     pub fn answers(&self) -> &Answers {

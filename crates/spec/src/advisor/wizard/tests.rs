@@ -33,7 +33,7 @@ fn with_file(path: &std::path::Path) -> Wizard {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now());
+    wizard.seen(look.now(None));
     wizard
 }
 
@@ -63,7 +63,7 @@ fn until(wizard: &mut Wizard, step: Step) {
             return;
         }
         if let Outcome::Look(look) = wizard.enter() {
-            wizard.seen(look.now());
+            wizard.seen(look.now(None));
         }
         assert_eq!(wizard.error(), None, "at {:?}", wizard.step());
     }
@@ -202,13 +202,13 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now());
+    wizard.seen(look.now(None));
     assert!(wizard.error().unwrap().contains("does not exist"));
     wizard.type_in(&path.display().to_string());
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now()), Outcome::Stay);
+    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
     let notes = wizard.question().notes;
     assert!(
         notes
@@ -280,7 +280,7 @@ fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(wizard.seen(look.now()), Outcome::Moved);
+    assert_eq!(wizard.seen(look.now(None)), Outcome::Moved);
     until(&mut wizard, Step::Finish);
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("name: My-poems\n"), "{yaml}");
@@ -305,7 +305,7 @@ fn what_is_wrong_is_said_at_its_row_and_stays_as_typed() {
     let Outcome::Look(look) = wizard.enter() else {
         panic!()
     };
-    assert_eq!(wizard.seen(look.now()), Outcome::Stay);
+    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
     assert!(wizard.error().unwrap().contains("does not exist"));
     assert_eq!(
         wizard.question().rows[1].input.as_ref().unwrap().text,
@@ -382,7 +382,7 @@ fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
         panic!()
     };
     assert_eq!(
-        wizard.seen(look.now()),
+        wizard.seen(look.now(None)),
         Outcome::Moved,
         "{:?}",
         wizard.error()

@@ -1,18 +1,29 @@
 //! Completing a path that is being typed, as a shell does.
 
+use crate::base::paths::expand_home;
 use std::fs;
 use std::path::Path;
 
 /// Entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The path as far as it is unambiguous, and the names that it could go on with; folders end in `/`.
-pub fn complete(path: &str) -> (String, Vec<String>) {
+/// The path as far as it is unambiguous, and the names that it could go on with; folders end in `/`. `~` is listed as
+/// the user's home and stays as it was typed.
+pub fn complete(path: &str, home: Option<&Path>) -> (String, Vec<String>) {
+    if path == "~" && home.is_some() {
+        return ("~/".into(), vec!["~/".into()]);
+    }
     let (folder, start) = match path.rfind('/') {
         Some(slash) => path.split_at(slash + 1),
         None => ("", path),
     };
-    let listing = fs::read_dir(if folder.is_empty() { "." } else { folder });
+    let here = match folder {
+        "" => Ok(".".into()),
+        folder => expand_home(Path::new(folder), Path::new(""), home),
+    };
+    // What cannot be expanded has no names; the error comes with the answer.
+    let here = here.unwrap_or_else(|_| folder.into());
+    let listing = fs::read_dir(&here);
     let entries = listing.into_iter().flatten().take(MAX_ENTRIES).flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     // Hidden names are offered only to those who ask for them.
@@ -23,7 +34,7 @@ pub fn complete(path: &str) -> (String, Vec<String>) {
     names.sort();
     let common = common_start(&names).unwrap_or(start).to_string();
     for name in &mut names {
-        if Path::new(&format!("{folder}{name}")).is_dir() {
+        if here.join(&*name).is_dir() {
             name.push('/');
         }
     }
@@ -59,7 +70,7 @@ mod tests {
         fs::create_dir(dir.path().join("models")).unwrap();
         let root = format!("{}/", dir.path().display());
         let completed = |start: &str| {
-            let (path, names) = complete(&format!("{root}{start}"));
+            let (path, names) = complete(&format!("{root}{start}"), None);
             (path.strip_prefix(&root).unwrap().to_string(), names.len())
         };
         assert_eq!(completed("c"), ("chats.".into(), 2));
@@ -69,6 +80,19 @@ mod tests {
         assert_eq!(completed("x"), ("x".into(), 0));
         assert_eq!(completed(""), (String::new(), 4));
         assert_eq!(completed(".h"), (".hidden".into(), 1));
-        assert_eq!(complete("/no/such/folder/x").1.len(), 0);
+        assert_eq!(complete("/no/such/folder/x", None).1.len(), 0);
+    }
+
+    #[test]
+    fn a_tilde_is_completed_in_the_home_folder_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("notes.txt"), "x").unwrap();
+        fs::create_dir(dir.path().join("models")).unwrap();
+        let home = Some(dir.path());
+        assert_eq!(complete("~", home).0, "~/");
+        assert_eq!(complete("~/no", home).0, "~/notes.txt");
+        assert_eq!(complete("~/m", home).0, "~/models/");
+        assert_eq!(complete("~/", home).1, ["models/", "notes.txt"]);
+        assert!(complete("~/no", None).1.is_empty() && complete("~root/", home).1.is_empty());
     }
 }

@@ -241,7 +241,7 @@ impl Picker {
 
 /// Whether a text can be nothing but a path.
 fn is_path(text: &str) -> bool {
-    ["/", "./", "../"].iter().any(|start| text.starts_with(start)) || text.ends_with(".gguf")
+    ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start)) || text.ends_with(".gguf")
 }
 
 impl Overlay for Picker {

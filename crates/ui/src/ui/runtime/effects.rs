@@ -44,12 +44,15 @@ impl Shell {
                 Effect::OpenEditor(target) => {
                     self.job(move |place| Done::Msg(Msg::Editor(place.draft(&target))))
                 }
-                Effect::Look(look) => self.job(move |_| Done::Msg(Msg::Seen(Box::new(look.now())))),
+                Effect::Look(look) => self.job(move |place| {
+                    let home = place.env.home.as_deref();
+                    Done::Msg(Msg::Seen(Box::new(look.now(home))))
+                }),
                 Effect::SaveSpec { path, yaml } => {
                     self.job(move |place| Done::Msg(Msg::Saved(place.save(path, &yaml))))
                 }
-                Effect::Complete(of) => self.job(move |_| {
-                    let (path, names) = jobs::complete(&of);
+                Effect::Complete(of) => self.job(move |place| {
+                    let (path, names) = jobs::complete(&of, place.env.home.as_deref());
                     Done::Msg(Msg::Completed { of, path, names })
                 }),
                 Effect::RememberTheme(name) => self.place.remember_theme(&name),
@@ -194,10 +197,11 @@ impl Shell {
         }
         let sender = self.jobs.0.clone();
         let context = self.place.reading();
+        let home = self.place.env.home.clone();
         let spawned = std::thread::Builder::new()
             .name("inspect".into())
             .spawn(move || {
-                jobs::inspect(&subject, &context, &given_up, |msg| {
+                jobs::inspect(&subject, &context, home.as_deref(), &given_up, |msg| {
                     sender.blocking_send(Done::Msg(msg)).is_ok()
                 })
             });

@@ -82,7 +82,7 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    wizard.seen(look.now());
+    wizard.seen(look.now(None));
     assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
     let titles = |wizard: &Wizard| -> Vec<String> {
         let rows = wizard.question().rows;
