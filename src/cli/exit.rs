@@ -4,6 +4,7 @@
 use crate::base::files::is_of_the_name;
 use crate::base::text::sanitize;
 use crate::base::text::shown;
+use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
 use crate::run::RunError;
 use crate::spec::SaveError;
@@ -161,7 +162,8 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
         return Exit::Done;
     }
     let (exit, text) = explain(&error);
-    let _ = std::io::stderr().write_all(sanitize(&text).as_bytes());
+    let text = wrapped(&sanitize(&text), error_columns());
+    let _ = std::io::stderr().write_all(text.as_bytes());
     exit
 }
 

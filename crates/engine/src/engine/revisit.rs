@@ -211,6 +211,9 @@ impl<'a> Revisit<'a> {
                 .iter()
                 .map(|id| tokenizer.decode(&[*id]))
                 .collect(),
+            firsts: firsts(row)
+                .map(|at| (at, tokenizer.decode(&row.ids[at..=at])))
+                .collect(),
         }
     }
 
@@ -246,6 +249,16 @@ impl<'a> Revisit<'a> {
 pub fn before(run: &RunDir, step: u64) -> Option<CheckpointEntry> {
     let kept = run.checkpoints();
     kept.into_iter().rev().find(|entry| entry.step < step)
+}
+
+/// Places whose input token is no target: the row's first, and the first of each later document that none before it predicts.
+fn firsts(row: &Row) -> impl Iterator<Item = usize> + '_ {
+    let begins = |at: usize| {
+        let first = row.first.as_ref().and_then(|first| first.get(at));
+        first.is_some_and(|first| *first as usize == at)
+    };
+    (0..row.ids.len())
+        .filter(move |at| *at == 0 || begins(*at) && row.targets[at - 1] != row.ids[*at])
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub struct ScoredRow {
     pub loss: Option<f64>,
     /// The text of each target alone.
     pub pieces: Vec<String>,
+    /// Input tokens that are no target of the row, each with its place and its text: the first one of each document.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub firsts: Vec<(usize, String)>,
 }
 
 impl Row {

@@ -122,6 +122,24 @@ pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
     out
 }
 
+/// The text in at most `width` columns, cut in its middle: both ends say which one it is.
+pub fn cut_middle(text: &str, width: usize, ellipsis: &str) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    let room = width.saturating_sub(ellipsis.width());
+    let start = cut(text, room.div_ceil(2), "");
+    let mut end = text.len();
+    let mut left = room / 2;
+    for (at, c) in text.char_indices().rev() {
+        match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => (left, end) = (rest, at),
+            None => break,
+        }
+    }
+    format!("{start}{}{}", cut(ellipsis, width, ""), &text[end..])
+}
+
 /// [`cut`] and filled with blanks to exactly `width` columns.
 pub fn fill(text: &str, width: usize, ellipsis: &str) -> String {
     let mut out = cut(text, width, ellipsis);
@@ -201,6 +219,10 @@ mod tests {
     fn cuts_by_columns_and_fills() {
         assert_eq!(cut("shakespeare", 6, "…"), "shake…");
         assert_eq!(cut("日本語", 5, "…"), "日本…");
+        assert_eq!(cut_middle("shakespeare-k3qf", 9, "…"), "shak…k3qf");
+        assert_eq!(cut_middle("shakespeare-k3qf", 16, "…"), "shakespeare-k3qf");
+        assert_eq!(cut_middle("日本語日本語", 8, "…"), "日本…語");
+        assert_eq!(cut_middle("abc", 0, "…"), "");
         assert_eq!(fill("ab", 4, "…"), "ab  ");
         assert_eq!(fill("abcdef", 0, "…"), "");
     }

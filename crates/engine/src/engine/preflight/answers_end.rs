@@ -4,6 +4,7 @@
 use super::samples::{self, Sample};
 use super::{Check, Finding, Subject};
 use crate::data::Unit;
+use crate::data::source::{Origin, SourceConfig};
 use crate::engine::EngineError;
 use crate::methods::LossMask;
 
@@ -27,7 +28,30 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     }
     let tokenizer = &subject.data.tokenizer;
     let names = |ids: &[u32]| tokenizer.decode(ids);
-    Ok(judge(&samples::first(subject), &subject.data.ends, &names))
+    let samples = samples::first(subject);
+    let sources = subject.spec.data.all_sources();
+    let made_up = |source: &SourceConfig| matches!(source.origin, Origin::Synthetic(_));
+    if subject.data.ends.is_empty()
+        && sources.iter().all(made_up)
+        && let Some(finding) = of_lines(&samples, &names)
+    {
+        return Ok(finding);
+    }
+    Ok(judge(&samples, &subject.data.ends, &names))
+}
+
+/// Made-up answers are one line each and end with it, so a vocabulary of characters has their end, too. Answers of other data
+/// may have many lines: a line break says nothing there.
+fn of_lines(samples: &[Sample], names: &dyn Fn(&[u32]) -> String) -> Option<Finding> {
+    let all = samples.len();
+    let ends = |sample: &&Sample| {
+        let last = sample.supervised.last();
+        last.is_some_and(|id| names(&[*id]).ends_with('\n'))
+    };
+    let ended = samples.iter().filter(ends).count();
+    let evidence =
+        format!("made-up answers end with their line: the last target in {ended} of {all} samples");
+    (all > 0 && 2 * ended >= all).then(|| Finding::pass(evidence))
 }
 
 fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> Finding {
@@ -67,6 +91,26 @@ mod tests {
             })
             .collect();
         judge(&samples, ends, &|_| "<|im_end|>".into()).status
+    }
+
+    #[test]
+    fn answers_of_one_line_end_with_it() {
+        let names = |ids: &[u32]| if ids == [7] { "\n" } else { "a" }.to_string();
+        let of = |supervised: &[&[u32]]| {
+            let samples: Vec<Sample> = supervised
+                .iter()
+                .map(|supervised| Sample {
+                    ids: vec![1],
+                    supervised: supervised.to_vec(),
+                })
+                .collect();
+            of_lines(&samples, &names).map(|finding| finding.status)
+        };
+        assert_eq!(of(&[&[1, 7], &[2, 7]]), Some(Status::Pass));
+        // A part of an answer may stand at the end of a row.
+        assert_eq!(of(&[&[1, 7], &[2]]), Some(Status::Pass));
+        assert_eq!(of(&[&[7, 1], &[2]]), None);
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

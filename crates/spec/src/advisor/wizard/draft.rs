@@ -34,6 +34,8 @@ const TEMPLATE_LORA_LR: f64 = 10.0;
 /// Steps below which smaller batches teach more than fewer updates.
 const ENOUGH_UPDATES: f64 = 100.0;
 const LORA_RANK: &str = "8";
+/// In the sentence of a template that trains without an adapter.
+const ALL_WEIGHTS: &str = "all weights";
 
 /// One value that follows from an answer.
 struct Recommended {
@@ -145,6 +147,11 @@ impl Wizard {
             let is_template = preset.value("group") == "template";
             let has_adapter = !preset.value("adapter").is_null();
             if lora && !has_adapter {
+                let about = preset.value("about");
+                let about = about.as_str().unwrap_or_default();
+                if about.contains(ALL_WEIGHTS) && list.iter().all(|r| r.path != "about") {
+                    list.push(rec("about", self.about_recipe(about), ""));
+                }
                 let why = match form {
                     Some(Adapter::QLora) => {
                         "QLoRA: the weights of a GGUF file stay quantized, and small matrices beside them are trained"
@@ -180,6 +187,15 @@ impl Wizard {
             }
         }
         list
+    }
+
+    /// The sentence of a preset as this recipe trains it: a template for all weights may get an adapter.
+    pub(super) fn about_recipe(&self, about: &str) -> String {
+        match self.chosen_advice().map(|advice| advice.adapter) {
+            Some(Adapter::Lora) => about.replace(ALL_WEIGHTS, "through LoRA"),
+            Some(Adapter::QLora) => about.replace(ALL_WEIGHTS, "through QLoRA"),
+            _ => about.to_string(),
+        }
     }
 
     /// The default run name: after the data, or after the preset.

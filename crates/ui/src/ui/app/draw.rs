@@ -4,7 +4,7 @@ use super::App;
 use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
-use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, screen, wrap};
+use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, cut_middle, screen, wrap};
 use crate::ui::overlays::Canvas;
 use crate::ui::panes::{PANES, PaneEntry, chat};
 use crate::ui::store::{HeldRun, LinkState};
@@ -16,12 +16,14 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
-/// In the corner where there is room.
-const BRAND: &str = " llmtui  ";
+/// In the left corner where there is room.
+const BRAND: &str = " llmtui ";
 /// Columns of the shortest piece of a run's name that is worth showing.
 const SHORTEST_NAME: usize = 7;
-/// Columns of it that tabs give way to.
-const ENOUGH_NAME: usize = 16;
+/// Columns that tabs leave to the run beside them: `shakespeare-k3qf ● training `.
+const RUN: usize = 28;
+/// Columns of the longest state of a run: `● checkpointing `.
+const STATE: usize = 16;
 
 /// Panes that a digit goes to.
 const DIGITS: usize = 9;
@@ -82,52 +84,55 @@ impl App {
         });
     }
 
-    /// The tabs, the run on the right. Where there is no room for both, the run's name is cut, then long titles of panes in
-    /// the back give way to it, then all of theirs. The pane in front keeps its title.
+    /// The tabs, the run on the right. Places and forms of the tabs follow from the width alone, so nothing jumps when another
+    /// pane comes to the front: a title that does not stand on its tab stands behind the last one, and the run's name gets
+    /// what is left.
     fn draw_tabs(&mut self, frame: &mut Frame, area: Rect) {
         let theme = &self.theme;
-        let run = self.store.held.as_ref();
-        let wanted = run.map_or(0, |held| {
-            let (mark, _, word) = self.run_mark(held);
-            one_line(held.name()).width().min(ENOUGH_NAME) + mark.width() + word.width() + 3
-        });
-        let room = |tabs: &[String]| {
-            let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
-            usize::from(area.width).saturating_sub(taken + 1)
+        let forms = [usize::MAX, 7, 6, 4, 0].map(|longest| self.tabs(longest));
+        let needs = |(tabs, behind): &(Vec<(String, bool)>, usize)| {
+            let tabs: usize = tabs.iter().map(|(tab, _)| tab.width()).sum();
+            tabs + RUN.max(behind + STATE)
         };
-        let forms = [usize::MAX, 7, 6, 4, 3, 0].map(|longest| self.tabs(longest));
-        let fits = |least: usize| forms.iter().find(|tabs| room(tabs) >= least);
-        let tabs = fits(wanted.max(1)).or(fits(1)).unwrap_or(&forms[5]).clone();
-        let room = room(&tabs);
-        let run = run.and_then(|held| self.run_words(held, room));
-        let beside = run.as_ref().map_or(0, |(_, width)| *width);
+        let width = usize::from(area.width);
+        let form = forms.iter().find(|form| needs(form) <= width);
+        let form = form.unwrap_or(&forms[forms.len() - 1]);
+        let branded = needs(form) + BRAND.width() <= width;
         let mut x = area.x;
-        if area.width >= 48 && BRAND.width() + beside <= room {
-            let place = Rect {
-                width: BRAND.width() as u16,
-                ..area
-            };
-            frame.render_widget(Span::styled(BRAND, theme.style(Meaning::Title)), place);
-            x = place.right();
-        }
-        for (i, tab) in tabs
-            .into_iter()
-            .enumerate()
-            .filter(|(_, tab)| !tab.is_empty())
-        {
-            let width = u16::try_from(tab.width()).unwrap_or(0);
-            let width = width.min(area.right().saturating_sub(x));
+        let mut put = |frame: &mut Frame, text: &str, meaning| {
+            let columns = u16::try_from(text.width()).unwrap_or(0);
+            let width = columns.min(area.right().saturating_sub(x));
             let place = Rect { x, width, ..area };
+            frame.render_widget(Span::styled(text, theme.style(meaning)), place);
+            x += width;
+            place
+        };
+        if branded {
+            put(frame, BRAND, Meaning::Title);
+        }
+        let mut titled = false;
+        for (i, (tab, title)) in form.0.iter().enumerate() {
             let meaning = match i == self.front {
                 true => Meaning::Selected,
                 false => Meaning::Muted,
             };
-            frame.render_widget(Span::styled(tab, theme.style(meaning)), place);
-            let open = Action::Open(PANES[i]);
-            self.hits.add(place, Target::Action(open));
-            x += width;
+            titled |= i == self.front && *title;
+            let place = put(frame, tab, meaning);
+            self.hits.add(place, Target::Action(Action::Open(PANES[i])));
         }
-        if let Some((line, width)) = run {
+        if !titled {
+            put(frame, &self.behind(self.front), Meaning::Selected);
+        }
+        let room = usize::from(area.right().saturating_sub(x));
+        let right = match &self.store.held {
+            Some(held) => self.run_words(held, room),
+            None if branded || room < BRAND.width() => None,
+            None => Some((
+                Line::styled(BRAND, theme.style(Meaning::Title)),
+                BRAND.width(),
+            )),
+        };
+        if let Some((line, width)) = right {
             let width = u16::try_from(width).unwrap_or(0);
             let place = Rect {
                 x: area.right().saturating_sub(width),
@@ -138,21 +143,38 @@ impl App {
         }
     }
 
-    /// Key and title of each pane; of those in the back only the key where the title is longer than so many columns. Panes that
-    /// have no digit show a tab, which is empty otherwise, only in front.
-    fn tabs(&self, longest: usize) -> Vec<String> {
-        let tab = |(i, pane): (usize, &&'static PaneEntry)| {
-            if i >= DIGITS && i != self.front {
-                return String::new();
-            }
+    /// Tabs of the panes with a digit: the key, and the title where it has at most so many columns. Then the columns of the
+    /// longest title that may have to stand behind them.
+    fn tabs(&self, longest: usize) -> (Vec<(String, bool)>, usize) {
+        let titled = |pane: &PaneEntry| pane.title.width() <= longest;
+        let tab = |pane: &&'static PaneEntry| {
             let key = self.keymap.label(Action::Open(pane));
-            let named = i == self.front || pane.title.width() <= longest;
-            match named {
-                true => format!(" {key} {} ", pane.title),
-                false => format!(" {key}"),
+            match titled(pane) {
+                true => (format!(" {key} {} ", pane.title), true),
+                false => (format!(" {key}"), false),
             }
         };
-        PANES.iter().enumerate().map(tab).collect()
+        let behind = PANES.iter().enumerate();
+        let behind = behind.filter(|(i, pane)| *i >= DIGITS || !titled(pane));
+        let behind = behind.map(|(i, _)| self.behind(i).width()).max();
+        let mut tabs: Vec<_> = PANES.iter().take(DIGITS).map(tab).collect();
+        if let Some((last, false)) = tabs.last_mut() {
+            last.push(' ');
+        }
+        (tabs, behind.unwrap_or(0))
+    }
+
+    /// What stands behind the tabs for a pane in front whose own tab has no title, or that has none.
+    fn behind(&self, pane: usize) -> String {
+        let entry = PANES[pane];
+        match pane < DIGITS {
+            true => format!(" {} ", entry.title),
+            false => format!(
+                " {} {} ",
+                self.keymap.label(Action::Open(entry)),
+                entry.title
+            ),
+        }
     }
 
     /// `shakespeare-k3qf · pretrain · ● training` and its columns, as much of it as there is room for.
@@ -165,18 +187,19 @@ impl App {
         let method = head.map_or(String::new(), |h| format!(" {dot} {}", h.method));
         let state = mark.width() + word.width() + 2;
         // A run's id ends in letters of its own: they stay when the name is cut.
-        let start = name.width().saturating_sub(room.saturating_sub(state + 2));
-        let end: String = name.chars().skip(start).collect();
+        let left = room.saturating_sub(state + 1);
+        let part = cut_middle(&name, left, theme.glyphs().ellipsis);
+        let part = match left >= SHORTEST_NAME {
+            true => format!("{part} "),
+            false => String::new(),
+        };
         let names = [
             format!("{name}{method} {dot} "),
             format!("{name} "),
-            format!("{}{end} ", theme.glyphs().ellipsis),
+            part,
             String::new(),
         ];
-        let fits = |name: &&String| {
-            let cut = name.starts_with(theme.glyphs().ellipsis) && name.width() < SHORTEST_NAME;
-            name.width() + state <= room && !cut
-        };
+        let fits = |name: &&String| name.width() + state <= room;
         let name = names.iter().find(fits)?.clone();
         let width = name.width() + state;
         let line = Line::from(vec![

@@ -47,7 +47,7 @@ impl Ask for Model {
         let Some(preset) = presets.get(wizard.selected()) else {
             return About::default();
         };
-        let mut notes = vec![note("About", preset.about.clone())];
+        let mut notes = vec![note("About", wizard.about_recipe(&preset.about))];
         let data = wizard.chosen_data();
         let draft = wizard.recipe(preset);
         if let Ok(spec) = draft.spec() {

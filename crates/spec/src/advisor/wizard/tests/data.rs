@@ -103,6 +103,9 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
         presets.iter().map(|preset| preset.name.clone()).collect()
     };
     assert_eq!(recipes(&wizard), ["sft-lora"]);
+    let about = "DPO on pairs of yours, all weights.";
+    let through = "DPO on pairs of yours, through LoRA.";
+    assert_eq!(wizard.about_recipe(about), through);
     let notes = wizard.question().notes;
     let model = notes.iter().find(|n| n.label == "Model").unwrap();
     assert!(
@@ -154,5 +157,6 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     assert!(draft.value("adapter").is_null());
     // The template of the method keeps its own rate.
     assert_eq!(recipes(&wizard), ["sft"]);
+    assert_eq!(wizard.about_recipe(about), about);
     assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }

@@ -3,7 +3,7 @@
 
 use super::BatchPane;
 use crate::base::human::{self, grouped};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, sanitize};
 use crate::metrics::id;
 use crate::run::revisit::{Row, mean_loss};
 use crate::ui::msg::Holder;
@@ -200,7 +200,8 @@ fn listed(row: &Row, marked: bool, highest: f64, theme: &Theme) -> Vec<Word> {
     words
 }
 
-/// The whole row, each target in the color of its probability; what does not count is muted.
+/// The whole row, each target in the color of its probability; what does not count is muted, and so is the first token of a
+/// document, which nothing predicts.
 fn tokens(row: &Row, width: usize) -> Vec<Vec<Word>> {
     let Some(scored) = &row.scored else {
         return text::wrap(&row.text, width, usize::MAX, false)
@@ -209,12 +210,16 @@ fn tokens(row: &Row, width: usize) -> Vec<Vec<Word>> {
             .collect();
     };
     let tokens = scored.pieces.iter().zip(&scored.losses).zip(&row.mask);
-    let words = tokens.map(|((piece, loss), counts)| {
+    let words = tokens.enumerate().flat_map(|(at, ((piece, loss), counts))| {
         let meaning = match counts {
             true => heat::of_probability((-loss).exp()),
             false => Meaning::Muted,
         };
-        word(crate::base::text::sanitize(piece), meaning)
+        let first = scored.firsts.iter().find(|(place, _)| *place == at);
+        let first = first.map(|(_, piece)| muted(sanitize(piece)));
+        first
+            .into_iter()
+            .chain([word(sanitize(piece), meaning)])
     });
     text::broken(words, width)
 }

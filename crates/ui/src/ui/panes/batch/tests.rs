@@ -25,6 +25,7 @@ fn row(number: usize, text: &str, loss: f32) -> Row {
             losses: vec![loss; n],
             loss: Some(loss.into()),
             pieces: text.chars().map(String::from).collect(),
+            firsts: Vec::new(),
         }),
         ..Row::default()
     }
@@ -101,6 +102,18 @@ fn the_step_its_rows_and_the_step_before_stand_on_the_screen() {
     assert_eq!(pane.rows()[0].text, "qzxv");
     let shown = screen(&mut pane, &mut around);
     assert!(shown.contains("highest loss first"), "{shown}");
+}
+
+#[test]
+fn the_first_token_of_a_document_stands_before_its_targets() {
+    let mut around = around(true);
+    let mut pane = pane(&mut around);
+    let rows = &mut pane.found.as_mut().unwrap().rows;
+    let scored = rows[0].scored.as_mut().unwrap();
+    scored.pieces = ["o", "r", "t", " ", "1", "o", "p", "y"].map(String::from).to_vec();
+    scored.firsts = vec![(0, "s".into()), (5, "c".into())];
+    let shown = screen(&mut pane, &mut around);
+    assert!(shown.contains("sort 1copy"), "{shown}");
 }
 
 #[test]
