@@ -491,7 +491,11 @@ mod tests {
     fn another_tools_spec_is_read_and_what_is_none_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run one.yaml");
-        assert!(config(&path, None, None).unwrap_err().contains("does not exist"));
+        assert!(
+            config(&path, None, None)
+                .unwrap_err()
+                .contains("does not exist")
+        );
         fs::write(&path, "colour: red\n").unwrap();
         assert!(
             config(&path, None, None)
