@@ -491,16 +491,20 @@ mod tests {
     fn another_tools_spec_is_read_and_what_is_none_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run one.yaml");
-        assert!(config(&path, None).unwrap_err().contains("does not exist"));
+        assert!(
+            config(&path, None, None)
+                .unwrap_err()
+                .contains("does not exist")
+        );
         fs::write(&path, "colour: red\n").unwrap();
         assert!(
-            config(&path, None)
+            config(&path, None, None)
                 .unwrap_err()
                 .contains("not a config of LLaMA-Factory")
         );
         let text = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nflash_attn: fa2\n";
         fs::write(&path, text).unwrap();
-        let facts = config(&path, None).unwrap();
+        let facts = config(&path, None, None).unwrap();
         assert_eq!(facts.tool, "llama-factory");
         assert!(facts.summary().contains("mapped"), "{}", facts.summary());
         let draft = facts.draft().unwrap();
