@@ -3,6 +3,7 @@
 
 use crate::base::files::is_of_the_name;
 use crate::base::text::sanitize;
+use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
 use crate::run::RunError;
 use crate::spec::SaveError;
@@ -160,7 +161,8 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
         return Exit::Done;
     }
     let (exit, text) = explain(&error);
-    let _ = std::io::stderr().write_all(sanitize(&text).as_bytes());
+    let text = wrapped(&sanitize(&text), error_columns());
+    let _ = std::io::stderr().write_all(text.as_bytes());
     exit
 }
 

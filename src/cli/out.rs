@@ -1,14 +1,38 @@
 //! The one door for what the program says to a terminal besides tables and streams: control sequences lose their power, and
 //! a standard error that is closed or full takes nothing with it.
 
-use crate::base::text::{quiet_json, sanitize};
+use crate::base::text::{quiet_json, sanitize, wrap};
 use crate::wire::{Envelope, Event};
 use std::fmt::Arguments;
 use std::io::{self, Write};
+use unicode_width::UnicodeWidthStr;
 
 /// Writes a line to standard error. Nobody may be there to read it: that is no fault of the work that goes on.
 pub fn tell(words: Arguments<'_>) {
+    let words = wrapped(&sanitize(&words.to_string()), error_columns());
     hint(format_args!("{words}\n"));
+}
+
+/// Columns of the terminal behind standard error; a file or a pipe gets full lines.
+pub fn error_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
+}
+
+/// Lines that are too long for a terminal, broken at words: the rest of one is indented below it.
+pub fn wrapped(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else {
+        return text.to_string();
+    };
+    let line = |line: &str| {
+        if line.width() <= columns {
+            return line.to_string();
+        }
+        let words = line.trim_start_matches(' ');
+        let indent = &line[..line.len() - words.len()];
+        wrap(words, columns, indent, &format!("{indent}  ")).join("\n")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The same without an end of line.
@@ -58,4 +82,20 @@ macro_rules! tell {
 macro_rules! say {
     () => { $crate::cli::out::say(format_args!("")) };
     ($($words:tt)*) => { $crate::cli::out::say(format_args!($($words)*)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_break_at_words_and_pipes_get_them_whole() {
+        let text = "llmtui: no such model here\n  try: llmtui model pull NAME\n";
+        assert_eq!(wrapped(text, None), text);
+        let narrow = wrapped(text, Some(20));
+        assert_eq!(
+            narrow,
+            "llmtui: no such\n  model here\n  try: llmtui model\n    pull NAME\n"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use super::{
     exit::{Exit, Failure},
 };
 use crate::base::files::write_new;
-use crate::base::text::{one_line, shown};
+use crate::base::text::{one_line, shown, wrap};
 use crate::pipeline;
 use crate::spec::{self, Loaded, Preset, PresetGroup, SpecSources};
 use std::io::{ErrorKind, Write};
@@ -57,7 +57,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
                 .map(|group| (group[0].group.title(), group))
                 .collect();
             sections.push(("pipelines: several stages by one command", &pipelines));
-            out.write_all(list(&sections).as_bytes())?;
+            out.write_all(list(&sections, cx.columns()).as_bytes())?;
         }
         What::Show { name, origins, set } => {
             if let Some((_, text)) = pipeline::text_of(&name, &sources) {
@@ -100,7 +100,7 @@ fn pipelines(sources: &SpecSources) -> Vec<Preset> {
 ///   quickstart   A 0.8M-parameter GPT learns …
 ///                presets/quickstart.yaml
 /// ```
-fn list(sections: &[(&str, &[Preset])]) -> String {
+fn list(sections: &[(&str, &[Preset])], columns: Option<usize>) -> String {
     let names = sections.iter().flat_map(|(_, presets)| presets.iter());
     let width = names.map(|p| p.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -110,8 +110,12 @@ fn list(sections: &[(&str, &[Preset])]) -> String {
         for preset in *presets {
             let about = one_line(&preset.about);
             let files = preset.files.join(" + ");
-            text.push_str(&format!("  {:width$}  {about}\n", one_line(&preset.name)));
-            text.push_str(&format!("  {:width$}  {}\n", "", one_line(&files)));
+            let name = format!("  {:width$}  ", one_line(&preset.name));
+            let below = " ".repeat(width + 4);
+            for line in wrap(&about, columns.unwrap_or(usize::MAX), &name, &below) {
+                text.push_str(&format!("{line}\n"));
+            }
+            text.push_str(&format!("{below}{}\n", one_line(&files)));
         }
     }
     text

@@ -1,5 +1,6 @@
 //! `llmtui chat`: chat with a model in plain text: one prompt, interactive lines, or the lines of a pipe.
 
+mod flow;
 mod keyboard;
 mod talk;
 mod tools;
@@ -72,6 +73,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         show_prompt: args.show_prompt,
         json: args.json,
         terminal: cx.stdout_is_terminal,
+        columns: cx.columns(),
     };
     let mut talk = Talk::begin(&mut link, std::io::stdout().lock(), manner)?;
     for note in talk.notes() {

@@ -1,5 +1,6 @@
 //! A plain-text conversation over a link to an inference engine: sending turns, printing answers.
 
+use super::flow::Flow;
 use super::keyboard::Keyboard;
 use crate::base::human;
 use crate::base::sampling::Sampling;
@@ -22,12 +23,15 @@ pub struct Manner {
     pub json: bool,
     /// Standard output is a terminal: model output is sanitized, and statistics follow each answer.
     pub terminal: bool,
+    /// Columns of that terminal: lines break at words.
+    pub columns: Option<usize>,
 }
 
 /// A conversation with one model.
 pub struct Talk<'a, W> {
     link: &'a mut Link,
     out: W,
+    flow: Flow,
     manner: Manner,
     /// The model has a template, and raw text was not requested.
     converses: bool,
@@ -104,6 +108,7 @@ impl<'a, W: Write> Talk<'a, W> {
             adapters,
             link,
             out,
+            flow: Flow::new(manner.columns.filter(|_| manner.terminal)),
             manner,
         })
     }
@@ -270,7 +275,7 @@ impl<'a, W: Write> Talk<'a, W> {
             } if command == asked => {
                 if reason == StopReason::Failed {
                     if !answer.text.is_empty() {
-                        writeln!(self.out)?;
+                        self.end_line()?;
                     }
                     return Err(Failure::yours(sanitize(&message), "").into());
                 }
@@ -296,8 +301,7 @@ impl<'a, W: Write> Talk<'a, W> {
             writeln!(self.out, "{}", self.object(said, answer))?;
             return Ok(());
         }
-        writeln!(self.out)?;
-        self.out.flush()?;
+        self.end_line()?;
         let message = one_line(&answer.message);
         match answer.reason {
             Some(StopReason::Context) => {
@@ -346,10 +350,19 @@ impl<'a, W: Write> Talk<'a, W> {
     /// A pipe gets the model's exact output; a terminal gets it without control sequences.
     fn print(&mut self, text: &str) -> std::io::Result<()> {
         if self.manner.terminal {
-            self.out.write_all(sanitize(text).as_bytes())?;
+            let shown = self.flow.push(&sanitize(text));
+            self.out.write_all(shown.as_bytes())?;
         } else {
             self.out.write_all(text.as_bytes())?;
         }
+        self.out.flush()
+    }
+
+    /// The words held back, and the end of the line.
+    fn end_line(&mut self) -> std::io::Result<()> {
+        let rest = self.flow.rest();
+        writeln!(self.out, "{rest}")?;
+        self.flow.newline();
         self.out.flush()
     }
 }
