@@ -652,8 +652,12 @@ fn circles_of_parents_are_found() {
 fn every_preset_loads_round_trips_and_takes_other_text() {
     let (dir, sources) = nowhere();
     fs::write(dir.path().join("my.txt"), "some text\n").unwrap();
+    let mut begins = std::collections::BTreeSet::new();
     for preset in spec::presets(&sources) {
         assert!(!preset.about.is_empty(), "{} has no about", preset.name);
+        // What a narrow list shows of the sentence tells presets apart.
+        let begin: String = preset.about.chars().take(40).collect();
+        assert!(begins.insert(begin), "{}: {}", preset.name, preset.about);
         let loaded = spec::load(&preset.name, &[], &sources)
             .unwrap_or_else(|e| panic!("{}: {e}", preset.name));
         assert_eq!(loaded.spec.name, preset.name);
