@@ -67,14 +67,15 @@ impl Flow {
         });
         let end = behind + word.width();
         if end > columns && self.at > 0 && !blanks.is_empty() {
-            self.at = word.width() % columns;
+            self.at = word.width();
             return match word.is_empty() {
                 true => String::new(),
                 false => format!("\n{word}"),
             };
         }
         self.at = match end > columns {
-            true => end % columns,
+            // A full line ends at its last column, not at the next line's first.
+            true => (end - 1) % columns + 1,
             false => end,
         };
         blanks + &word
