@@ -116,11 +116,12 @@ impl Alphabet {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let mut ids = Vec::with_capacity(text.len());
         for (position, character) in text.chars().enumerate() {
-            ids.push(self.id(character).ok_or(DataError::UnknownCharacter {
+            let unknown = || DataError::UnknownCharacter {
                 character,
                 position,
                 known: self.described(),
-            })?);
+            };
+            ids.push(self.id(character).ok_or_else(unknown)?);
         }
         Ok(ids)
     }

@@ -98,7 +98,6 @@ impl Trainer<'_, '_> {
         let lr = self.cx.state.peak_lr(self.cx.spec);
         self.stepper.forget();
         self.summarize();
-        self.cx.port.accept(id);
         let rescue = undo.rescue;
         self.cx.port.emit(Event::RolledBack { step: rescue });
         self.cx.emit_adjusted(rescue, settings);
@@ -111,6 +110,8 @@ impl Trainer<'_, '_> {
             whole: undo.to.whole,
             lost: now - rescue.min(now),
         });
+        // Who asked reads in the log what was done.
+        self.cx.port.accept(id);
         self.checkpoints.save_or_warn(&mut self.cx)?;
         if self.checkpoints.saved_at() == Some(step) {
             self.forget_what_was_given_up();
