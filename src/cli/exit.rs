@@ -2,8 +2,7 @@
 //! seen enough: that is success.
 
 use crate::base::files::is_of_the_name;
-use crate::base::text::sanitize;
-use crate::base::text::shown;
+use crate::base::text::{sanitize, shown};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
 use crate::run::RunError;

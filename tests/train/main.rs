@@ -183,14 +183,7 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
 fn a_run_that_its_data_ended_at_once_is_passed_over_by_auto() {
     let place = Place::new();
     let bad = ["train", "smoke", "-s", "data.path=tiny.txt"];
-    let tiny = |place: &Place| {
-        std::fs::write(
-            place.dir.path().join("tiny.txt"),
-            "ab
-",
-        )
-        .unwrap()
-    };
+    let tiny = |place: &Place| std::fs::write(place.dir.path().join("tiny.txt"), "ab\n").unwrap();
     tiny(&place);
     let auto = ["train", "--resume", "auto", "--headless"];
     let output = place.go(&[&bad[..], &["--headless"]].concat());

@@ -131,7 +131,8 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
     match &train.from {
         From::Stage(stage) => {
             let (run, checkpoint) = trained(state, stage, cx)?;
-            set.push("train.from=".to_string() + &checkpoint.display().to_string());
+            let from = checkpoint.display().to_string();
+            set.push(format!("train.from={from}"));
             parent = Some(Parent {
                 run,
                 step: step_of(&checkpoint),

@@ -52,6 +52,7 @@ impl Critic {
         }))
     }
 
+    /// The parameters of its model.
     pub fn params(&self) -> &Params {
         self.model.params()
     }

@@ -40,6 +40,7 @@ pub use request::{Device, Estimator, Request};
 pub use work::Work;
 
 use crate::base::finding::Finding;
+use crate::run::checkpoints::FROZEN_COPIES;
 use request::Method;
 use scaling::BESIROGLU;
 
@@ -105,9 +106,6 @@ pub fn plan(request: &Request) -> Plan {
     plan.advice = advice::advise(&plan);
     plan
 }
-
-/// Files on the disk with the weights under adapters, which all checkpoints of a run share.
-const FROZEN_COPIES: u64 = 2;
 
 /// The newest ones, the best, and the one being written.
 fn n_checkpoints(request: &Request) -> u64 {

@@ -9,6 +9,7 @@
 use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::open_plain;
+use crate::run::checkpoints::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,10 +26,6 @@ pub struct Part<'a> {
     /// No step changes what is in it, as the weights under adapters: checkpoints share [`FROZEN_COPIES`] of it by hard links.
     pub frozen: bool,
 }
-
-/// Files with the same content: neighbours have different ones, so that damage to the newest checkpoint leaves the one before
-/// it whole.
-pub const FROZEN_COPIES: u64 = 2;
 
 /// A checkpoint that stands on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,8 +203,11 @@ impl Store {
             .is_file()
     }
 
-    fn write(&self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
+    fn write(&mut self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
         self.clean(temporary)?;
+        if parts.iter().any(|part| part.frozen) {
+            self.know_neighbours(step);
+        }
         let mut manifest = Manifest {
             format: manifest::FORMAT,
             step,
@@ -230,6 +230,18 @@ impl Store {
             .write(&temporary.join(manifest::FILE), &|out| out.write_all(&text))?;
         self.disk.sync_dir(temporary)?;
         Ok(manifest)
+    }
+
+    /// Reads back the checkpoints in front of `step` whose frozen files are to be shared, where this process has not yet: after
+    /// a resume it knows one of them alone.
+    fn know_neighbours(&mut self, step: u64) {
+        let before = self.list().into_iter().map(|found| found.step);
+        for near in before.filter(|s| *s < step).take(FROZEN_COPIES as usize) {
+            if !self.verified.contains(&near) && self.verify(near).is_err() {
+                // Nothing is linked then; what is wrong with it is told by those who would read it.
+                return;
+            }
+        }
     }
 
     /// Links a frozen file of the newest checkpoint but one before `step`, of those that were found whole; `None` where there is

@@ -1,16 +1,16 @@
 //! The disk has room for the checkpoints that will be kept, and a fifth more. A checkpoint holds the weights that are here (of a
 //! quantized base only what stands beside it), the optimizer's state, and the same of a critic, and of a reference that moves.
-//! Weights under adapters are on the disk twice at most, where it has hard links.
+//! Weights under adapters are on the disk twice, where it has hard links, and once more where a rescue keeps a copy.
 
 use super::{Check, Finding, Subject};
 use crate::base::files::free_space;
 use crate::base::human::bytes;
 use crate::engine::EngineError;
 use crate::engine::checkpoint::disk::{Disk, RealDisk};
-use crate::engine::checkpoint::store::FROZEN_COPIES;
 use crate::engine::roles::Reference;
 use crate::engine::state::TrainState;
 use crate::nn::{ParamInfo, Params};
+use crate::run::checkpoints::FROZEN_COPIES;
 use crate::spec::RunSpec;
 use std::fs::File;
 use std::path::Path;
@@ -33,12 +33,14 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     // The newest ones, the best, and the one that is being written; what a rescue gives up.
     let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
     let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
+    // What a rescue gives up is a copy of its own.
+    let files = FROZEN_COPIES + u64::from(acts);
     let params = subject.state.models.policy.params();
     let shared = match params.base_is_frozen() && has_links(subject.room) {
         true => held_bytes(params, params.base()),
         false => 0,
     };
-    Ok(judge(free, (one, shared), kept))
+    Ok(judge(free, (one, shared), (kept, files)))
 }
 
 /// Of one checkpoint of this run.
@@ -73,13 +75,13 @@ fn has_links(folder: &Path) -> bool {
     })
 }
 
-/// `one` checkpoint's bytes, and how many of them it shares with the others.
-fn judge(free: u64, (one, shared): (u64, u64), kept: u64) -> Finding {
-    let needed =
-        (((one - shared) * kept + shared * FROZEN_COPIES.min(kept)) as f64 * MARGIN) as u64;
+/// `one` checkpoint's bytes, and how many of them it shares with the others; how many checkpoints are kept, and how many files
+/// there are of what they share.
+fn judge(free: u64, (one, shared): (u64, u64), (kept, files): (u64, u64)) -> Finding {
+    let needed = (((one - shared) * kept + shared * files) as f64 * MARGIN) as u64;
     let share = match shared {
         0 => String::new(),
-        n => format!(", which share {FROZEN_COPIES} files of {}", bytes(n)),
+        n => format!(", which share {files} files of {}", bytes(n)),
     };
     let evidence = format!(
         "{} free, {} needed for {kept} checkpoints of {}{share}",
@@ -104,13 +106,13 @@ mod tests {
 
     #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
-        assert_eq!(judge(480, (100, 0), 4).status, Status::Pass);
-        let full = judge(479, (100, 0), 4);
+        assert_eq!(judge(480, (100, 0), (4, 2)).status, Status::Pass);
+        let full = judge(479, (100, 0), (4, 2));
         assert_eq!(full.status, Status::Fail);
         assert!(full.fix.contains("keep_last"), "{}", full.fix);
         // Of 100 bytes 90 are on the disk twice: 1.2 · (4 · 10 + 2 · 90).
-        assert_eq!(judge(264, (100, 90), 4).status, Status::Pass);
-        assert_eq!(judge(263, (100, 90), 4).status, Status::Fail);
+        assert_eq!(judge(264, (100, 90), (4, 2)).status, Status::Pass);
+        assert_eq!(judge(263, (100, 90), (4, 2)).status, Status::Fail);
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_links(&dir.path().join("absent")));
     }

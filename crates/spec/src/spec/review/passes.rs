@@ -6,9 +6,18 @@ use crate::base::human::short;
 
 /// Passes over the same text that are nearly as good as new text (Muennighoff et al. 2023).
 pub const GOOD_PASSES: f64 = 4.0;
+const GOOD_PASSES_OF_PAIRS: f64 = 2.0;
 /// Passes after which new text is worth more, and of pairs, which are memorized sooner.
 const MOST: f64 = 4.5;
 const MOST_OF_PAIRS: f64 = 3.5;
+
+/// Passes that are nearly as good as new data.
+pub(super) fn good_passes(subject: &Subject<'_>) -> f64 {
+    match subject.learns_preferences() {
+        true => GOOD_PASSES_OF_PAIRS,
+        false => GOOD_PASSES,
+    }
+}
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let sizes = subject.sizes;
@@ -20,17 +29,13 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let passes = step as f64 * subject.spec.train.max_steps as f64 / pass as f64;
-    let (most, good, source) = match subject.learns_preferences() {
+    let good = good_passes(subject);
+    let (most, source) = match subject.learns_preferences() {
         true => (
             MOST_OF_PAIRS,
-            2.0,
             "one to three passes: Tunstall et al. 2023, arXiv 2310.16944",
         ),
-        false => (
-            MOST,
-            GOOD_PASSES,
-            "Muennighoff et al. 2023, arXiv 2305.16264",
-        ),
+        false => (MOST, "Muennighoff et al. 2023, arXiv 2305.16264"),
     };
     if passes <= most {
         return Vec::new();

@@ -198,8 +198,8 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
 
 #[test]
 fn few_rows_in_large_batches_leave_hardly_any_updates() {
-    let told = |set: &[&str], rows_of_step: u64, rows: u64, starts: bool| {
-        let mut spec = spec("sft", set).to_value();
+    let told_of = |preset: &str, set: &[&str], rows_of_step: u64, rows: u64, starts: bool| {
+        let mut spec = spec(preset, set).to_value();
         if starts {
             spec["train"]["from"] = "somewhere".into();
         }
@@ -213,6 +213,8 @@ fn few_rows_in_large_batches_leave_hardly_any_updates() {
         let hit = |f: &Finding| f.evidence.to_string().contains("updates in all");
         found.into_iter().find(hit)
     };
+    let told =
+        |set: &[&str], rows_of_step, rows, starts| told_of("sft", set, rows_of_step, rows, starts);
     // 12 rows, three times, eight to a step.
     let found = told(&[], 8, 12, true).unwrap();
     let one = ["train.micro_batch_size=1", "train.grad_accum_steps=1"];
@@ -224,6 +226,9 @@ fn few_rows_in_large_batches_leave_hardly_any_updates() {
     assert!(told(&[], 8, 60, true).is_none());
     let longer = told(&one, 1, 1, true).unwrap();
     assert!(longer.fix.ends_with("-s epochs=4"), "{}", longer.fix);
+    // Pairs are memorized sooner.
+    let pairs = told_of("dpo", &one, 1, 1, true).unwrap();
+    assert!(pairs.fix.ends_with("-s epochs=2"), "{}", pairs.fix);
     // A number of steps, and weights that begin at random, are as they were asked for.
     assert!(told(&["max_steps=3"], 8, 12, true).is_none());
     assert!(told(&[], 8, 12, false).is_none());

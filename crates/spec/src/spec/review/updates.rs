@@ -1,12 +1,11 @@
 //! Updates of a fine-tuned model: few rows in large batches leave hardly any.
 
+use super::passes::good_passes;
 use super::{Subject, poor};
 use crate::base::finding::Finding;
 
 /// Fewer updates at a rate of fine-tuning leave a model much as it was.
-pub const ENOUGH_UPDATES: u64 = 20;
-/// Epochs that are recommended at most: later ones memorize.
-const MOST_EPOCHS: f64 = 4.0;
+const FEWEST: u64 = 20;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, sizes) = (subject.spec, subject.sizes);
@@ -23,12 +22,12 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     }
     let seen = epochs * pass as f64;
     let updates = (seen / step as f64).ceil().max(1.0) as u64;
-    if updates >= ENOUGH_UPDATES {
+    if updates >= FEWEST {
         return Vec::new();
     }
     let (rows, accum) = (train.micro_batch_size, train.grad_accum_steps);
     let row = step as f64 / (rows * accum) as f64;
-    let fits = ((seen / row) as usize / ENOUGH_UPDATES as usize).max(1);
+    let fits = ((seen / row) as usize / FEWEST as usize).max(1);
     let set = |key: &str, now: usize, then: usize| {
         (then < now).then(|| format!("-s train.{key}={then}"))
     };
@@ -39,9 +38,10 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     .into_iter()
     .flatten()
     .collect();
-    let fix = match (smaller.is_empty(), epochs < MOST_EPOCHS) {
+    let good = good_passes(subject);
+    let fix = match (smaller.is_empty(), epochs < good) {
         (false, _) => format!("smaller batches: {}", smaller.join(" ")),
-        (true, true) => format!("more data, or -s epochs={}", MOST_EPOCHS),
+        (true, true) => format!("more data, or -s epochs={good}"),
         (true, false) => "more data".into(),
     };
     vec![poor(

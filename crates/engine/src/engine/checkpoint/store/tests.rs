@@ -111,19 +111,17 @@ fn checkpoints_share_what_no_step_changes_and_each_is_whole_without_the_others()
     let base = |step: u64| dir.path().join(name_of(step)).join("base");
     let inode = |step: u64| fs::metadata(base(step)).unwrap().ino();
     for step in 1..=5 {
-        store.commit(step, &adapted("any")).unwrap();
-        // Nobody has read the third one back.
-        if step != 3 {
-            store.verify(step).unwrap();
+        // Those of a process before are read back first.
+        if step == 4 {
+            store = self::store(dir.path());
         }
+        store.commit(step, &adapted("any")).unwrap();
     }
     assert_ne!(inode(1), inode(2));
-    assert_eq!(
-        [inode(3), inode(4), inode(5)],
-        [inode(1), inode(1), inode(2)]
-    );
+    assert_eq!([inode(3), inode(5)], [inode(1); 2]);
+    assert_eq!(inode(4), inode(2));
     let (_, again) = store.commit(5, &adapted("again")).unwrap();
-    assert_eq!(inode(5), inode(2), "not that of its neighbour");
+    assert_eq!(inode(5), inode(1), "not that of its neighbour");
     assert_eq!(again.files["base"], store.verify(5).unwrap().files["base"]);
     for step in 1..=4 {
         store.discard(step).unwrap();
