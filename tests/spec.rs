@@ -840,6 +840,8 @@ fn a_tilde_in_a_spec_means_the_users_home_and_a_run_holds_the_whole_path() {
     );
     let gone = home.join("models/x").display().to_string();
     assert!(words("quickstart", "train.from=~/models/x").contains(&gone));
+    // Whole by then: nothing is relative about it.
+    assert!(!words("quickstart", "data.path=~/else.csv").contains("relative"));
     assert!(words("quickstart", "data.tokenizer.file.path=~/t.json").contains("home/t.json"));
     let rewards = "rewards=[{model: {path: ~/judge}}]";
     assert!(words("grpo-sort", rewards).contains("home/judge"));

@@ -516,20 +516,27 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
     };
     let hint = || {
         let near = near_miss(said, full);
-        near.unwrap_or_else(|| "relative paths start from the working directory".into())
+        near.unwrap_or_else(|| match said.is_absolute() {
+            true => "nothing in its folder is called so".into(),
+            false => RELATIVE.into(),
+        })
     };
     let hint = if good { String::new() } else { hint() };
     judge.want(good, &[key], what, hint);
 }
 
+/// Where a path that is not whole begins.
+const RELATIVE: &str = "relative paths start from the working directory";
+
 /// What was probably meant by a path that leads nowhere.
 fn near_miss(said: &Path, full: &Path) -> Option<String> {
     let name = full.file_name().unwrap_or_default().to_string_lossy();
     let Some(files) = neighbours(full) else {
-        return Some(
-            "its folder does not exist either; relative paths start from the working directory"
-                .into(),
-        );
+        let none = "its folder does not exist either";
+        return Some(match said.is_absolute() {
+            true => none.into(),
+            false => format!("{none}; {RELATIVE}"),
+        });
     };
     // Any folder holds some name of a few letters that is two slips away.
     let slips = (name.chars().count() / 3).clamp(1, 3);
