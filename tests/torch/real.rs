@@ -26,13 +26,20 @@ fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
     assert!(status.success());
 }
 
-/// Frames, and texts read piece by piece against the same texts read whole.
+/// Frames, texts read piece by piece against the same texts read whole, and gradients written by hand against autograd's.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn the_worker_passes_its_own_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let status = Command::new(Path::new(&real()).join("bin/python"))
-        .args(["-B", "-m", "unittest", "-v", "tests/torch/test_worker.py"])
+        .args([
+            "-B",
+            "-m",
+            "unittest",
+            "-v",
+            "tests/torch/test_worker.py",
+            "tests/torch/test_layers.py",
+        ])
         .current_dir(root)
         .env("PYTHONPATH", root.join("assets/torch_worker"))
         .status()

@@ -96,7 +96,7 @@ class Reading(unittest.TestCase):
         inputs = torch.tensor([text]).expand(VOCAB, -1)
         targets = torch.zeros_like(inputs)
         targets[:, -1] = torch.arange(VOCAB)
-        logp, _, _ = decoder(inputs, targets, None)
+        logp, *_ = decoder(inputs, targets, None)
         return logp[:, -1]
 
     def read(self, decoder: Decoder, texts: Texts, pieces: dict[int, list[int]]) -> dict[int, Tensor]:

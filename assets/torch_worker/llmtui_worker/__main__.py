@@ -17,6 +17,8 @@ EXIT_MEMORY = 137
 
 def classify(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}".lower()
+    if of_the_compiler(error):
+        return "version"
     if "out of memory" in text or isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, (ImportError, AttributeError)):
@@ -24,6 +26,10 @@ def classify(error: BaseException) -> str:
     if any(word in text for word in ("gloo", "nccl", "connection", "timed out", "timeout")):
         return "peers"
     return "bug"
+
+
+def of_the_compiler(error: BaseException) -> bool:
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor", "triton"))
 
 
 def main() -> int:
@@ -66,6 +72,8 @@ def main() -> int:
         traceback.print_exc()
         kind = classify(error)
         message = f"{type(error).__name__}: {error}"[:2000]
+        if of_the_compiler(error):
+            message = f"engine.torch.compile: compiling failed, set it to false to train without: {message}"
         try:
             words: dict[str, Any] = {"class": kind, "message": message}
             wire.send("error", **words)

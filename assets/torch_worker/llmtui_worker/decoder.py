@@ -10,104 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .attention import Packed, Seen, attend, kernels_take
+from .head import Head, capped
+from .layers import Linear, Norm, Table, activate
+from .rope import Rope, rotate
 from .texts import Texts
-
-# Elements of logits above which the head works in pieces and computes them again in the backward pass.
-MOST_LOGITS = 1 << 26
-
-
-class Table:
-    """The engine's list of parameters: what each is called, its shape, and where it lies in the flat buffers."""
-
-    def __init__(self, params: list[dict[str, Any]]) -> None:
-        self.infos = {info["name"]: info for info in params}
-        self.made: dict[str, nn.Parameter] = {}
-
-    def has(self, name: str) -> bool:
-        return name in self.infos
-
-    def take(self, name: str, device: torch.device) -> nn.Parameter:
-        info = self.infos[name]
-        parameter = nn.Parameter(torch.zeros(info["shape"], device=device), requires_grad=info["grad"] is not None)
-        self.made[name] = parameter
-        return parameter
-
-
-class Linear(nn.Module):
-    """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
-
-    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant. In training
-    features of the x that goes into A are dropped, the same for all matrices of one input.
-    """
-
-    def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList([table.take(f"{name}.weight", device) for name in names])
-        biased = table.has(f"{names[0]}.bias")
-        self.biases = nn.ParameterList([table.take(f"{name}.bias", device) for name in names]) if biased else None
-        self.scale, self.dropout = adapter["scale"], adapter["dropout"]
-        self.a = nn.ParameterDict()
-        self.b = nn.ParameterDict()
-        self.m = nn.ParameterDict()
-        for at, name in enumerate(names):
-            if table.has(f"{name}.lora_A.weight"):
-                self.a[str(at)] = table.take(f"{name}.lora_A.weight", device)
-                self.b[str(at)] = table.take(f"{name}.lora_B.weight", device)
-            if table.has(f"{name}.lora_magnitude_vector"):
-                self.m[str(at)] = table.take(f"{name}.lora_magnitude_vector", device)
-
-    def forward(self, x: Tensor, adapters: bool) -> Tensor:
-        parts = []
-        adapters = adapters and len(self.a) > 0
-        kept = F.dropout(x, self.dropout, self.training) if adapters else x
-        for at, weight in enumerate(self.weights):
-            y, key = F.linear(x, weight), str(at)
-            if adapters and key in self.a:
-                y = y + self.scale * F.linear(F.linear(kept, self.a[key]), self.b[key])
-                if key in self.m:
-                    with torch.no_grad():
-                        norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
-                    y = y * (self.m[key] / norm)
-            parts.append(y if self.biases is None else y + self.biases[at])
-        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-
-
-class Norm(nn.Module):
-    def __init__(self, table: Table, name: str, config: dict[str, Any], device: torch.device) -> None:
-        super().__init__()
-        ((self.kind, settings),) = config["norm"].items()
-        self.eps = settings["eps"]
-        self.offset = 1.0 if settings.get("unit_offset") else 0.0
-        self.weight = table.take(f"{name}.weight", device)
-        self.bias = table.take(f"{name}.bias", device) if table.has(f"{name}.bias") else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        gain = self.weight + self.offset
-        with torch.autocast(x.device.type, enabled=False):
-            x = x.float()
-            if self.kind == "layernorm":
-                return F.layer_norm(x, x.shape[-1:], gain.float(), None if self.bias is None else self.bias.float(), self.eps)
-            return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * gain.float()
-
-
-def activate(kind: str, settings: dict[str, Any], x: Tensor) -> Tensor:
-    if kind in ("swiglu", "geglu"):
-        gate, up = x.chunk(2, -1)
-        return (F.silu(gate) if kind == "swiglu" else gelu(gate, settings)) * up
-    match kind:
-        case "gelu":
-            return gelu(x, settings)
-        case "relu":
-            return F.relu(x)
-        case "silu":
-            return F.silu(x)
-        case "leaky_relu":
-            return F.leaky_relu(x, settings["slope"])
-    raise ValueError(f"the feed-forward block {kind} is unknown to the worker")
-
-
-def gelu(x: Tensor, settings: dict[str, Any]) -> Tensor:
-    return F.gelu(x, approximate="tanh" if settings.get("approximate") == "tanh" else "none")
 
 
 class Block(nn.Module):
@@ -155,10 +62,8 @@ class Block(nn.Module):
         sees_all = every is not None and (layer + 1) % every == 0
         self.window = None if sees_all else config["sliding_window"]
 
-    def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool, texts: Texts | None = None
-    ) -> Tensor:
-        x = self._join(x, self._attend(self._norm(self.before1, x), rope, mask, adapters, texts), self.after1)
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor] | None, seen: Seen, adapters: bool, texts: Texts | None = None) -> Tensor:
+        x = self._join(x, self._attend(self._norm(self.before1, x), rope, seen, adapters, texts), self.after1)
         h = self._norm(self.before2, x)
         h = self.down(activate(self.mlp_kind, self.mlp_settings, self.wide(h, adapters)), adapters)
         return self._join(x, h, self.after2)
@@ -173,52 +78,32 @@ class Block(nn.Module):
         return self._norm(after, x + self._drop(added))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config["dropout"], self.training)
+        return F.dropout(x, self.config["dropout"], self.training) if self.config["dropout"] else x
 
-    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, mask: Tensor | None, adapters: bool, texts: Texts | None) -> Tensor:
+    def _attend(self, h: Tensor, rope: tuple[Tensor, Tensor] | None, seen: Seen, adapters: bool, texts: Texts | None) -> Tensor:
         rows, length, _ = h.shape
         heads, kv, width = self.shape["n_head"], self.shape["n_kv_head"], self.shape["head_dim"]
-        q, k, v = self.qkv(h, adapters).split([heads * width, kv * width, kv * width], -1)
-        q, k, v = (x.view(rows, length, -1, width).transpose(1, 2) for x in (q, k, v))
-        if self.qk_gains is not None:
-            q, k = (self._unit(x, gain) for x, gain in zip((q, k), self.qk_gains, strict=True))
-        if rope is not None:
-            q, k = rotate(q, *rope), rotate(k, *rope)
-        q, k = q.to(v.dtype), k.to(v.dtype)
-        if texts is not None:
-            k, v = texts.extend(self.layer, k, v)
-        scale = self.config["attention_scale"] or 1 / math.sqrt(width)
-        cap = self.config["attention_softcap"]
-        if cap is None:
-            bias = mask if mask is None or mask.dtype == torch.bool else mask.to(q.dtype)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=mask is None, scale=scale, enable_gqa=heads != kv)
+        all_of_them = self.qkv(h, adapters).view(rows, length, heads + 2 * kv, width)
+        if self.qk_gains is None:
+            if rope is not None:
+                all_of_them = rotate(all_of_them, *rope, heads + kv)
+            q, k, v = all_of_them.split([heads, kv, kv], 2)
         else:
-            k, v = (x.repeat_interleave(heads // kv, 1) for x in (k, v))
-            scores = cap * torch.tanh(q @ k.transpose(-1, -2) * scale / cap)
-            y = (scores.float() + additive(mask, length, h.device)).softmax(-1).to(v.dtype) @ v
-        out: Tensor = self.out(y.transpose(1, 2).reshape(rows, length, heads * width), adapters)
+            q, k, v = all_of_them.split([heads, kv, kv], 2)
+            q, k = (self._unit(x, gain) for x, gain in zip((q, k), self.qk_gains, strict=True))
+            if rope is not None:
+                q, k = rotate(q, *rope, heads), rotate(k, *rope, kv)
+            q, k = q.to(v.dtype), k.to(v.dtype)
+        if texts is not None:
+            k, v = (x.transpose(1, 2) for x in texts.extend(self.layer, k.transpose(1, 2), v.transpose(1, 2)))
+        scale = self.config["attention_scale"] or 1 / math.sqrt(width)
+        out: Tensor = self.out(attend(q, k, v, seen, scale, self.config["attention_softcap"]), adapters)
         return out
 
     def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
         ((_, settings),) = self.config["norm"].items()
         offset = 1.0 if settings.get("unit_offset") else 0.0
-        x = x.float()
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + settings["eps"]) * (gain + offset)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Halves are paired; features beyond the pairs stay as they are. cos, sin: (rows or 1, 1, T, half)."""
-    half = cos.shape[-1]
-    a, b, rest = torch.split(x.float(), [half, half, x.shape[-1] - 2 * half], -1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
-
-
-def additive(mask: Tensor | None, length: int, device: torch.device) -> Tensor:
-    if mask is None:
-        mask = torch.ones(length, length, dtype=torch.bool, device=device).tril()
-    if mask.dtype != torch.bool:
-        return mask
-    return torch.zeros(mask.shape, device=device).masked_fill(~mask, float("-inf"))
+        return F.rms_norm(x.float(), x.shape[-1:], gain + offset if offset else gain, settings["eps"])
 
 
 class Decoder(nn.Module):
@@ -246,94 +131,100 @@ class Decoder(nn.Module):
         left = sorted(set(table.infos) - set(table.made))
         if left:
             raise ValueError(f"the worker has no place for {left[0]} and {len(left) - 1} others")
-        self.rotations = model["rotations"]
+        self.ropes = [None if rotation is None else Rope(rotation) for rotation in model["rotations"]]
         slopes = model["slopes"]
-        self.slopes = None if slopes is None else torch.tensor(slopes, dtype=torch.float32)
+        self.slopes = None if slopes is None else torch.tensor(slopes, dtype=torch.float32, device=device)
         self.recompute = model["recompute"]
         self.waves: Tensor | None = None
         if model["waves"]:
             at = torch.arange(self.shape["seq_len"], dtype=torch.float64)[:, None]
             i = torch.arange(self.shape["d_model"], dtype=torch.float64)[None]
             angle = at * 10_000.0 ** (-(i - i % 2) / self.shape["d_model"])
-            self.waves = torch.where(i % 2 == 0, angle.sin(), angle.cos()).float()
+            self.waves = torch.where(i % 2 == 0, angle.sin(), angle.cos()).float().to(device)
 
-    def forward(self, inputs: Tensor, targets: Tensor, first: Tensor | None, adapters: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, T) each: log-probability of the targets, entropy, whether the target was the top-1 token."""
+    def fuse(self) -> None:
+        """Compiles a block, which serves for all of them, and what is done with each logit."""
+        # One for every combination of lengths, masks, training or not.
+        torch._dynamo.config.recompile_limit = 64
+        for block in self.blocks:
+            block.compile()
+        Head.fuse()
+
+    def forward(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        first: Tensor | None,
+        adapters: bool = True,
+        packed: Packed | None = None,
+        c: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(B, T) each: log-probability of the targets, entropy, whether the target was the top-1 token; and Σ c · logp.
+
+        `first` (B, T) is the first place that a token sees; `packed` says the same of whole texts. With `c` (B, T) that sum alone has a
+        gradient.
+        """
         rows, length = inputs.shape
         places = torch.arange(length, device=inputs.device)[None]
         at = places if first is None else places - first
-        x = F.embedding(inputs, self.tokens) * (self.config["embedding_scale"] or 1.0)
-        if self.positions is not None:
-            x = x + F.embedding(at, self.positions)
-        elif self.waves is not None:
-            x = x + self.waves.to(x.device)[at]
-        x = F.dropout(x, self.config["dropout"], self.training)
-        ropes = [self._rope(rotation, at) for rotation in self.rotations]
-        masks: dict[int | None, Tensor | None] = {}
+        x = self._embedded(inputs, at)
+        if self.config["dropout"]:
+            x = F.dropout(x, self.config["dropout"], self.training)
+        ropes = self._turns(at, length)
+        needs_mask = self.slopes is not None or self.config["attention_softcap"]
+        if needs_mask or not kernels_take(x, self.shape["head_dim"]):
+            packed = None
+        seen = {
+            window: Seen(self._mask(window, first, length, x.device)) if packed is None else Seen(None, packed, window)
+            for window in set(self.windows)
+        }
         for block, window in zip(self.blocks, self.windows, strict=True):
-            if window not in masks:
-                masks[window] = self._mask(window, first, length, x.device)
-            rope, mask = ropes[0 if window is None else 1], masks[window]
+            rope = ropes[0 if window is None else 1]
             if self.recompute and self.training:
-                x = checkpoint(block, x, rope, mask, adapters, use_reentrant=False)
+                x = checkpoint(block, x, rope, seen[window], adapters, use_reentrant=False)
             else:
-                x = block(x, rope, mask, adapters)
+                x = block(x, rope, seen[window], adapters)
         if self.norm is not None:
             x = self.norm(x)
         flat, goal = x.reshape(rows * length, -1), targets.reshape(-1)
         if self.score is not None:
-            values = F.linear(flat, self.score)[:, 0].float()
-            return values.view(rows, length), torch.zeros_like(inputs, dtype=torch.float32), torch.zeros_like(inputs, dtype=torch.float32)
+            values = F.linear(flat, self.score)[:, 0].float().view(rows, length)
+            none = torch.zeros_like(values)
+            return values, none, none, values.new_zeros(()) if c is None else (values * c).sum()
         weight = self.tokens if self.head is None else self.head
-        pieces = max(1, math.ceil(flat.shape[0] * weight.shape[0] / MOST_LOGITS))
-        found = []
-        for hidden, wanted in zip(flat.chunk(pieces), goal.chunk(pieces), strict=True):
-            if pieces > 1 and self.training:
-                found.append(checkpoint(self._read, hidden, weight, wanted, use_reentrant=False))
-            else:
-                found.append(self._read(hidden, weight, wanted))
-        logp, entropy, top1 = (torch.cat(part).view(rows, length) for part in zip(*found, strict=True))
-        return logp, entropy, top1
+        logp, entropy, top1, total = Head.apply(flat, weight, goal, self.config["logit_softcap"], None if c is None else c.reshape(-1))
+        return logp.view(rows, length), entropy.view(rows, length), top1.view(rows, length), total
 
     def read(self, ids: Tensor, texts: Texts) -> Tensor:
         """Logits (R, V) behind the last of the new tokens (R, L) of texts, whose keys and values are kept."""
         at = texts.at
-        x = F.embedding(ids, self.tokens) * (self.config["embedding_scale"] or 1.0)
-        if self.positions is not None:
-            x = x + F.embedding(at, self.positions)
-        elif self.waves is not None:
-            x = x + self.waves.to(x.device)[at]
-        ropes = [self._rope(rotation, at) for rotation in self.rotations]
-        slopes = None if self.slopes is None else self.slopes.to(x.device)
-        masks = {window: texts.mask(window, slopes) for window in set(self.windows)}
+        x = self._embedded(ids, at)
+        ropes = self._turns(at, texts.tokens)
+        seen = {window: Seen(texts.mask(window, self.slopes)) for window in set(self.windows)}
         for block, window in zip(self.blocks, self.windows, strict=True):
-            x = block(x, ropes[0 if window is None else 1], masks[window], True, texts)
+            x = block(x, ropes[0 if window is None else 1], seen[window], True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]
         if self.norm is not None:
             x = self.norm(x)
-        return self._logits(x, self.tokens if self.head is None else self.head)
+        return capped(F.linear(x, self.tokens if self.head is None else self.head), self.config["logit_softcap"]).float()
 
-    def _logits(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        logits = F.linear(hidden, weight).float()
-        cap = self.config["logit_softcap"]
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+    def _embedded(self, ids: Tensor, at: Tensor) -> Tensor:
+        x = F.embedding(ids, self.tokens)
+        if self.config["embedding_scale"]:
+            x = x * self.config["embedding_scale"]
+        if self.positions is not None:
+            return x + F.embedding(at, self.positions)
+        return x if self.waves is None else x + self.waves[at]
 
-    def _read(self, hidden: Tensor, weight: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        logits = self._logits(hidden, weight)
-        lse = logits.logsumexp(-1)
-        logp = logits.gather(-1, goal[:, None])[:, 0] - lse
-        p = (logits - lse[:, None]).exp()
-        entropy = lse - (p * logits).sum(-1)
-        top1 = (logits.detach().argmax(-1) == goal).float()
-        return logp, entropy, top1
-
-    def _rope(self, rotation: dict[str, Any] | None, at: Tensor) -> tuple[Tensor, Tensor] | None:
-        if rotation is None:
-            return None
-        frequencies = torch.tensor(rotation["frequencies"], dtype=torch.float64, device="cpu")
-        angles = at.cpu().double()[..., None] * frequencies
-        cos, sin = angles.cos() * rotation["factor"], angles.sin() * rotation["factor"]
-        return tuple(x.float().to(at.device)[:, None] for x in (cos, sin))
+    def _turns(self, at: Tensor, places: int) -> list[tuple[Tensor, Tensor] | None]:
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for rope in self.ropes:
+            if rope is None:
+                found.append(None)
+                continue
+            rope.reach(places, at.device)
+            found.append(rope.at(at))
+        return found
 
     def _mask(self, window: int | None, first: Tensor | None, length: int, device: torch.device) -> Tensor | None:
         """What a token sees: None is every token up to itself."""
@@ -347,5 +238,5 @@ class Decoder(nn.Module):
             seen = seen & (k[None, None] >= first[:, None, :, None])
         if self.slopes is None:
             return seen
-        far = self.slopes.to(device)[None, :, None, None] * (k - q)[None, None]
+        far = self.slopes[None, :, None, None] * (k - q)[None, None]
         return far.masked_fill(~seen, float("-inf"))

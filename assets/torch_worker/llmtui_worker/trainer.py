@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .adamw8bit import AdamW8bit
+from .attention import Packed
 from .decoder import Decoder
 from .meeting import Meeting
 from .texts import Texts
@@ -40,6 +41,7 @@ class Rank:
         self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
         self.values: tuple[Tensor, Tensor] | None = None
         self.autocast = False
+        self.compiled = False
         self.sharded = False
         self.offloaded = False
         self.stack = contextlib.ExitStack()
@@ -59,6 +61,7 @@ class Rank:
             store = self.meeting.store(ask["port"]) if self.world > 1 else dist.HashStore()
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, device_id=device)
         self.autocast = ask["precision"] == "bf16"
+        self.compiled = ask["compile"]
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
         self.decoder = self._decoder()
@@ -69,8 +72,6 @@ class Rank:
             self.model = DistributedDataParallel(self.decoder, device_ids=devices)
         else:
             self.model = self.decoder
-        if ask["compile"]:
-            self.model = torch.compile(self.model)
         made = self.decoder.table.made
         self.trained = [(info, made[info["name"]]) for info in ask["model"]["params"] if info["grad"] is not None]
         groups = [{"params": [parameter], "weight_decay": info["decay"], "lr_scale": info["lr_scale"]} for info, parameter in self.trained]
@@ -90,6 +91,8 @@ class Rank:
     def _decoder(self) -> Decoder:
         """A model with zero weights, each rank with its share of them where they are sharded."""
         decoder = Decoder(self.shape, self.device)
+        if self.compiled:
+            decoder.fuse()
         if self.sharded:
             # Sharding puts new parameters into the places of the old ones.
             names = {id(p): name for name, p in decoder.named_parameters()}
@@ -205,28 +208,33 @@ class Rank:
             return {}
         was = decoder.training
         decoder.eval()
-        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+        # Texts of every length: compiling for each would take longer than they do.
+        stance = torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
+        with stance, torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             logits = decoder.read(texts.take_up(pieces, ids), texts)
         texts.done()
         decoder.train(was)
         return {"payload": logits.cpu().contiguous().numpy().tobytes() if ask["pieces"] else b""}
 
-    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Tensor | None]:
+    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, Tensor | None]:
         rows, length = ask["rows"], ask["seq_len"]
         count = rows * length
         fields = torch.frombuffer(payload, dtype=torch.int32)
         ids = [fields[i * count : (i + 1) * count].long().view(rows, length) for i in range(3 if ask["first"] else 2)]
+        packed = Packed.of(ids[2]) if ask["first"] and self.device.type == "cuda" else None
+        if packed is not None:
+            packed = packed._replace(ends=packed.ends.to(self.device))
         tensors: list[Tensor | None] = [x.to(self.device) for x in ids]
         if not ask["first"]:
             tensors.append(None)
         rest = fields[len(ids) * count :]
         c = rest.view(torch.float32).view(rows, length).to(self.device) if ask["linear"] else None
-        return tensors, c
+        return tensors, packed, c
 
     def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Values of this rank's rows; of a loss that is linear in log-probabilities the gradient as well."""
         began = time.monotonic()
-        (inputs, targets, first), c = self._batch(ask, payload)
+        (inputs, targets, first), packed, c = self._batch(ask, payload)
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
         if not ask["train"]:
             chosen = self.reference if ask["model"] == "reference" else self.decoder
@@ -235,7 +243,7 @@ class Rank:
             was = chosen.training
             chosen.eval()
             with torch.no_grad(), cast:
-                values = chosen(inputs, targets, first, ask["adapters"])
+                logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed)
             chosen.train(was)
         else:
             self.texts = None
@@ -246,12 +254,11 @@ class Rank:
             # What is dropped is a function of the run's seed, the micro-step and the rank: a resume drops the same.
             torch.manual_seed(ask["draws"] + self.rank)
             with cast:
-                values = self.model(inputs, targets, first, True)
+                logp, entropy, top1, total = self.model(inputs, targets, first, True, packed, c)
         seconds = time.monotonic() - began
-        logp, entropy, top1 = values
         found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
         if c is not None:
-            torch.autograd.backward([logp], [c * self.world])
+            total.backward(torch.full_like(total, self.world))
             self._synced()
         elif ask["train"]:
             self.values = (logp, entropy)
@@ -293,9 +300,7 @@ class Rank:
     def apply(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """One update with gradients times `scale`."""
         if ask["scale"] != 1.0:
-            for _, parameter in self.trained:
-                if parameter.grad is not None:
-                    parameter.grad.mul_(ask["scale"])
+            torch._foreach_mul_([p.grad for _, p in self.trained if p.grad is not None], ask["scale"])
         for group in self.optimizer.param_groups:
             group["lr"] = ask["lr"] * group["lr_scale"]
         self.optimizer.step()

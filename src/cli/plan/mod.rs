@@ -8,13 +8,14 @@ use super::{
     model_ref,
 };
 use crate::base::clock::Clock;
-use crate::hardware::{Live, Provider, Recorded};
+use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::methods::ReferenceChoice;
 use crate::models::{self, Parts};
 use crate::plan::changes::ladder;
 use crate::plan::engines::{self, EngineChoice, Gpus};
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
+use crate::plan::ranks::{on_gpus_named, on_ranks};
 use crate::plan::request::{
     AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said,
 };
@@ -160,15 +161,18 @@ fn engine(args: &Args, request: &Request, cx: &Context) -> anyhow::Result<Option
             here: false,
         }),
         (true, None) => None,
-        (false, _) => {
-            let seen = match cx.recording()? {
-                Some(recording) => Recorded::new(recording).machine().summary(),
-                None => Live::new(&cx.env).machine().summary(),
-            };
-            Gpus::of(&seen.gpus)
-        }
+        (false, _) => Gpus::of(&gpus_here(cx)?),
     };
     Ok(engines::choose(request, gpus.as_ref()))
+}
+
+/// The GPUs of this machine, or of the recorded one.
+fn gpus_here(cx: &Context) -> anyhow::Result<Vec<GpuSummary>> {
+    let machine = match cx.recording()? {
+        Some(recording) => Recorded::new(recording).machine().summary(),
+        None => Live::new(&cx.env).machine().summary(),
+    };
+    Ok(machine.gpus)
 }
 
 /// The target with all options applied, and this machine where the plan is for it.
@@ -176,6 +180,9 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     let mut request = resolve(args, cx)?;
     let mut here = None;
     if args.gpu.is_none() && !wants_gpu(args) {
+        request = on_ranks(request, &gpus_here(cx)?);
+    }
+    if args.gpu.is_none() && !wants_gpu(args) && request.estimator == Estimator::Engine {
         let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
         machine.equip(&mut request);
         if request.mfu_said == Said::Probed
@@ -196,7 +203,10 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
             );
             Failure::yours(format!("no GPU is called `{name}`"), hint)
         })?;
-        request = target::on_gpu(request, Device::of(gpu));
+        request = match wants_trainer(args) {
+            true => target::on_gpu(request, Device::of(gpu)),
+            false => on_gpus_named(request, gpu, args.gpus.unwrap_or(1)),
+        };
     } else if wants_gpu(args) {
         let device = request.device.clone();
         request = target::on_gpu(request, device);
@@ -258,10 +268,14 @@ const REFERENCES: [(&str, ReferenceChoice); 4] = [
     ("precomputed", ReferenceChoice::Precomputed),
 ];
 
-/// What this engine cannot train is planned for a typical GPU trainer.
+/// What this engine cannot train is planned for GPUs.
 fn wants_gpu(args: &Args) -> bool {
-    args.gpus.is_some_and(|n| n > 1)
-        || args.quantize.is_some()
+    args.gpus.is_some_and(|n| n > 1) || wants_trainer(args)
+}
+
+/// What no engine of this program trains is planned for a typical GPU trainer.
+fn wants_trainer(args: &Args) -> bool {
+    args.quantize.is_some()
         || args.zero.is_some_and(|z| z > 0)
         || args.precision.is_some()
         || args.attention.is_some()

@@ -2,8 +2,8 @@
 
 use super::quantity::{binary, capacity};
 use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
-use super::scheme::{Precision, UpdateState};
-use super::target::on_gpu;
+use super::scheme::UpdateState;
+use super::ranks::as_ranks;
 use super::{Verdict, plan};
 use crate::hardware::GpuSummary;
 use serde::Serialize;
@@ -237,12 +237,11 @@ fn settings(way: Way) -> String {
     words
 }
 
-/// The request as PyTorch's ranks hold it: weights, gradients and moments in f32, and a share of the rows.
+/// The request as PyTorch's ranks hold it, each with a share of the rows.
 fn there(request: &Request, gpus: &Gpus, way: Way) -> Request {
     let own = request.estimator == Estimator::Engine;
     let device = Device::limit(&gpus.name, Some(gpus.memory));
-    let mut there = on_gpu(request.clone(), device);
-    there.precision = Precision::Fp32;
+    let mut there = as_ranks(request, device, way.shares);
     there.n_devices = way.n;
     there.zero = if way.shares { 3 } else { 0 };
     if own {

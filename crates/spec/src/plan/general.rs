@@ -8,12 +8,13 @@ use super::request::{
 };
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
 use crate::base::human::{grouped, short};
+use crate::nn::NormPlacement;
 
 /// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
 const LOGIT_BYTES: u64 = 10;
-/// The same in a rank of PyTorch under this program, which gives entropies too: 16-bit logits and their gradient, f32 logits, their
-/// softmax, its product with them, and the f32 gradient.
-const RANK_LOGIT_BYTES: u64 = 20;
+/// The same in a rank of PyTorch under this program (`head.py`), beside logits and their gradient in the format of matmuls: in f32 the logits below their
+/// largest and their powers.
+const RANK_LOGIT_BYTES: u64 = 8;
 /// DDP's buckets hold a second copy of the gradients, f32.
 const BUCKET_BYTES: f64 = 4.0;
 /// 16-bit copies of f32 weights that autocast keeps for a forward pass.
@@ -31,6 +32,19 @@ const FROZEN_BASE: f64 = 0.85;
 pub fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.config().mlp.gated() { 4 } else { 2 };
     4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
+}
+
+/// Bytes per token and layer that a rank of PyTorch keeps for the backward pass (`decoder.py`), with matmuls in `width` bytes: the f32
+/// inputs of the norms and what matmuls take of them, queries, keys, values and what attention gives, gate, up and their product.
+fn rank_bytes_per_token(arch: &Arch, width: u64) -> u64 {
+    let wide = if arch.config().mlp.gated() { 3 } else { 2 };
+    let norms = match arch.config().norm_placement {
+        NormPlacement::Both => 4,
+        NormPlacement::Pre | NormPlacement::Post => 2,
+    };
+    let matmuls =
+        2 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff();
+    4 * norms * arch.d_model() + width * matmuls + 4 * arch.n_head()
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
@@ -203,12 +217,42 @@ fn frozen_shard(request: &Request) -> f64 {
     }
 }
 
-/// Activations and logits of one micro-batch.
-fn batch(request: &Request, ledger: &mut Ledger) {
+/// Activations of one micro-batch on a rank of PyTorch.
+fn rank_activations(request: &Request, share: f64) -> (f64, String) {
     let (arch, tokens) = (&request.arch, request.micro_tokens());
-    let frozen = request.lora.is_some() && request.checkpointing == Checkpointing::Off;
-    let share = if frozen { FROZEN_BASE } else { 1.0 };
-    let activations = activation_bytes(
+    let token = rank_bytes_per_token(arch, matmul_width(request));
+    let layer = (tokens * token) as f64 * share;
+    let of_layer = format!("{} B × {} tokens", grouped(token), grouped(tokens));
+    if request.checkpointing == Checkpointing::Off {
+        let bytes = layer * arch.n_layer() as f64;
+        return (
+            bytes,
+            format!("{of_layer} × {} layers{}", arch.n_layer(), words_of(share)),
+        );
+    }
+    // Every block's f32 input stays, and one block at a time in full.
+    let inputs = 4 * arch.d_model() * tokens * arch.n_layer();
+    let how = format!(
+        "recomputed: 4 B × {} × {} tokens × {} layers, plus one of {of_layer}",
+        arch.d_model(),
+        grouped(tokens),
+        arch.n_layer()
+    );
+    (inputs as f64 + layer, how)
+}
+
+/// Bytes of a factor of a matmul.
+fn matmul_width(request: &Request) -> u64 {
+    match request.precision {
+        Precision::Fp32 => 4,
+        _ => 2,
+    }
+}
+
+/// Activations of one micro-batch in a typical trainer.
+fn activations(request: &Request, share: f64) -> (f64, String) {
+    let (arch, tokens) = (&request.arch, request.micro_tokens());
+    let bytes = activation_bytes(
         arch,
         tokens,
         request.seq_len,
@@ -229,7 +273,7 @@ fn batch(request: &Request, ledger: &mut Ledger) {
             short(elements_per_token(arch) as f64),
             grouped(tokens),
             arch.n_layer(),
-            if frozen { " × 0.85 (frozen base)" } else { "" }
+            words_of(share)
         ),
         Checkpointing::EveryN(n) => format!(
             "checkpointed: 2 B × {} × {} tokens × every {n} of {} layers, plus {n} in full",
@@ -244,13 +288,33 @@ fn batch(request: &Request, ledger: &mut Ledger) {
             arch.n_layer()
         ),
     };
-    ledger.add(Part::Activations, activations * share * width, how);
+    (bytes * share * width, how)
+}
+
+fn words_of(share: f64) -> &'static str {
+    if share < 1.0 {
+        " × 0.85 (frozen base)"
+    } else {
+        ""
+    }
+}
+
+/// Activations and logits of one micro-batch.
+fn batch(request: &Request, ledger: &mut Ledger) {
+    let (arch, tokens) = (&request.arch, request.micro_tokens());
+    let frozen = request.lora.is_some() && request.checkpointing == Checkpointing::Off;
+    let share = if frozen { FROZEN_BASE } else { 1.0 };
+    let (bytes, how) = match request.extras.ranks {
+        Some(_) => rank_activations(request, share),
+        None => activations(request, share),
+    };
+    ledger.add(Part::Activations, bytes, how);
     let (rows, words) = match request.logits {
         Logits::Whole => (tokens, "all"),
         Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
     };
     let each = match request.extras.ranks {
-        Some(_) => RANK_LOGIT_BYTES,
+        Some(_) => RANK_LOGIT_BYTES + 2 * matmul_width(request),
         None => LOGIT_BYTES,
     };
     let how = format!(

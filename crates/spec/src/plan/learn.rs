@@ -44,11 +44,14 @@ pub struct Observation {
 /// The calibration from a finished or stopped run; `None` if it has too few readings.
 pub fn observe(state: &RunState) -> Option<Observation> {
     let head = state.head.as_ref()?;
-    // Host memory of a GPU run says nothing about plans for this engine.
     if measured::most(state).is_some_and(|m| m.place != Place::Process) {
         return None;
     }
     let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+    // Memory and speed of PyTorch say nothing about plans for this engine.
+    if request.extras.ranks.is_some() {
+        return None;
+    }
     let rss = state.series.get(RSS).filter(|s| s.len() >= READINGS)?;
     // Step 0 is preflight, whose model copies are freed before training.
     let (_, most) = rss.extent(1.0, f64::MAX)?;
@@ -264,6 +267,42 @@ mod tests {
         assert!((seconds / wanted - 1.0).abs() < 1e-9);
     }
 
+    /// A spec, and the log of a run of it at 5,000 tokens a second.
+    fn run(preset: &str, set: &[&str]) -> (crate::spec::RunSpec, RunState) {
+        let set: Vec<String> = set.iter().map(|word| (*word).to_string()).collect();
+        let sources = crate::spec::SpecSources::default();
+        let spec = crate::spec::load(preset, &set, &sources).unwrap().spec;
+        let told = |seq: u64, event: Event| Envelope {
+            v: VERSION,
+            seq,
+            t: UnixMillis(seq),
+            event,
+        };
+        let started = Event::Started {
+            name: "r".into(),
+            method: String::new(),
+            spec: spec.to_value(),
+            n_params: 0,
+            vocab_size: 65,
+            max_steps: 10,
+            batch_tokens: 0,
+            epoch_tokens: 1_000_000,
+            resumed_from: None,
+            precision: None,
+        };
+        let stepped = |step: u64| Event::Stepped {
+            step,
+            tokens: step,
+            values: [(RSS, 1e8), (id::TOK_PER_SEC, 5_000.0)]
+                .map(|(id, x)| (id.to_string(), Num(x)))
+                .into(),
+        };
+        let steps = (1..=READINGS).map(|step| told(1 + step, stepped(step)));
+        let events: Vec<Envelope> = [told(1, started)].into_iter().chain(steps).collect();
+        let state = RunState::from_events(&events);
+        (spec, state)
+    }
+
     /// A run's own speed predicts its own time, whatever its method does with a token.
     #[test]
     fn a_run_that_is_planned_again_takes_as_long_as_it_took() {
@@ -272,37 +311,8 @@ mod tests {
             ("dpo-demo", &[]),
             ("quickstart", &["adapter.lora.rank=4"]),
         ] {
-            let set: Vec<String> = set.iter().map(|word| (*word).to_string()).collect();
-            let sources = crate::spec::SpecSources::default();
-            let spec = crate::spec::load(preset, &set, &sources).unwrap().spec;
-            let told = |seq: u64, event: Event| Envelope {
-                v: VERSION,
-                seq,
-                t: UnixMillis(seq),
-                event,
-            };
-            let started = Event::Started {
-                name: "r".into(),
-                method: String::new(),
-                spec: spec.to_value(),
-                n_params: 0,
-                vocab_size: 65,
-                max_steps: 10,
-                batch_tokens: 0,
-                epoch_tokens: 1_000_000,
-                resumed_from: None,
-                precision: None,
-            };
-            let stepped = |step: u64| Event::Stepped {
-                step,
-                tokens: step,
-                values: [(RSS, 1e8), (id::TOK_PER_SEC, 5_000.0)]
-                    .map(|(id, x)| (id.to_string(), Num(x)))
-                    .into(),
-            };
-            let steps = (1..=READINGS).map(|step| told(1 + step, stepped(step)));
-            let events: Vec<Envelope> = [told(1, started)].into_iter().chain(steps).collect();
-            let mut observation = observe(&RunState::from_events(&events)).unwrap();
+            let (spec, state) = run(preset, set);
+            let mut observation = observe(&state).unwrap();
             let mut request = target::of_run(&spec.to_value(), 65, 1_000_000).unwrap();
             observation.n_params = request.arch.n_params();
             Machine {
@@ -317,6 +327,12 @@ mod tests {
                 "{preset}: {seconds} for {took}"
             );
         }
+    }
+
+    #[test]
+    fn a_run_of_pytorch_says_nothing_about_this_engine() {
+        assert!(observe(&run("quickstart", &[]).1).is_some());
+        assert_eq!(observe(&run("quickstart", &["engine=torch"]).1), None);
     }
 
     #[test]

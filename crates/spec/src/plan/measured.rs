@@ -1,6 +1,7 @@
 //! Measured memory of a run and the plan to compare it with: the process's resident set on a CPU, or its GPU memory
 //! according to NVML.
 
+use super::ranks::on_ranks;
 use super::request::Device;
 use super::{Request, gpus, target};
 use crate::hardware::Machine;
@@ -58,7 +59,7 @@ fn of<'a>(
     })
 }
 
-/// The plan for a run, from its events: for a typical GPU trainer if it holds GPU memory, else for this engine.
+/// The plan for a run, from its events: for its ranks' GPUs, for a typical GPU trainer if it holds GPU memory otherwise, else for this engine.
 /// `None` if the run has not logged its spec.
 pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
     let head = state.head.as_ref()?;
@@ -66,6 +67,10 @@ pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request
     let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
         return Some(request);
     };
+    if request.extras.ranks.is_some() {
+        let gpus = machine.map(|m| m.summary().gpus).unwrap_or_default();
+        return Some(on_ranks(request, &gpus));
+    }
     let gpu = machine.and_then(|m| m.gpus.iter().find(|gpu| gpu.index == index));
     let device = match gpu {
         Some(gpu) => Device {

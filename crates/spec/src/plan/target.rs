@@ -304,7 +304,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
         offloaded: torch.offload,
         gpus_allowed: torch.device(1) == "cuda",
         gpus_asked: torch.device(0) == "cuda",
-        bf16: torch.format("cuda") == "bf16",
+        bf16: torch.format("cuda", spec.asked_format()) == "bf16",
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::RunSpec;
 use crate::base::paths::Env;
-use crate::nn::ActivationCheckpointing;
+use crate::nn::{ActivationCheckpointing, Precision};
 use crate::workers::environment::installed_at;
 use crate::workers::{EngineConfig, torch};
 
@@ -32,6 +32,15 @@ impl RunSpec {
             },
             ..Default::default()
         }))
+    }
+
+    /// `train.precision`, as PyTorch's ranks take it.
+    pub fn asked_format(&self) -> torch::Format {
+        match self.train.precision {
+            Precision::Auto => torch::Format::Auto,
+            Precision::F32 => torch::Format::F32,
+            Precision::Bf16 => torch::Format::Bf16,
+        }
     }
 
     /// The same training by the engine that `run` got, where this spec leaves it open; unchanged where it names one.

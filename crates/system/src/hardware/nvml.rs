@@ -35,7 +35,7 @@ pub struct Pulse {
     pub power: Option<f64>,
     pub sm_clock: Option<f64>,
     pub throttle: Option<f64>,
-    /// Bytes used by this process; `None` if none or unknown.
+    /// Bytes used by this process and those it started, such as PyTorch's ranks; `None` if none or unknown.
     pub own_memory: Option<f64>,
 }
 
@@ -121,7 +121,9 @@ fn pulse(device: &Device, index: u32) -> Pulse {
         power: device.power_usage().ok().map(watts),
         sm_clock: device.clock_info(Clock::SM).ok().map(f64::from),
         throttle: throttle(device).map(|bits| bits as f64),
-        own_memory: own_memory(&processes(device), std::process::id()),
+        own_memory: own_memory(&processes(device), |pid| {
+            is_of(pid, std::process::id(), parent)
+        }),
     }
 }
 
@@ -269,10 +271,29 @@ fn mig(device: &Device) -> Option<Mig> {
     Some(Mig { enabled, devices })
 }
 
-/// Memory used by one process.
-fn own_memory(processes: &[GpuProcess], pid: u32) -> Option<f64> {
-    let own = processes.iter().find(|p| p.pid == pid)?;
-    own.memory.map(|bytes| bytes as f64)
+/// Memory used by the processes that are `own`.
+fn own_memory(processes: &[GpuProcess], own: impl Fn(u32) -> bool) -> Option<f64> {
+    let all = processes.iter().filter(|p| own(p.pid));
+    let known: Vec<u64> = all.filter_map(|p| p.memory).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64)
+}
+
+/// Whether a process is `root` or was started by it, or by one that was.
+fn is_of(pid: u32, root: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
+    // A process that ends while its line is followed can close a circle.
+    const DEEPEST: usize = 64;
+    std::iter::successors(Some(pid), |pid| parent(*pid))
+        .take(DEEPEST)
+        .any(|pid| pid == root)
+}
+
+/// The parent of a process, from `/proc/PID/stat` (proc(5)).
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything, stand the state and the parent.
+    let fields = stat.rsplit(')').next()?;
+    let parent = fields.split_whitespace().nth(1)?.parse().ok()?;
+    (parent > 0).then_some(parent)
 }
 
 fn processes(device: &Device) -> Vec<GpuProcess> {
@@ -316,8 +337,37 @@ mod tests {
             ..GpuProcess::default()
         };
         let all = [process(7, Some(5)), process(9, None)];
-        let of = |pid| own_memory(&all, pid);
+        let of = |pid| own_memory(&all, |it| it == pid);
         assert_eq!((of(7), of(9), of(11)), (Some(5.0), None, None));
+    }
+
+    #[test]
+    fn ranks_count_as_the_process_that_started_their_launcher() {
+        // 1 → 5 (this program) → 6 (torchrun) → 7, 9 (ranks); 1 → 11 (somebody else).
+        let parent = |pid| match pid {
+            5 | 11 => Some(1),
+            6 => Some(5),
+            7 | 9 => Some(6),
+            _ => None,
+        };
+        let process = |pid, memory| GpuProcess {
+            pid,
+            memory: Some(memory),
+            ..GpuProcess::default()
+        };
+        let all = [process(7, 30), process(9, 20), process(11, 1000)];
+        let of = |root| own_memory(&all, |pid| is_of(pid, root, parent));
+        assert_eq!((of(5), of(11), of(12)), (Some(50.0), Some(1000.0), None));
+        assert!(!is_of(3, 5, |_| Some(3)));
+    }
+
+    #[test]
+    fn a_child_of_this_process_has_it_as_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(super::parent(child.id()), Some(std::process::id()));
+        assert!(is_of(child.id(), std::process::id(), super::parent));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct Config {
     /// With `fsdp2`: weights, gradients and moments lie in main memory and pass through the GPU a block at a time. Larger models fit,
     /// steps take longer.
     pub offload: bool,
-    /// Number format of matmuls; weights, gradients and moments are f32. `auto` is bf16 on a GPU.
+    /// Number format of matmuls; weights, gradients and moments are f32. `auto` is `train.precision`, and where that is `auto` too, bf16 on a GPU.
     pub precision: Format,
     /// Compile the model (torch.compile): slow to start, faster on GPUs.
     pub compile: bool,
@@ -113,7 +113,7 @@ pub enum Shard {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// bf16 on a GPU, f32 on a processor.
+    /// That of the run (`train.precision`), else bf16 on a GPU and f32 on a processor.
     #[default]
     Auto,
     /// 24 bits of significand.
@@ -159,13 +159,13 @@ impl Config {
         }
     }
 
-    /// The number format on that device.
-    pub fn format(&self, device: &str) -> &'static str {
-        match self.precision {
-            Format::F32 => "f32",
-            Format::Bf16 => "bf16",
-            Format::Auto if device == "cuda" => "bf16",
-            Format::Auto => "f32",
+    /// The number format on that device, where the run asks for `asked` (`train.precision`).
+    pub fn format(&self, device: &str, asked: Format) -> &'static str {
+        match (self.precision, asked) {
+            (Format::F32, _) | (Format::Auto, Format::F32) => "f32",
+            (Format::Bf16, _) | (Format::Auto, Format::Bf16) => "bf16",
+            (Format::Auto, Format::Auto) if device == "cuda" => "bf16",
+            (Format::Auto, Format::Auto) => "f32",
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) fn build(
         },
         "optimizer": optimizer,
         "device": device,
-        "precision": settings.format(device),
+        "precision": settings.format(device, spec.asked_format()),
         "shard": settings.shard_word(),
         "offload": settings.offload,
         "compile": settings.compile,

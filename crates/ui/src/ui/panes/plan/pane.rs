@@ -1,8 +1,9 @@
 //! The plan among the panes: what its keys do, and the lists of things to plan and of devices.
 
 use super::{Editing, Field, Kind, PlanPane, Shown, draw};
+use crate::plan::ranks::on_gpus_named;
 use crate::plan::request::Device;
-use crate::plan::{Request as PlanRequest, gpus, measured, models, target};
+use crate::plan::{Request as PlanRequest, gpus, measured, models};
 use crate::ui::action::{Action, Context};
 use crate::ui::app::Freshness;
 use crate::ui::effect::Effect;
@@ -70,7 +71,7 @@ impl PlanPane {
     /// Puts a GPU of the table under the plan, or this machine.
     fn on(&mut self, name: &str, store: &Store) {
         match gpus::find(name).filter(|_| name != HERE) {
-            Some(gpu) => self.change(|request| target::on_gpu(request, Device::of(gpu))),
+            Some(gpu) => self.change(|request| on_gpus_named(request, gpu, 1)),
             None => self.change(|request| {
                 let device = Device::limit("this machine", None);
                 let mut request = PlanRequest { device, ..request };

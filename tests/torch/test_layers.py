@@ -1,0 +1,121 @@
+"""Gradients that are written by hand against autograd's of the plain composite, in f64.
+
+    PYTHONPATH=assets/torch_worker /path/to/venv/bin/python -m unittest -v tests/torch/test_layers.py
+
+Without PyTorch what needs it is skipped, with these words.
+"""
+
+from __future__ import annotations
+
+import unittest
+from unittest import mock
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from llmtui_worker import head
+    from llmtui_worker.attention import Packed
+    from llmtui_worker.head import Head
+    from llmtui_worker.layers import SwiGlu
+    from llmtui_worker.rope import Rope, Rotate
+    from torch import Tensor
+except ImportError as error:
+    MISSING = f"no PyTorch here: {error}"
+else:
+    MISSING = ""
+
+ROWS, WIDTH, VOCAB = 13, 8, 17
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Heads(unittest.TestCase):
+    def setUp(self) -> None:
+        torch.manual_seed(3)
+        self.hidden = torch.randn(ROWS, WIDTH, requires_grad=True)
+        self.weight = torch.randn(VOCAB, WIDTH, requires_grad=True)
+        self.goal = torch.randint(0, VOCAB, (ROWS,))
+        self.c, self.d = torch.randn(ROWS), torch.randn(ROWS)
+
+    def composite(self, cap: float | None) -> tuple[Tensor, Tensor]:
+        z = self.hidden.double() @ self.weight.double().T
+        z = z if cap is None else cap * torch.tanh(z / cap)
+        logp = z.log_softmax(-1)
+        return logp.gather(-1, self.goal[:, None])[:, 0], -(logp.exp() * logp).sum(-1)
+
+    def gradients(self, total: Tensor) -> list[Tensor]:
+        return [x.double() for x in torch.autograd.grad(total, (self.hidden, self.weight))]
+
+    def near(self, found: list[Tensor], wanted: list[Tensor], bound: float = 3e-5) -> None:
+        for a, b in zip(found, wanted, strict=True):
+            self.assertLess((a.detach().double() - b.detach().double()).abs().max().item(), bound)
+
+    def test_values_and_gradients(self) -> None:
+        plain = (Head.read, Head.slope)
+        for most in (1 << 26, 5 * VOCAB):
+            for cap in (None, 2.5):
+                for arithmetic in (plain, (head.fused_read, head.fused_slope)):
+                    with (
+                        self.subTest(most=most, cap=cap, arithmetic=arithmetic),
+                        mock.patch.object(head, "MOST_LOGITS", most),
+                        mock.patch.object(Head, "read", staticmethod(arithmetic[0])),
+                        mock.patch.object(Head, "slope", staticmethod(arithmetic[1])),
+                    ):
+                        logp, entropy = self.composite(cap)
+                        found = Head.apply(self.hidden, self.weight, self.goal, cap, None)
+                        self.near(list(found[:2]), [logp, entropy], 5e-6)
+                        best = (self.hidden @ self.weight.T).argmax(-1) == self.goal
+                        self.assertTrue(torch.equal(found[2].bool(), best))
+                        with_entropy = (self.c * logp + self.d * entropy).sum()
+                        wanted = self.gradients(with_entropy)
+                        self.near(self.gradients((self.c * found[0] + self.d * found[1]).sum()), wanted)
+                        wanted = self.gradients((self.c * self.composite(cap)[0]).sum())
+                        found = Head.apply(self.hidden, self.weight, self.goal, cap, None)
+                        self.near(self.gradients((self.c * found[0]).sum()), wanted)
+                        # With coefficients that are known, on the way; twice the sum has twice the gradient.
+                        total = Head.apply(self.hidden, self.weight, self.goal, cap, self.c)[3]
+                        self.near(self.gradients(2 * total), [2 * x for x in wanted])
+
+    def test_a_frozen_head_has_no_gradient(self) -> None:
+        weight = self.weight.detach()
+        total = Head.apply(self.hidden, weight, self.goal, None, self.c)[3]
+        total.backward()
+        self.assertIsNone(weight.grad)
+        self.assertIsNotNone(self.hidden.grad)
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Layers(unittest.TestCase):
+    def test_gates(self) -> None:
+        wide = torch.randn(3, 4, 10, dtype=torch.float64, requires_grad=True)
+        self.assertTrue(torch.autograd.gradcheck(SwiGlu.apply, (wide,)))
+        gate, up = wide.chunk(2, -1)
+        self.assertTrue(torch.equal(SwiGlu.apply(wide), F.silu(gate) * up))
+
+    def test_rotations(self) -> None:
+        rope = Rope({"frequencies": [1.0, 0.3], "factor": 1.5})
+        rope.reach(7, torch.device("cpu"))
+        cos, sin = (x.double() for x in rope.at(torch.tensor([[0, 1, 2], [4, 6, 0]])))
+        self.assertEqual(tuple(cos.shape), (2, 3, 1, 2))
+        x = torch.randn(2, 3, 4, 6, dtype=torch.float64, requires_grad=True)
+        self.assertTrue(torch.autograd.gradcheck(lambda it: Rotate.apply(it, cos, sin, 3), (x,)))
+        found = Rotate.apply(x, cos, sin, 3)
+        self.assertTrue(torch.equal(found[:, :, 3], x[:, :, 3]) and torch.equal(found[..., 4:], x[..., 4:]))
+        turned = torch.view_as_complex(torch.stack([x[:, :, :3, :2], x[:, :, :3, 2:4]], -1)) * torch.complex(cos, sin)
+        halves = torch.view_as_real(turned.detach()).unbind(-1)
+        for at, half in enumerate(halves):
+            self.assertLess((half - found[:, :, :3, 2 * at : 2 * at + 2].detach()).abs().max().item(), 1e-12)
+
+    def test_texts_of_rows(self) -> None:
+        found = Packed.of(torch.tensor([[0, 0, 0, 3, 3], [0, 0, 0, 0, 0]]))
+        assert found is not None
+        self.assertEqual((found.ends.tolist(), found.ends.dtype, found.longest), ([0, 3, 5, 10], torch.int32, 5))
+        found = Packed.of(torch.tensor([[0, 1, 1, 3]]))
+        assert found is not None
+        self.assertEqual((found.ends.tolist(), found.longest), ([0, 1, 3, 4], 2))
+        # Tokens that see a part of their text, or more than the token before, are no texts.
+        for first in ([[0, 0, 1, 1]], [[0, 0, 2, 0]]):
+            self.assertIsNone(Packed.of(torch.tensor(first)))
+
+
+if __name__ == "__main__":
+    unittest.main()
