@@ -4,6 +4,7 @@ use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::finding::Finding;
 use crate::run::LogWriter;
+use crate::run::state::outcome_word;
 use crate::wire::Num;
 use std::sync::Arc;
 
@@ -99,6 +100,8 @@ fn statuses_follow_the_lock_and_the_last_word() {
     ] {
         log(&run, [hello(), finished(outcome, 1)]);
         assert_eq!(status(&run), expected);
+        // Lists and screens of one run use one word.
+        assert_eq!(outcome_word(outcome), expected.word());
     }
     log(&run, [hello()]);
     assert_eq!(status(&run), RunStatus::Crashed);

@@ -80,7 +80,7 @@ impl<'a> Ending<'a> {
     }
 
     /// ```text
-    ///  ✓ COMPLETED  shakespeare-k3qf · pretrain · step 2,000 of 2,000 in 1:12
+    ///  ✓ FINISHED  shakespeare-k3qf · pretrain · step 2,000 of 2,000 in 1:12
     ///  ✓ STABLE  train loss 4.17 → 1.764, val 1.886
     /// ┌ validation loss ───────────────────────┬ result ──────────────────────────┐
     /// │ ⡇                                      │ best         1.886 nats           │

@@ -450,7 +450,7 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     end(&mut bench);
     let picture = bench.picture(80, 24);
     for words in [
-        "COMPLETED",
+        "FINISHED",
         "best ",
         "at step",
         "llmtui chat shakespeare-k3qf",
