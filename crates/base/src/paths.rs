@@ -163,6 +163,12 @@ impl Env {
     }
 }
 
+/// Whether a name is that of a YAML file: a task's or a pipeline's file, where names of shipped ones stand too.
+pub fn is_yaml(name: &str) -> bool {
+    let ending = Path::new(name).extension();
+    ending.is_some_and(|e| e == "yaml" || e == "yml")
+}
+
 /// A path as the user wrote it, with `~` and `~/…` at its beginning replaced by the home folder, as a shell does. Any other
 /// path stays as it is, and so does a file of this name in `base`.
 ///

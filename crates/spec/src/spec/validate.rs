@@ -7,6 +7,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins, nearest, within};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
+use crate::base::paths::is_yaml;
 use crate::base::{human, ssh};
 use crate::data::Unit;
 use crate::data::source::is_data_file;
@@ -569,13 +570,8 @@ pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> 
         weighted.reward.fix_paths(whole);
     }
     config.train.from.iter_mut().for_each(fix);
-    // A task's name is no path; one by a file ends with its ending.
-    for task in config
-        .eval
-        .tasks
-        .iter_mut()
-        .filter(|task| task.ends_with(".yaml"))
-    {
+    // A task's name is no path.
+    for task in config.eval.tasks.iter_mut().filter(|task| is_yaml(task)) {
         *task = whole(Path::new(task)).display().to_string();
     }
     if let MethodConfig::Ppo(ppo) = &mut config.method {
