@@ -108,6 +108,26 @@ fn statuses_follow_the_lock_and_the_last_word() {
 }
 
 #[test]
+fn a_run_that_failed_before_its_first_step_is_told_from_one_that_lost_its_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let early = |name: &str, events: Vec<Event>, outcome| {
+        let run = new_run(dir.path(), name, 1);
+        log(&run, events);
+        log(&run, [finished(outcome, 0)]);
+        summarize(&run).unwrap().failed_before_its_first_step()
+    };
+    let began = || vec![hello(), started(10)];
+    assert!(early("a", began(), Outcome::Refused));
+    assert!(early("b", vec![hello()], Outcome::Invalid));
+    assert!(!early("c", began(), Outcome::Stopped));
+    let lost = [
+        began(),
+        vec![stepped(1, 4.0), Event::RolledBack { step: 0 }],
+    ];
+    assert!(!early("d", lost.concat(), Outcome::Refused));
+}
+
+#[test]
 fn the_newest_verdict_of_a_log_is_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let run = new_run(dir.path(), "x", 1);
