@@ -113,7 +113,19 @@ impl<'a> Ending<'a> {
         // The next steps decide how much height is left for the figures.
         let upper = match with_sample {
             true => (body.height * 11 / 20).max(figures.len() as u16 + 2),
-            false => body.height.saturating_sub(next.len() as u16 + 1).max(6),
+            false => {
+                let least = body.height.saturating_sub(next.len() as u16 + 1).max(6);
+                // Long commands take rows of their own, as far as all figures stay.
+                let all = self.rows(
+                    &next,
+                    Rect {
+                        height: u16::MAX,
+                        ..inside(body)
+                    },
+                );
+                let room = body.height.saturating_sub(all.len() as u16 + 1);
+                room.max(figures.len() as u16 + 2).min(least)
+            }
         }
         .min(body.height);
         let left = match with_sample {

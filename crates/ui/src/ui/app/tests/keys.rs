@@ -491,6 +491,19 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     ] {
         assert!(picture.contains(words), "{words}\n{picture}");
     }
+    // Commands stand in their column, or on a row of their own.
+    let column = |line: &str| {
+        line.split_once("llmtui ")
+            .map(|(before, _)| before.chars().count())
+    };
+    let mut columns: Vec<usize> = picture.lines().filter_map(column).collect();
+    columns.sort();
+    columns.dedup();
+    assert_eq!(columns.len(), 2, "{picture}");
+    assert!(
+        picture.contains("│      llmtui train --resume "),
+        "{picture}"
+    );
     bench.press("r");
     assert!(!bench.picture(80, 24).contains("all charts"));
     bench.press("r");
