@@ -4,6 +4,7 @@
 
 use llmtui::base::child::Child;
 use llmtui::base::clock::{ManualClock, UnixMillis};
+use llmtui::base::paths::Env;
 use llmtui::data::chat::{GenerationPrompt, RowTemplate, Template};
 use llmtui::data::formats::FormatChoice;
 use llmtui::data::source::{ReadContext, SourceConfig};
@@ -236,7 +237,7 @@ fn pipeline_yaml(data: &[u8], _: &Path) {
 
 fn task_yaml(data: &[u8], folder: &Path) {
     let path = written(folder, "task.yaml", data);
-    if let Err(error) = tasks::load(&path.display().to_string(), None) {
+    if let Err(error) = tasks::load(&path.display().to_string(), &Env::default()) {
         told(error);
     }
     if let Ok(template) = RowTemplate::new("prompt", &text(data)) {

@@ -257,7 +257,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
         bench.log()
     );
     let state = RunState::from_events(&events);
-    assert_eq!((state.step, state.word()), (3000, "completed"));
+    assert_eq!((state.step, state.word()), (3000, "finished"));
     // One run, begun twice, and it went on from where it stopped: no step was done again.
     assert_eq!(bench.runs().len(), 1);
     let begun = std::fs::read_to_string(bench.path("play/begun")).unwrap();
@@ -285,7 +285,7 @@ fn a_job_is_warned_requeued_and_goes_on_to_its_last_step() {
     let out = bench.llmtui(&["engine", "script", "tiny", "--slurm"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(
-        text(&out.stderr).contains("completed all its steps"),
+        text(&out.stderr).contains("finished all its steps"),
         "{}",
         text(&out.stderr)
     );

@@ -427,7 +427,7 @@ fn runs_and_attach_tell_of_a_finished_run() {
         .unwrap();
     assert!(attach.status.success(), "{attach:?}");
     let text = String::from_utf8(attach.stdout).unwrap();
-    assert!(text.contains("completed at step 30"), "{text}");
+    assert!(text.contains("finished at step 30"), "{text}");
     let none = place.program(&["attach"]).output().unwrap();
     assert_eq!(none.status.code(), Some(2), "no live run");
 }

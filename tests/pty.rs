@@ -480,7 +480,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     let mut term = Term::open(command, (80, 24));
     assert_eq!(term.wait_exit(), 0);
     let text = String::from_utf8(term.raw.clone()).unwrap();
-    assert!(text.contains("completed at step 3"), "{text}");
+    assert!(text.contains("finished at step 3"), "{text}");
     assert!(!text.contains('\x1b'), "{text:?}");
 }
 

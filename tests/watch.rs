@@ -96,7 +96,7 @@ fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
                 );
             }
         }
-        assert_eq!(state.word(), "completed", "{format}");
+        assert_eq!(state.word(), "finished", "{format}");
         assert_eq!(state.step, 60, "{format}");
         assert!(
             !state
@@ -194,7 +194,7 @@ fn an_offline_run_of_wandb_is_read_with_its_configuration() {
         (head.max_steps, state.settings["lr"], state.warmup_steps()),
         (160, 3e-4, 10)
     );
-    assert_eq!(state.word(), "completed");
+    assert_eq!(state.word(), "finished");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_damaged_line_does_not_reopen_a_run_that_has_ended() {
     let lines = "{\"step\": 1, \"loss\": 2.5}\nno JSON\n{\"event\": \"end\"}\n";
     std::fs::write(&path, lines).unwrap();
     let state = fold(&path, None, &[]);
-    assert_eq!((state.word(), state.n_warnings), ("completed", 1));
+    assert_eq!((state.word(), state.n_warnings), ("finished", 1));
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn the_verb_sums_up_prints_events_and_the_callback() {
     let text = String::from_utf8(out.stdout).unwrap();
     assert_eq!(out.status.code(), Some(0), "{text}");
     for phrase in [
-        "completed at step 60 of 60",
+        "finished at step 60 of 60",
         "train/loss",
         "val/loss",
         "grad_norm",

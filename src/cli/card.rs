@@ -124,7 +124,7 @@ pub(super) fn about(
         .iter()
         .map(|name| format!("{name} {checkpoint}"))
         .collect();
-    let kept = tasks::kept(evals, &names, cx.env.config_dir.as_deref())
+    let kept = tasks::kept(evals, &names, &cx.env)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
     Ok(About {
         base_model: spec.train.from.as_deref().and_then(base_id),

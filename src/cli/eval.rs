@@ -88,9 +88,8 @@ pub(super) struct Asked {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let config_dir = cx.env.config_dir.as_deref();
     if args.list {
-        let listed = tasks::list(config_dir).map_err(|e| failed(&e))?;
+        let listed = tasks::list(&cx.env).map_err(|e| failed(&e))?;
         return write(&show::list(&listed));
     }
     let mut prepared = prepare(args, cx)?;
@@ -132,7 +131,7 @@ fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
     };
     let read = crate::data::inspect::reading(&cx.env);
     let one = |word: &str| -> Result<Prepared, TaskError> {
-        let mut task = tasks::load(word, cx.env.config_dir.as_deref())?;
+        let mut task = tasks::load(word, &cx.env)?;
         if let Some(shots) = args.shots {
             task = task.with_shots(shots)?;
         }

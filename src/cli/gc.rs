@@ -1,4 +1,4 @@
-//! `llmtui gc`: what runs and caches leave behind and nobody needs: checkpoints of completed runs besides the best and the
+//! `llmtui gc`: what runs and caches leave behind and nobody needs: checkpoints of finished runs besides the best and the
 //! newest, pieces of saves and deletions that were killed, runs that were refused before their first step, cached tokens.
 //! All other runs are `rm`'s matter.
 
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
-completed one, all checkpoints of a run that can be resumed, and whatever another run begins from."
+finished one, all checkpoints of a run that can be resumed, and whatever another run begins from."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache

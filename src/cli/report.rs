@@ -134,7 +134,7 @@ impl Told {
     fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
         let state = run_ref::fold(run)?;
         let (spec, predicted_bytes) = spec_text(run, &state);
-        let results = tasks::kept(evals, &run.names(), cx.env.config_dir.as_deref());
+        let results = tasks::kept(evals, &run.names(), &cx.env);
         Ok(Told {
             diagnosis: diagnose(&state),
             spec,

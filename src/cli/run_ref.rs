@@ -31,14 +31,17 @@ pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
 }
 
 /// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is
-/// not the default; with its path where the name means another run or none.
+/// not the default; with its path where the name means another run.
 pub fn command(verb: &str, run: &Path, runs_dir: &Path) -> String {
     let id = run.file_name().unwrap_or_default().to_string_lossy();
     let absolute = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
     let folder = run.parent().and_then(|folder| absolute(folder).ok());
     let named = folder.is_some() && folder == absolute(runs_dir).ok();
-    // A renamed or copied folder is another one's namesake.
-    let own = RunDir::open(run).map_or(true, |run| run.id() == id);
+    // What has that name in the working directory is found first.
+    let found = index::resolve(runs_dir, &id);
+    let own = found.map_or(true, |found| {
+        absolute(found.path()).ok() == absolute(run).ok()
+    });
     match named && own {
         true => format!("llmtui {verb} {}{}", quoted(&id), options(runs_dir)),
         false => {
@@ -247,8 +250,11 @@ mod tests {
         let copy = runs.join("copy");
         std::fs::create_dir(&copy).unwrap();
         std::fs::copy(run.header_path(), copy.join("run.json")).unwrap();
-        let by_path = format!("llmtui chat '{}'", copy.display());
-        assert_eq!(command("chat", &copy, &runs), by_path);
+        // A copy is found by its folder's name.
+        let by_name = format!("llmtui chat copy --runs-dir '{shown}'");
+        assert_eq!(command("chat", &copy, &runs), by_name);
+        let found = index::resolve(&runs, "copy").unwrap();
+        assert_eq!(found.path(), copy);
         assert_eq!(
             command("chat", Path::new("runs/demo-x"), Path::new("runs")),
             "llmtui chat demo-x"

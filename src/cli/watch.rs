@@ -135,7 +135,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
 }
 
 /// ```text
-/// hf (trainer_state): completed at step 60 of 60
+/// hf (trainer_state): finished at step 60 of 60
 /// metric             last    lowest   readings
 /// train/loss       0.8124    0.8124         12
 ///

@@ -214,7 +214,7 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let events = bench.events();
     let state = RunState::from_events(&events);
-    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!((state.step, state.word()), (8, "finished"));
     assert_eq!(state.evaluations.len(), 2);
     // Two micro-batches of a millisecond on each rank.
     for rank in 0..2 {

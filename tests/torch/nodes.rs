@@ -115,7 +115,7 @@ fn ranks_of_two_machines_train_as_two_of_one_and_their_logs_are_here() {
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let events = bench.events();
     let state = RunState::from_events(&events);
-    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!((state.step, state.word()), (8, "finished"));
     let said: Vec<&str> = state.log.iter().map(|line| line.text.as_str()).collect();
     let phrase = "PyTorch 2.15.0: 2 processes (ddp) on 2 machines (alpha, beta) on cpu";
     assert!(said.iter().any(|line| line.contains(phrase)), "{said:?}");
@@ -141,7 +141,7 @@ fn this_machine_may_be_one_of_them() {
     );
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let state = RunState::from_events(&bench.events());
-    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!((state.step, state.word()), (8, "finished"));
     assert!(state.metric("rank/3/forward_ms").is_some());
     bench.nobody_is_left();
 }
@@ -268,7 +268,7 @@ fn a_run_goes_on_with_another_number_of_machines() {
         text(&out.stderr)
     );
     let state = RunState::from_events(&bench.events());
-    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!((state.step, state.word()), (8, "finished"));
     let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
     assert!(spec.contains("gamma"), "{spec}");
     assert!(state.metric("rank/2/forward_ms").is_some());

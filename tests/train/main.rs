@@ -87,7 +87,7 @@ fn lines_tell_of_the_run_and_of_what_to_type_next() {
         "val loss",
         "sample at step 20",
         "check ok",
-        "completed at step 20",
+        "finished at step 20",
         "llmtui chat",
         run.id(),
     ] {

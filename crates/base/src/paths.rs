@@ -163,6 +163,25 @@ impl Env {
     }
 }
 
+/// What to say of a path that leads nowhere and resembles no other: where it was looked for. `full` is the path from `said`.
+pub fn astray(said: &Path, full: &Path) -> String {
+    let folder = full.parent().unwrap_or(full);
+    let there = folder.as_os_str().is_empty() || folder.is_dir();
+    let relative = "relative paths start from the working directory";
+    match (there, said.is_absolute()) {
+        (true, true) => "nothing in its folder is called so".into(),
+        (true, false) => relative.into(),
+        (false, true) => "its folder does not exist either".into(),
+        (false, false) => format!("its folder does not exist either; {relative}"),
+    }
+}
+
+/// Whether a name is that of a YAML file: a task's or a pipeline's file, where names of shipped ones stand too.
+pub fn is_yaml(name: &str) -> bool {
+    let ending = Path::new(name).extension();
+    ending.is_some_and(|e| e == "yaml" || e == "yml")
+}
+
 /// A path as the user wrote it, with `~` and `~/…` at its beginning replaced by the home folder, as a shell does. Any other
 /// path stays as it is, and so does a file of this name in `base`.
 ///
@@ -227,6 +246,24 @@ mod tests {
         let (what, fix) = expand("~/x", None).unwrap_err();
         assert!(what.contains("HOME is not set"), "{what}");
         assert!(fix.contains("set HOME"), "{fix}");
+    }
+
+    #[test]
+    fn only_a_relative_path_that_leads_nowhere_is_told_where_it_starts() {
+        let dir = tempfile::tempdir().unwrap();
+        for (said, folder, relative) in [
+            ("a.txt", true, true),
+            ("b/a.txt", false, true),
+            ("/a.txt", true, false),
+            ("/no/such/folder/a.txt", false, false),
+        ] {
+            let said = Path::new(said);
+            let words = astray(said, &dir.path().join(said));
+            assert_eq!(words.contains("relative"), relative, "{words}");
+            let folder_said = words.contains("its folder does not exist");
+            assert_eq!(folder_said, !folder, "{words}");
+        }
+        assert!(!astray(Path::new("a.txt"), Path::new("a.txt")).contains("folder"));
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! Sanitizing untrusted text: output of a model, a dataset or a log must not control the terminal.
+//! Sanitizing untrusted text: output of a model, a dataset or a log must not control the terminal. Text in so many columns.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Most combining marks kept per base character; a cell with a thousand of them slows any terminal.
 const MAX_COMBINING: usize = 8;
@@ -14,6 +16,45 @@ pub fn wrap(words: &str, columns: usize, first: &str, rest: &str) -> Vec<String>
         .word_splitter(textwrap::WordSplitter::NoHyphenation);
     let lines = textwrap::wrap(words, options);
     lines.into_iter().map(String::from).collect()
+}
+
+/// The text in at most `width` columns, with a mark where it was cut.
+pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    let room = width.saturating_sub(ellipsis.width());
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > room {
+            break;
+        }
+        out.push(c);
+    }
+    if width > 0 {
+        out.push_str(ellipsis);
+    }
+    out
+}
+
+/// The text in at most `width` columns, cut in its middle: both ends say which one it is.
+pub fn cut_middle(text: &str, width: usize, ellipsis: &str) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    let room = width.saturating_sub(ellipsis.width());
+    let start = cut(text, room.div_ceil(2), "");
+    let mut end = text.len();
+    let mut left = room / 2;
+    for (at, c) in text.char_indices().rev() {
+        match left.checked_sub(c.width().unwrap_or(0)) {
+            Some(rest) => (left, end) = (rest, at),
+            None => break,
+        }
+    }
+    format!("{start}{}{}", cut(ellipsis, width, ""), &text[end..])
 }
 
 /// Replaces control sequences, C0 and C1 controls (newline and tab stay), bidi controls, tag characters and line
@@ -81,12 +122,23 @@ fn is_steering(c: char) -> bool {
 }
 
 fn is_combining(c: char) -> bool {
-    unicode_width::UnicodeWidthChar::width(c) == Some(0)
+    c.width() == Some(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cuts_by_columns_at_the_end_or_in_the_middle() {
+        assert_eq!(cut("shakespeare", 6, "…"), "shake…");
+        assert_eq!(cut("日本語", 5, "…"), "日本…");
+        assert_eq!(cut_middle("shakespeare-k3qf", 9, "…"), "shak…k3qf");
+        assert_eq!(cut_middle("shakespeare-k3qf", 16, "…"), "shakespeare-k3qf");
+        assert_eq!(cut_middle("日本語日本語", 8, "…"), "日本…語");
+        assert_eq!(cut_middle("abc", 0, "…"), "");
+        assert_eq!(cut_middle("shakespeare-k3qf", 9, ".."), "shak..3qf");
+    }
 
     #[test]
     fn words_are_wrapped_by_columns_and_stay_whole() {

@@ -2,7 +2,7 @@
 
 use crate::base::clock::SystemClock;
 use crate::base::human::{self, grouped};
-use crate::base::text::one_line;
+use crate::base::text::{cut, cut_middle, one_line};
 use crate::cli::exit::Failure;
 use crate::cli::{Context, run_ref};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
@@ -105,26 +105,17 @@ fn x_word(x: u64, by: By) -> String {
 }
 
 /// A cell of at most [`RUN`] columns, with dots where it was longer.
-fn cut(name: &str) -> String {
-    const DOTS: &str = "..";
-    let over = name.chars().count().saturating_sub(RUN);
-    if over == 0 {
-        return name.to_string();
-    }
-    let kept = RUN - DOTS.len();
-    // Ids and paths differ at their ends; a sentence is known by its beginning.
+fn short(name: &str) -> String {
+    // Ids and paths are known by both ends, a sentence by its beginning.
     match name.contains(' ') {
-        true => name.chars().take(kept).chain(DOTS.chars()).collect(),
-        false => DOTS
-            .chars()
-            .chain(name.chars().skip(over + DOTS.len()))
-            .collect(),
+        true => cut(name, RUN, ".."),
+        false => cut_middle(name, RUN, ".."),
     }
 }
 
 fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     let cells: String = cells
-        .map(|cell| format!("  {:>RUN$}", cut(&cell)))
+        .map(|cell| format!("  {:>RUN$}", short(&cell)))
         .collect();
     let name: String = name.chars().take(NAME).collect();
     out.push_str(format!("{name:<NAME$}{cells}").trim_end());
@@ -256,10 +247,10 @@ mod tests {
 
     #[test]
     fn what_is_cut_says_so_and_keeps_the_end_that_tells_it_apart() {
-        assert_eq!(cut("3e-4"), "3e-4");
-        let id = cut("2026-11-25-2359-a-very-long-name-p3c2");
-        assert_eq!(id, "..-very-long-name-p3c2");
-        let about = cut("A 0.2M-parameter model learns by DPO to prefer sorted lists.");
+        assert_eq!(short("3e-4"), "3e-4");
+        let id = short("2026-11-25-2359-a-very-long-name-p3c2");
+        assert_eq!(id, "2026-11-25..-name-p3c2");
+        let about = short("A 0.2M-parameter model learns by DPO to prefer sorted lists.");
         assert_eq!(about, "A 0.2M-parameter mod..");
     }
 }

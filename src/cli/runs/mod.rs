@@ -6,7 +6,7 @@ mod tree;
 
 use super::{Context, exit::Exit, out};
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::text::shown;
+use crate::base::text::{cut_middle, shown};
 use crate::base::{human, text::one_line};
 use crate::pipeline::PipelineDir;
 use crate::run::compare::By;
@@ -167,7 +167,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize
             .saturating_sub(over)
             .max(SHORTEST_NAME.min(widths[0]));
         for row in &mut rows {
-            row[0] = cut_in_the_middle(&row[0], widths[0], utf8);
+            row[0] = cut_middle(&row[0], widths[0], if utf8 { "…" } else { "~" });
         }
     }
     let mut out = String::new();
@@ -194,19 +194,6 @@ const N: usize = 12;
 const CHANGED: usize = N - 1;
 /// Columns that a run's name keeps in the narrowest terminal.
 const SHORTEST_NAME: usize = 12;
-
-/// A run's id without its middle: it begins with its time and ends in letters of its own.
-fn cut_in_the_middle(id: &str, width: usize, utf8: bool) -> String {
-    let n = id.chars().count();
-    if n <= width {
-        return id.to_string();
-    }
-    let dots = if utf8 { '…' } else { '~' };
-    let end = width.min(6).saturating_sub(1);
-    let start = width.saturating_sub(end + 1);
-    let head = id.chars().take(start);
-    head.chain([dots]).chain(id.chars().skip(n - end)).collect()
-}
 
 /// What a run's request changed of its preset: `from a@500 lr=1e-5 max_steps=60`.
 fn changed(run: &RunSummary) -> String {
@@ -361,7 +348,7 @@ mod tests {
             lines.iter().all(|line| line.chars().count() <= 60),
             "{text}"
         );
-        for cell in ["2026-11-21-", "…-k3qf ", " 2000/2000 ", " 1.2512 "] {
+        for cell in ["2026-11-21-142…someones-k3qf ", " 2000/2000 ", " 1.2512 "] {
             assert!(lines[1].contains(cell), "{text}");
         }
         assert!(
@@ -369,7 +356,7 @@ mod tests {
             "{text}"
         );
         let ascii = table(&[run], UnixMillis(0), false, Some(60));
-        assert!(ascii.contains("~-k3qf "), "{ascii}");
+        assert!(ascii.contains("~someones-k3qf "), "{ascii}");
     }
 
     #[test]

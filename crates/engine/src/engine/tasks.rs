@@ -66,8 +66,7 @@ impl Tasks {
             ..ReadContext::default()
         };
         let limit = Some(job.spec.eval.task_limit);
-        let one =
-            |word: &String| tasks::load(word, job.env.config_dir.as_deref())?.prepare(limit, &read);
+        let one = |word: &String| tasks::load(word, &job.env)?.prepare(limit, &read);
         let prepared = job.spec.eval.tasks.iter().map(one);
         let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>().map_err(failed)?;
         Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {

@@ -107,6 +107,14 @@ pub struct RunSummary {
     pub changed: Vec<String>,
 }
 
+impl RunSummary {
+    /// Its checks, its data, its spec or the machine ended it before it learned anything. One that lost its steps to a
+    /// resume has readings all the same.
+    pub fn failed_before_its_first_step(&self) -> bool {
+        self.status == RunStatus::Failed && self.step == 0 && self.curve.is_empty()
+    }
+}
+
 /// What a command on a run needs besides its name: ` --runs-dir DIR`, or nothing where commands look anyway.
 pub fn option(runs_dir: &Path) -> String {
     match runs_dir == Path::new("runs") {

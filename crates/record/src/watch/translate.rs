@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(state.latest("val/loss"), Some(3.5));
         assert_eq!((state.step, state.tokens, state.missed), (20, 500, 0));
         assert_eq!(state.progress(), Some(0.5));
-        assert_eq!(state.word(), "completed");
+        assert_eq!(state.word(), "finished");
         assert_eq!(state.metrics.len(), 3);
     }
 
@@ -468,7 +468,7 @@ mod tests {
             Item::Trouble("a line is no JSON".into()),
             Item::Facts(facts),
         ]);
-        assert_eq!((state.word(), state.n_warnings), ("completed", 1));
+        assert_eq!((state.word(), state.n_warnings), ("finished", 1));
         // Without any reading the warning is all there is.
         assert_eq!(fold(vec![Item::Trouble("no log".into())]).n_warnings, 1);
     }

@@ -7,6 +7,7 @@ use super::choose::DataKind;
 use super::template::TemplateTokens;
 use crate::base::files::open_plain;
 use crate::base::human;
+use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
 use crate::models;
@@ -96,7 +97,7 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
-            format!("{shown} does not exist; relative paths start from the working directory")
+            format!("{shown} does not exist; {}", astray(path, path))
         }
         _ => format!("{shown} cannot be read: {e}"),
     })?;
@@ -435,6 +436,12 @@ mod tests {
         );
         let dir = tempfile::tempdir().unwrap();
         assert!(data(dir.path()).unwrap_err().contains("no .txt file"));
+        // The path is whole: nothing is relative about it.
+        let gone = data(&dir.path().join("gone.txt")).unwrap_err();
+        assert!(
+            gone.contains("does not exist") && !gone.contains("relative"),
+            "{gone}"
+        );
         fs::write(dir.path().join("a.bin"), [0xff, 0xfe, 0x00]).unwrap();
         assert!(
             data(&dir.path().join("a.bin"))

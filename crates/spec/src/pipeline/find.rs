@@ -1,7 +1,8 @@
 //! Pipelines by name: embedded ones, the user's, the project's; or a file.
 
-use super::{Pipeline, PipelineError};
+use super::{Pipeline, PipelineError, Work};
 use crate::base::files::read_small_text;
+use crate::base::paths::{expand_home, is_yaml};
 use crate::embed;
 use crate::spec::SpecSources;
 use std::collections::BTreeMap;
@@ -19,14 +20,49 @@ pub fn find(word: &str, sources: &SpecSources) -> Result<Option<Pipeline>, Pipel
         return Ok(None);
     };
     let stem = Path::new(&label).file_stem().unwrap_or_default();
-    Pipeline::parse(&label, &stem.to_string_lossy(), &text).map(Some)
+    let mut pipeline = Pipeline::parse(&label, &stem.to_string_lossy(), &text)?;
+    expand(&mut pipeline, &label, sources)?;
+    Ok(Some(pipeline))
+}
+
+/// `~` at the beginning of the paths that a pipeline says itself. Those of its specs are expanded with their specs.
+fn expand(
+    pipeline: &mut Pipeline,
+    label: &str,
+    sources: &SpecSources,
+) -> Result<(), PipelineError> {
+    let whole = |said: &Path| expand_home(said, &sources.project_dir, sources.home.as_deref());
+    for (at, stage) in pipeline.stages.iter_mut().enumerate() {
+        let expanded = match &mut stage.work {
+            Work::Tokenizer(config) => config
+                .files
+                .iter_mut()
+                .try_for_each(|file| whole(file).map(|full| *file = full)),
+            Work::Eval(config) => {
+                let mut files = config.tasks.iter_mut().filter(|task| is_yaml(task));
+                files.try_for_each(|task| {
+                    whole(Path::new(task)).map(|full| *task = full.to_string_lossy().into_owned())
+                })
+            }
+            Work::Train(_) | Work::Export(_) | Work::Report(_) => Ok(()),
+        };
+        expanded.map_err(|(what, hint)| PipelineError::Invalid {
+            place: format!("{label}: stage {} ({})", at + 1, stage.name),
+            what,
+            hint,
+        })?;
+    }
+    Ok(())
 }
 
 /// Label and text of the pipeline that `word` names.
 pub fn text_of(word: &str, sources: &SpecSources) -> Option<(String, String)> {
     let is_path = word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml");
     if is_path {
-        let text = read_small_text(&sources.project_dir.join(word), MAX_BYTES).ok()?;
+        // A `~` that cannot be expanded is reported where the word is read as a spec.
+        let home = sources.home.as_deref();
+        let path = expand_home(Path::new(word), &sources.project_dir, home).ok()?;
+        let text = read_small_text(&sources.project_dir.join(path), MAX_BYTES).ok()?;
         return Pipeline::is_one(&text).then(|| (word.to_string(), text));
     }
     for folder in folders(sources) {

@@ -202,6 +202,41 @@ fn shipped_pipelines_are_whole_and_files_of_other_kinds_are_none() {
 }
 
 #[test]
+fn a_tilde_in_a_pipeline_is_the_users_home() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "stages:
+  - {name: words, tokenizer: {files: [~/a.txt, b.txt]}}
+  - {name: base, train: ~/spec.yaml, set: {data.path: ~/rows.jsonl}}
+  - {name: exam, eval: {tasks: [made_sort, ~/mine.yaml, ~/mine.yml]}}";
+    std::fs::write(home.path().join("p.yaml"), text).unwrap();
+    let sources = SpecSources {
+        home: Some(home.path().into()),
+        ..SpecSources::default()
+    };
+    let pipeline = find("~/p.yaml", &sources).unwrap().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let Work::Tokenizer(words) = &pipeline.stages[0].work else {
+        panic!("{pipeline:?}")
+    };
+    assert_eq!(words.files, [at("a.txt"), "b.txt".into()]);
+    let Work::Eval(exam) = &pipeline.stages[2].work else {
+        panic!("{pipeline:?}")
+    };
+    let said = |name: &str| at(name).display().to_string();
+    assert_eq!(
+        exam.tasks,
+        ["made_sort".into(), said("mine.yaml"), said("mine.yml")]
+    );
+
+    let file = said("p.yaml");
+    std::fs::write(&file, text.replace("~/a.txt", "~root/a.txt")).unwrap();
+    let error = find(&file, &sources).unwrap_err();
+    let place = "p.yaml: stage 1 (words): `~root` is not expanded";
+    assert!(error.to_string().contains(place), "{error}");
+    assert_eq!(error.hint(), "write the whole path");
+}
+
+#[test]
 fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
     let runs = tempfile::tempdir().unwrap();
     let pipeline =

@@ -7,6 +7,7 @@ mod length;
 use super::issue::{Issue, Origin, Origins, nearest, within};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
+use crate::base::paths::{astray, is_yaml};
 use crate::base::{human, ssh};
 use crate::data::Unit;
 use crate::data::source::is_data_file;
@@ -516,27 +517,17 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
     };
     let hint = || {
         let near = near_miss(said, full);
-        near.unwrap_or_else(|| match said.is_absolute() {
-            true => "nothing in its folder is called so".into(),
-            false => RELATIVE.into(),
-        })
+        near.unwrap_or_else(|| astray(said, full))
     };
     let hint = if good { String::new() } else { hint() };
     judge.want(good, &[key], what, hint);
 }
 
-/// Where a path that is not whole begins.
-const RELATIVE: &str = "relative paths start from the working directory";
-
 /// What was probably meant by a path that leads nowhere.
 fn near_miss(said: &Path, full: &Path) -> Option<String> {
     let name = full.file_name().unwrap_or_default().to_string_lossy();
     let Some(files) = neighbours(full) else {
-        let none = "its folder does not exist either";
-        return Some(match said.is_absolute() {
-            true => none.into(),
-            false => format!("{none}; {RELATIVE}"),
-        });
+        return Some(astray(said, full));
     };
     // Any folder holds some name of a few letters that is two slips away.
     let slips = (name.chars().count() / 3).clamp(1, 3);
@@ -569,13 +560,8 @@ pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> 
         weighted.reward.fix_paths(whole);
     }
     config.train.from.iter_mut().for_each(fix);
-    // A task's name is no path; one by a file ends with its ending.
-    for task in config
-        .eval
-        .tasks
-        .iter_mut()
-        .filter(|task| task.ends_with(".yaml"))
-    {
+    // A task's name is no path.
+    for task in config.eval.tasks.iter_mut().filter(|task| is_yaml(task)) {
         *task = whole(Path::new(task)).display().to_string();
     }
     if let MethodConfig::Ppo(ppo) = &mut config.method {

@@ -13,6 +13,13 @@ pub enum TaskError {
     Absent(PathBuf),
     #[error("{place}: {what}")]
     File { place: String, what: String },
+    /// A `~` that cannot be expanded.
+    #[error("{place}: {what}")]
+    Home {
+        place: String,
+        what: String,
+        hint: String,
+    },
     #[error("the rows of {task} cannot be had: {why}")]
     Rows { task: String, why: DataError },
     #[error("{task}: {why}")]
@@ -44,6 +51,15 @@ impl TaskError {
         move |source| TaskError::Io { path, source }
     }
 
+    /// What `expand_home` says of a path at `place`.
+    pub(super) fn home(place: &str, (what, hint): (String, String)) -> TaskError {
+        TaskError::Home {
+            place: one_line(place),
+            what,
+            hint,
+        }
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {
@@ -58,7 +74,7 @@ impl TaskError {
             TaskError::Row { why, .. } => why.hint(),
             TaskError::Item { .. } => "correct the task's file, or its rows".into(),
             TaskError::Io { .. } => "check the room and the permissions there".into(),
-            TaskError::Programs { hint, .. } => hint.clone().into(),
+            TaskError::Home { hint, .. } | TaskError::Programs { hint, .. } => hint.clone().into(),
             TaskError::Model(_) => "check the model's files: llmtui inspect MODEL".into(),
         }
     }

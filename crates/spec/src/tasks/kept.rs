@@ -5,6 +5,7 @@ use super::list;
 use super::record;
 use super::summary::{Summary, summarize};
 use super::task::Task;
+use crate::base::paths::Env;
 use crate::base::text::one_line;
 use std::path::Path;
 
@@ -16,11 +17,7 @@ const MAX_FILES: usize = 10_000;
 ///
 /// # Errors
 /// The disk.
-pub fn kept(
-    out: &Path,
-    models: &[String],
-    config_dir: Option<&Path>,
-) -> Result<Vec<(String, Summary)>, TaskError> {
+pub fn kept(out: &Path, models: &[String], env: &Env) -> Result<Vec<(String, Summary)>, TaskError> {
     let entries = |folder: &Path| match std::fs::read_dir(folder) {
         Ok(entries) => Ok(entries.flatten().map(|e| e.path()).collect::<Vec<_>>()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -45,8 +42,8 @@ pub fn kept(
                 header.model == model || header.model.starts_with(&format!("{model} "))
             });
             // A file may have moved into the folder of tasks since.
-            let named = || list::load(&header.task, config_dir).ok();
-            let filed = header.file.as_deref().map(list::of_file);
+            let named = || list::load(&header.task, env).ok();
+            let filed = header.file.as_deref().map(|file| list::of_file(file, env));
             let task = filed.and_then(Result::ok).or_else(named);
             let task = task.filter(|task: &Task| task.config().version == header.version);
             if let (true, true, Some(task)) = (own, records.len() == header.items, task) {
@@ -77,7 +74,7 @@ mod tests {
         .unwrap();
         let text = "name: mine\nversion: 1\nsummary: My own.\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n";
         std::fs::write(&own, text).unwrap();
-        let task = list::load(own.to_str().unwrap(), None).unwrap();
+        let task = list::load(own.to_str().unwrap(), &Env::default()).unwrap();
         let prepared = task.prepare(None, &ReadContext::default()).unwrap();
         let out = dir.path().join("evals");
         let request = Request {
@@ -92,7 +89,7 @@ mod tests {
         let answers = format!("{}{answer}\n", std::fs::read_to_string(&path).unwrap());
         let found = |answers: &str| {
             std::fs::write(&path, answers).unwrap();
-            kept(&out, &["gone".into(), "run-1".into()], None).unwrap()
+            kept(&out, &["gone".into(), "run-1".into()], &Env::default()).unwrap()
         };
         let all = found(&answers);
         assert_eq!(all.len(), 1, "{answers}");
@@ -106,7 +103,9 @@ mod tests {
 
     #[test]
     fn a_task_file_that_is_not_there_is_the_users_mistake() {
-        let error = list::load("no/such/task.yaml", None).err().unwrap();
+        let error = list::load("no/such/task.yaml", &Env::default())
+            .err()
+            .unwrap();
         assert!(
             !error.is_outage() && error.to_string().contains("no/such/task.yaml"),
             "{error}"

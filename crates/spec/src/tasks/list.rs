@@ -5,6 +5,7 @@ use super::error::TaskError;
 use super::task::Task;
 use crate::base::files::read_small_text;
 use crate::base::json::read;
+use crate::base::paths::{Env, expand_home, is_yaml};
 use crate::base::text::one_line;
 use crate::embed;
 use crate::spec::yaml;
@@ -26,7 +27,7 @@ pub struct Listed {
 ///
 /// # Errors
 /// A file that is no task.
-pub fn list(config_dir: Option<&Path>) -> Result<Vec<Listed>, TaskError> {
+pub fn list(env: &Env) -> Result<Vec<Listed>, TaskError> {
     let mut found: Vec<Listed> = Vec::new();
     for path in embed::list("assets/tasks") {
         let task = parse(path, embed::text(path).unwrap_or_default())?;
@@ -36,12 +37,12 @@ pub fn list(config_dir: Option<&Path>) -> Result<Vec<Listed>, TaskError> {
             file: None,
         });
     }
-    let folder = config_dir.map(|dir| dir.join("tasks"));
+    let folder = env.config_dir.as_ref().map(|dir| dir.join("tasks"));
     let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
     for entry in entries.into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|e| e == "yaml") {
-            let task = of_file(&path)?;
+            let task = of_file(&path, env)?;
             found.retain(|listed| listed.name != task.config().name);
             found.push(Listed {
                 name: task.config().name.clone(),
@@ -58,15 +59,15 @@ pub fn list(config_dir: Option<&Path>) -> Result<Vec<Listed>, TaskError> {
 ///
 /// # Errors
 /// There is none, or the file is no task.
-pub fn load(word: &str, config_dir: Option<&Path>) -> Result<Task, TaskError> {
-    let path = Path::new(word);
-    if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
-        return of_file(path);
+pub fn load(word: &str, env: &Env) -> Result<Task, TaskError> {
+    if is_yaml(word) {
+        let path = expand_home(Path::new(word), Path::new(""), env.home.as_deref());
+        return of_file(&path.map_err(|fault| TaskError::home(word, fault))?, env);
     }
-    let listed = list(config_dir)?;
+    let listed = list(env)?;
     let found = listed.iter().find(|listed| listed.name == word);
     match found.map(|listed| &listed.file) {
-        Some(Some(file)) => of_file(file),
+        Some(Some(file)) => of_file(file, env),
         Some(None) => {
             let path = format!("assets/tasks/{word}.yaml");
             parse(&path, embed::text(&path).unwrap_or_default())
@@ -82,14 +83,15 @@ pub fn load(word: &str, config_dir: Option<&Path>) -> Result<Task, TaskError> {
     }
 }
 
-pub(super) fn of_file(path: &Path) -> Result<Task, TaskError> {
+pub(super) fn of_file(path: &Path, env: &Env) -> Result<Task, TaskError> {
     let text = read_small_text(path, MAX_BYTES).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => TaskError::Absent(path.into()),
         _ => TaskError::io(path)(e),
     })?;
     let mut task = parse(&path.display().to_string(), &text)?;
     let base = path.parent().unwrap_or(Path::new(""));
-    task.relative_to(base);
+    task.relative_to(base, env.home.as_deref())
+        .map_err(|fault| TaskError::home(&path.display().to_string(), fault))?;
     task.file = Some(std::path::absolute(path).map_err(TaskError::io(path))?);
     Ok(task)
 }
@@ -107,16 +109,20 @@ fn parse(place: &str, text: &str) -> Result<Task, TaskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::source::ReadContext;
 
     #[test]
     fn shipped_files_are_tasks_under_their_own_names() {
-        let listed = list(None).unwrap();
+        let listed = list(&Env::default()).unwrap();
         assert!(listed.len() >= 15, "{}", listed.len());
         for listed in listed {
             assert!(embed::text(&format!("assets/tasks/{}.yaml", listed.name)).is_some());
-            assert_eq!(load(&listed.name, None).unwrap().config().name, listed.name);
+            assert_eq!(
+                load(&listed.name, &Env::default()).unwrap().config().name,
+                listed.name
+            );
         }
-        let error = load("arc", None).unwrap_err();
+        let error = load("arc", &Env::default()).unwrap_err();
         assert!(error.to_string().contains("arc_easy"), "{error}");
     }
 
@@ -127,14 +133,63 @@ mod tests {
         let file = dir.path().join("tasks/mine.yaml");
         let text = "name: mine\nversion: 1\nsummary: s\nkind: text\nsource: rows.jsonl\nprompt: '{{ text }}'\n";
         std::fs::write(&file, text).unwrap();
-        let listed = list(Some(dir.path())).unwrap();
+        let env = Env {
+            config_dir: Some(dir.path().into()),
+            ..Env::default()
+        };
+        let listed = list(&env).unwrap();
         assert!(listed.iter().any(|l| l.name == "mine" && l.file.is_some()));
-        assert!(load("mine", Some(dir.path())).is_ok());
+        assert!(load("mine", &env).is_ok());
         std::fs::write(&file, text.replace("kind: text", "kind: poem")).unwrap();
-        let error = load(&file.display().to_string(), None).unwrap_err();
+        let error = load(&file.display().to_string(), &env).unwrap_err();
         assert!(error.to_string().contains("mine.yaml: kind"), "{error}");
         std::fs::write(&file, text.replace("kind: text", "kind: choice")).unwrap();
-        let error = load(&file.display().to_string(), None).unwrap_err();
+        let error = load(&file.display().to_string(), &env).unwrap_err();
         assert!(error.to_string().contains("`gold`"), "{error}");
+    }
+
+    #[test]
+    fn a_tilde_in_a_task_file_and_in_front_of_its_path_is_the_users_home() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("tasks/mine.yaml");
+        std::fs::create_dir(home.path().join("tasks")).unwrap();
+        std::fs::write(
+            home.path().join("rows.jsonl"),
+            "{\"q\": \"x\", \"a\": \"y\"}\n{\"q\": \"z\", \"a\": \"y\"}\n",
+        )
+        .unwrap();
+        let text = "name: mine\nversion: 1\nsummary: s\nkind: answer\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n\
+            source: ~/rows.jsonl\nshots: {source: {path: ~/rows.jsonl}, count: 1}\n\
+            answer: {rewards: [number, {model: {path: ~/judge}}]}\n";
+        std::fs::write(&file, text).unwrap();
+        let env = Env {
+            home: Some(home.path().into()),
+            ..Env::default()
+        };
+        let task = load("~/tasks/mine.yaml", &env).unwrap();
+        assert_eq!(task.file(), Some(file.as_path()));
+        let judge = task.config().answer.rewards[1].reward.model();
+        assert_eq!(judge, Some(home.path().join("judge").as_path()));
+        // Without the reward model, which nobody has trained.
+        std::fs::write(&file, text.replace(", {model: {path: ~/judge}}", "")).unwrap();
+        let task = load("~/tasks/mine.yaml", &env).unwrap();
+        let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+        assert_eq!(prepared.items.len(), 2);
+
+        for (word, said) in [("~/tasks/mine.yaml", "~/"), ("~root/mine.yaml", "~root")] {
+            let error = load(word, &Env::default()).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
+            assert!(
+                error.hint().contains("write the whole path"),
+                "{}",
+                error.hint()
+            );
+        }
+        let error = load(&file.display().to_string(), &Env::default()).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("mine.yaml") && said.contains("HOME is not set"),
+            "{said}"
+        );
     }
 }

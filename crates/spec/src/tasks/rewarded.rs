@@ -125,6 +125,7 @@ fn answer(item: &Item, written: &Written) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use crate::base::paths::Env;
     use crate::data::source::ReadContext;
     use crate::tasks::{Prepared, compare, judge, load, summarize};
 
@@ -138,7 +139,7 @@ mod tests {
         );
         let path = dir.path().join("sums.yaml");
         std::fs::write(&path, yaml).unwrap();
-        let task = load(path.to_str().unwrap(), None).map_err(|e| e.to_string())?;
+        let task = load(path.to_str().unwrap(), &Env::default()).map_err(|e| e.to_string())?;
         let prepared = task.prepare(None, &ReadContext::default());
         prepared.map_err(|e| e.to_string())
     }

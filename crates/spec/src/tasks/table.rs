@@ -6,6 +6,7 @@ use super::error::TaskError;
 use super::list;
 use super::record::{self, Header, Record};
 use super::summary::{Reading, Summary, mean, summarize};
+use crate::base::paths::Env;
 use crate::base::text::one_line;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -92,11 +93,7 @@ pub fn models_in(evals: &[PathBuf]) -> Vec<(String, PathBuf)> {
 ///
 /// # Errors
 /// A file of answers that cannot be read.
-pub fn table(
-    subjects: &[PathBuf],
-    evals: &[PathBuf],
-    config_dir: Option<&Path>,
-) -> Result<TaskTable, TaskError> {
+pub fn table(subjects: &[PathBuf], evals: &[PathBuf], env: &Env) -> Result<TaskTable, TaskError> {
     let subjects = &subjects[..subjects.len().min(MAX_MODELS)];
     let held: Vec<Vec<Sheet>> = subjects.iter().map(|s| answers_of(s, evals)).collect();
     let mut tasks: BTreeMap<(String, u32), Vec<Vec<Sheet>>> = BTreeMap::new();
@@ -112,7 +109,7 @@ pub fn table(
     let mut rows = Vec::new();
     for ((task, version), columns) in tasks {
         let chosen = choose(&columns);
-        rows.extend(row(&task, version, &chosen, config_dir)?);
+        rows.extend(row(&task, version, &chosen, env)?);
     }
     let names = subjects.iter().zip(&held).map(|(subject, sheets)| {
         let folder = subject.file_name().unwrap_or_default().to_string_lossy();
@@ -208,7 +205,7 @@ fn row(
     task: &str,
     version: u32,
     chosen: &[Option<Sheet>],
-    config_dir: Option<&Path>,
+    env: &Env,
 ) -> Result<Option<TaskRow>, TaskError> {
     let mut read = Vec::new();
     for sheet in chosen {
@@ -218,7 +215,7 @@ fn row(
         };
         read.push(records);
     }
-    let config = list::load(task, config_dir).ok();
+    let config = list::load(task, env).ok();
     let config = config.filter(|task| task.config().version == version);
     let summary = |records: &[Record]| match &config {
         Some(task) => summarize(task.config(), records),

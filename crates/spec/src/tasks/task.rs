@@ -7,11 +7,13 @@ use super::items::{self, Item};
 use super::programs::Tester;
 use super::record::Record as Judged;
 use super::rewarded::{self, Rewarder};
+use crate::base::paths::expand_home;
 use crate::data::chat::{Formula, RowTemplate};
 use crate::data::source::{ReadContext, SourceConfig, rows};
 use crate::data::{DataError, Record};
 use regex::Regex;
 use sha2::{Digest, Sha256};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// A compiled pattern that finds an answer.
@@ -216,9 +218,23 @@ impl Task {
         self.file.as_deref()
     }
 
-    /// Relative paths of its sources start at `base`.
-    pub(super) fn relative_to(&mut self, base: &Path) {
-        let absolute = |path: &Path| base.join(path);
+    /// Relative paths of its sources start at `base`, and `~` is `home`.
+    ///
+    /// # Errors
+    /// A `~` that cannot be expanded: what is wrong, and what to do.
+    pub(super) fn relative_to(
+        &mut self,
+        base: &Path,
+        home: Option<&Path>,
+    ) -> Result<(), (String, String)> {
+        let fault = RefCell::new(None);
+        let absolute = |path: &Path| match expand_home(path, base, home) {
+            Ok(path) => base.join(path),
+            Err(found) => {
+                fault.borrow_mut().get_or_insert(found);
+                path.to_path_buf()
+            }
+        };
         self.config.source.make_absolute(&absolute);
         if let Some(shots) = &mut self.config.shots {
             shots.source.make_absolute(&absolute);
@@ -226,6 +242,7 @@ impl Task {
         for reward in &mut self.config.answer.rewards {
             reward.reward.fix_paths(&absolute);
         }
+        fault.into_inner().map_or(Ok(()), Err)
     }
 
     /// Reads the rows, at most `limit`, and makes of each what is asked.

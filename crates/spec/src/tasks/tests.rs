@@ -3,6 +3,7 @@
 use super::config::Kind;
 use super::items::{Asked, Item};
 use super::*;
+use crate::base::paths::Env;
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::tokenizer;
 use crate::models::ModelSource;
@@ -39,7 +40,7 @@ fn made(name: &str) -> Prepared {
         let file = oracle().join(format!("rows/{name}-{split}.jsonl"));
         SourceConfig::path(file.to_string_lossy())
     };
-    let mut task = load(name, None).unwrap();
+    let mut task = load(name, &Env::default()).unwrap();
     task.config.source = rows("test");
     if let Some(shots) = &mut task.config.shots {
         shots.source = rows("dev");
@@ -124,7 +125,7 @@ fn prompts_log_likelihoods_and_accuracies_are_those_of_the_harness() {
 
 #[test]
 fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
-    let task = load("gsm8k", None).unwrap();
+    let task = load("gsm8k", &Env::default()).unwrap();
     for case in expected()["gsm8k"].as_array().unwrap() {
         let said = |key: &str| case[key].as_str().unwrap().to_string();
         let item = Item {
@@ -179,7 +180,7 @@ fn made_up_tasks_are_answered_by_any_model() {
         "made_recall",
         "made_needle_256",
     ] {
-        let prepared = load(name, None).unwrap();
+        let prepared = load(name, &Env::default()).unwrap();
         let prepared = prepared.prepare(Some(5), &ReadContext::default()).unwrap();
         let outcome = answered(&prepared, dir.path());
         assert_eq!(outcome.records.len(), 5, "{name}");
@@ -199,7 +200,7 @@ fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
     let text = "the red dog runs under the tree. ".repeat(40);
     let file = dir.path().join("rows.jsonl");
     std::fs::write(&file, format!("{}\n", serde_json::json!({"page": text}))).unwrap();
-    let mut task = load("wikitext", None).unwrap();
+    let mut task = load("wikitext", &Env::default()).unwrap();
     task.config.source = SourceConfig::path(file.to_string_lossy());
     let prepared = task.prepare(None, &ReadContext::default()).unwrap();
     let outcome = answered(&prepared, dir.path());
@@ -217,7 +218,7 @@ fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
 
 #[test]
 fn what_cannot_be_had_is_said_with_its_task() {
-    let error = load("arc_easy", None)
+    let error = load("arc_easy", &Env::default())
         .unwrap()
         .prepare(None, &ReadContext::default());
     let error = error.unwrap_err();
@@ -240,7 +241,7 @@ fn turns(dir: &Path, answer: &str) -> Task {
         "name: fixed\nversion: 1\nsummary: s\nkind: answer\nchat: true\nsource: prompts.jsonl\nprompt: '{{{{ ask }}}}'\nanswer: {answer}\n"
     );
     std::fs::write(&file, yaml).unwrap();
-    load(&file.to_string_lossy(), None).unwrap()
+    load(&file.to_string_lossy(), &Env::default()).unwrap()
 }
 
 #[test]
@@ -309,7 +310,7 @@ fn instructions_of_a_prompt_are_counted_one_by_one() {
     });
     let file = dir.path().join("rows.jsonl");
     std::fs::write(&file, format!("{rows}\n")).unwrap();
-    let mut task = load("ifeval", None).unwrap();
+    let mut task = load("ifeval", &Env::default()).unwrap();
     task.config.source = SourceConfig::path(file.to_string_lossy());
     let prepared = task.prepare(None, &ReadContext::default()).unwrap();
     let judged =
@@ -342,7 +343,9 @@ fn a_task_that_judges_nothing_is_refused() {
             "name: t\nversion: 1\nsummary: s\nkind: {kind}\nchat: true\nsource: x.jsonl\nprompt: p\n{answer}"
         );
         std::fs::write(&file, yaml).unwrap();
-        load(&file.to_string_lossy(), None).unwrap_err().to_string()
+        load(&file.to_string_lossy(), &Env::default())
+            .unwrap_err()
+            .to_string()
     };
     assert!(said("", "answer").contains("answer.counts"));
     assert!(said("answer: {counts: [{name: a, pattern: '('}]}", "answer").contains("("));

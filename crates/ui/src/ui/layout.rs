@@ -1,6 +1,7 @@
 //! Where things lie: the frame around every pane, centred boxes, wrapped text.
 
 use super::theme::{Meaning, Theme};
+pub use crate::base::text::{cut, cut_middle};
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Block;
@@ -101,45 +102,6 @@ pub fn rule(theme: &Theme, title: &str, width: u16) -> Line<'static> {
     ])
 }
 
-/// The text in at most `width` columns, with a mark where it was cut.
-pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
-    if text.width() <= width {
-        return text.to_string();
-    }
-    let room = width.saturating_sub(ellipsis.width());
-    let mut out = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > room {
-            break;
-        }
-        out.push(c);
-    }
-    if width > 0 {
-        out.push_str(ellipsis);
-    }
-    out
-}
-
-/// The text in at most `width` columns, cut in its middle: both ends say which one it is.
-pub fn cut_middle(text: &str, width: usize, ellipsis: &str) -> String {
-    if text.width() <= width {
-        return text.to_string();
-    }
-    let room = width.saturating_sub(ellipsis.width());
-    let start = cut(text, room.div_ceil(2), "");
-    let mut end = text.len();
-    let mut left = room / 2;
-    for (at, c) in text.char_indices().rev() {
-        match left.checked_sub(c.width().unwrap_or(0)) {
-            Some(rest) => (left, end) = (rest, at),
-            None => break,
-        }
-    }
-    format!("{start}{}{}", cut(ellipsis, width, ""), &text[end..])
-}
-
 /// [`cut`] and filled with blanks to exactly `width` columns.
 pub fn fill(text: &str, width: usize, ellipsis: &str) -> String {
     let mut out = cut(text, width, ellipsis);
@@ -216,13 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_by_columns_and_fills() {
-        assert_eq!(cut("shakespeare", 6, "…"), "shake…");
-        assert_eq!(cut("日本語", 5, "…"), "日本…");
-        assert_eq!(cut_middle("shakespeare-k3qf", 9, "…"), "shak…k3qf");
-        assert_eq!(cut_middle("shakespeare-k3qf", 16, "…"), "shakespeare-k3qf");
-        assert_eq!(cut_middle("日本語日本語", 8, "…"), "日本…語");
-        assert_eq!(cut_middle("abc", 0, "…"), "");
+    fn fills_by_columns() {
         assert_eq!(fill("ab", 4, "…"), "ab  ");
         assert_eq!(fill("abcdef", 0, "…"), "");
     }

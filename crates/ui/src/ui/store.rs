@@ -137,6 +137,17 @@ impl HeldRun {
             && matches!(self.link, LinkState::Live | LinkState::CatchingUp)
     }
 
+    /// What tells this run from others, its copies too, whose logs give the same name: its directory, or elsewhere that name.
+    /// `None` before the log gave it.
+    pub fn identity(&self) -> Option<PathBuf> {
+        let named = || {
+            self.path
+                .clone()
+                .unwrap_or_else(|| self.state.run.clone().into())
+        };
+        (!self.state.run.is_empty()).then(named)
+    }
+
     /// The run's directory, when its engine ended before the last step: it can go on from its newest checkpoint.
     pub fn resumable(&self) -> Option<PathBuf> {
         let finish = self.state.finished.as_ref();
@@ -180,6 +191,9 @@ mod tests {
         assert_eq!(held.name(), "shakespeare-k3qf");
         held.path = Some("runs/2026-11-21-1422-copy".into());
         assert_eq!(held.name(), "copy");
+        let copy = held.identity();
+        held.path = Some("runs/2026-11-21-1422-shakespeare-k3qf".into());
+        assert!(copy.is_some() && held.identity() != copy);
         held.holder = Holder::Foreign;
         assert_eq!(held.name(), "shakespeare-k3qf");
     }

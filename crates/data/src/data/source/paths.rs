@@ -1,6 +1,7 @@
 //! From what a source says (a file, a folder, a glob) to the files that it means, in name order.
 
 use super::container;
+use crate::base::paths::astray;
 use crate::data::DataError;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,7 @@ fn absent(full: &Path, said: &str) -> DataError {
     let fix = match near {
         _ if said.starts_with('~') => "`~` is not expanded here: write the whole path".into(),
         Some((_, near)) => format!("did you mean {near}?"),
-        None => "relative paths start from the working directory".to_string(),
+        None => astray(Path::new(said), full),
     };
     DataError::source(said, "does not exist", fix)
 }
@@ -234,6 +235,11 @@ mod tests {
         let dir = tree(&["train.jsonl", "deep/README.md"]);
         let error = resolve(dir.path(), "trian.jsonl").unwrap_err();
         assert_eq!(error.hint(), "did you mean train.jsonl?");
+        let whole = dir.path().join("else.csv").display().to_string();
+        for (said, relative) in [("else.csv", true), (&whole, false)] {
+            let error = resolve(dir.path(), said).unwrap_err();
+            assert_eq!(error.hint().contains("relative paths"), relative, "{error}");
+        }
         let error = resolve(dir.path(), "*.csv").unwrap_err();
         assert!(error.to_string().contains("matches no file"));
         let error = resolve(dir.path(), "deep").unwrap_err();

@@ -269,7 +269,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
         ),
         (
             &["method=ppo", "method.ppo.critic_warmup_steps=12"],
-            "for all of 12 steps",
+            "of 12 steps none is left",
         ),
     ] {
         let error = loaded(extra).unwrap_err();

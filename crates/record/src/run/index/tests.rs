@@ -4,6 +4,7 @@ use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::finding::Finding;
 use crate::run::LogWriter;
+use crate::run::state::outcome_word;
 use crate::wire::Num;
 use std::sync::Arc;
 
@@ -99,9 +100,31 @@ fn statuses_follow_the_lock_and_the_last_word() {
     ] {
         log(&run, [hello(), finished(outcome, 1)]);
         assert_eq!(status(&run), expected);
+        // Lists and screens of one run use one word.
+        assert_eq!(outcome_word(outcome), expected.word());
     }
     log(&run, [hello()]);
     assert_eq!(status(&run), RunStatus::Crashed);
+}
+
+#[test]
+fn a_run_that_failed_before_its_first_step_is_told_from_one_that_lost_its_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let early = |name: &str, events: Vec<Event>, outcome| {
+        let run = new_run(dir.path(), name, 1);
+        log(&run, events);
+        log(&run, [finished(outcome, 0)]);
+        summarize(&run).unwrap().failed_before_its_first_step()
+    };
+    let began = || vec![hello(), started(10)];
+    assert!(early("a", began(), Outcome::Refused));
+    assert!(early("b", vec![hello()], Outcome::Invalid));
+    assert!(!early("c", began(), Outcome::Stopped));
+    let lost = [
+        began(),
+        vec![stepped(1, 4.0), Event::RolledBack { step: 0 }],
+    ];
+    assert!(!early("d", lost.concat(), Outcome::Refused));
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub use parts::{
     MarkKind, Notice, Rescue, Sample,
 };
 
+use super::index::RunStatus;
 use super::layers::LayerMap;
 use super::series::Series;
 use crate::base::clock::UnixMillis;
@@ -452,7 +453,7 @@ impl RunState {
 /// Display name of an outcome.
 pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Completed => "completed",
+        Outcome::Completed => RunStatus::Finished.word(),
         Outcome::Stopped => "stopped",
         Outcome::Failed | Outcome::Starved | Outcome::Invalid => "failed",
         Outcome::Refused => "refused",

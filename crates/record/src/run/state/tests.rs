@@ -329,7 +329,7 @@ fn the_log_speaks_in_sentences() {
     training resumed at step 31
     refused: no such key
     preflight warning: loss at init: 9.1, expected 4.17; scale the head down
-    completed at step 100 after 1:01, val 1.900
+    finished at step 100 after 1:01, val 1.900
     ");
     assert_eq!(
         state.answers.back().unwrap().result,

@@ -2,7 +2,7 @@
 
 use super::ModelFacts;
 use crate::base::files::open_plain;
-use crate::base::paths::expand_home;
+use crate::base::paths::{astray, expand_home};
 use crate::base::text::one_line;
 use crate::spec::import::{self, DatasetInfo, Fate};
 use crate::spec::{Draft, base_folder};
@@ -79,7 +79,7 @@ pub fn config(
         .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
         .map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("{shown} does not exist; relative paths start from the working directory")
+                format!("{shown} does not exist; {}", astray(path, path))
             }
             _ => format!("{shown} cannot be read as text: {e}"),
         })?;

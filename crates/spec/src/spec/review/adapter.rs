@@ -18,7 +18,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "adapter",
             "the weights under the adapters are random and stay so".into(),
-            "name a model in train.from".into(),
+            "-s train.from=MODEL names the trained model that they are to correct".into(),
             "Hu et al. 2021, arXiv 2106.09685: adapters correct a trained model",
         ));
     }

@@ -333,11 +333,8 @@ fn adapters_have_a_rank_and_a_rate_of_their_own() {
         places(&of(&["method=pretrain"], KNOWN)),
         ["adapter.lora.rank=64"]
     );
-    assert!(
-        said("sft-lora", &[], Sizes::default())
-            .iter()
-            .any(|f| f.evidence.to_string().contains("random and stay so"))
-    );
+    let random = finds("sft-lora", &[], Sizes::default(), "random and stay so");
+    assert!(random.fix.contains("-s train.from=MODEL"), "{}", random.fix);
 }
 
 #[test]

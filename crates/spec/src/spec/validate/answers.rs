@@ -158,12 +158,56 @@ fn critic(config: &RunConfig, judge: &mut Judge) {
         "a target for the distance to the reference needs a coefficient to move and a distance above 0",
         "method.ppo.beta=0.05 and method.ppo.kl_target=6, or leave the target out",
     );
-    let total = config.train.max_steps;
-    judge.want(
-        ppo.critic_warmup_steps == 0
-            || config.rollout.cold_start_steps + ppo.critic_warmup_steps < total,
-        &["method.ppo.critic_warmup_steps", "train.max_steps"],
-        format!("the critic alone would learn for all of {total} steps"),
-        "fewer warm-up steps, or a larger max_steps",
+    let (total, cold, alone) = (
+        config.train.max_steps,
+        config.rollout.cold_start_steps,
+        ppo.critic_warmup_steps,
     );
+    let before = match cold {
+        0 => format!("the critic learns alone for {alone} steps"),
+        cold => format!(
+            "the cold start takes {cold} steps and the critic then learns alone for {alone}"
+        ),
+    };
+    let shorter = match cold {
+        0 => "method.ppo.critic_warmup_steps=0",
+        _ => "rollout.cold_start_steps=0 and method.ppo.critic_warmup_steps=0",
+    };
+    judge.want(
+        alone == 0 || cold.saturating_add(alone) < total,
+        &["method.ppo.critic_warmup_steps", "train.max_steps"],
+        format!("{before}: of {total} steps none is left for the policy"),
+        format!(
+            "max_steps={} or more; for a short trial {shorter}",
+            cold.saturating_add(alone).saturating_add(1)
+        ),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::spec::{SpecSources, load};
+
+    #[test]
+    fn a_run_that_ends_before_the_policy_learns_is_told_what_takes_its_steps_and_what_helps() {
+        let loaded = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|word| word.to_string()).collect();
+            let loaded = load("ppo-demo", &set, &SpecSources::default());
+            loaded.map(drop).map_err(|e| e.to_string())
+        };
+        let said = loaded(&["max_steps=2"]).unwrap_err();
+        for part in [
+            "cold start takes 450 steps",
+            "alone for 16",
+            "max_steps=467",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        loaded(&["max_steps=467"]).unwrap();
+        let trial = "rollout.cold_start_steps=0 and method.ppo.critic_warmup_steps=0";
+        assert!(said.contains(trial), "{said}");
+        let mut words: Vec<&str> = trial.split(" and ").collect();
+        words.push("max_steps=2");
+        loaded(&words).unwrap();
+    }
 }

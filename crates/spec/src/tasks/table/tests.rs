@@ -69,7 +69,7 @@ fn runs_and_other_models_stand_side_by_side_with_paired_differences() {
     let found = table(
         &[base, sft, quant.clone()],
         std::slice::from_ref(&evals),
-        None,
+        &Env::default(),
     )
     .unwrap();
     assert_eq!(found.models, ["base-1", "base-1-sft", "model-q4"]);
@@ -100,7 +100,7 @@ fn questions_show_what_each_model_chose_and_leave_other_rows_out() {
     answers(&a, "a", "yours", "d", &[1.0, 0.0, 0.0]);
     answers(&b, "b", "yours", "d", &[0.0, 0.0, 1.0]);
     answers(&c, "c", "yours", "e", &[1.0]);
-    let found = table(&[a, b, c], &[], None).unwrap();
+    let found = table(&[a, b, c], &[], &Env::default()).unwrap();
     let asked = questions(&found.rows[0]).unwrap();
     assert_eq!(asked.len(), 3);
     assert_eq!(
@@ -123,7 +123,7 @@ fn answers_that_are_not_whole_are_not_in_the_table() {
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, &text[..text.len() - 9]).unwrap();
     assert!(
-        table(std::slice::from_ref(&folder), &[], None)
+        table(std::slice::from_ref(&folder), &[], &Env::default())
             .unwrap()
             .rows
             .is_empty()

@@ -32,11 +32,7 @@ impl Workplace {
     /// # Errors
     /// Answers that cannot be read.
     pub fn evals(&self, subjects: &[PathBuf]) -> Result<Box<TaskTable>, String> {
-        let found = tasks::table(
-            subjects,
-            &self.eval_folders(),
-            self.env.config_dir.as_deref(),
-        );
+        let found = tasks::table(subjects, &self.eval_folders(), &self.env);
         found.map(Box::new).map_err(|e| e.to_string())
     }
 

@@ -80,7 +80,7 @@ impl<'a> Ending<'a> {
     }
 
     /// ```text
-    ///  ✓ COMPLETED  shakespeare-k3qf · pretrain · step 2,000 of 2,000 in 1:12
+    ///  ✓ FINISHED  shakespeare-k3qf · pretrain · step 2,000 of 2,000 in 1:12
     ///  ✓ STABLE  train loss 4.17 → 1.764, val 1.886
     /// ┌ validation loss ───────────────────────┬ result ──────────────────────────┐
     /// │ ⡇                                      │ best         1.886 nats           │
@@ -113,7 +113,19 @@ impl<'a> Ending<'a> {
         // The next steps decide how much height is left for the figures.
         let upper = match with_sample {
             true => (body.height * 11 / 20).max(figures.len() as u16 + 2),
-            false => body.height.saturating_sub(next.len() as u16 + 1).max(6),
+            false => {
+                let least = body.height.saturating_sub(next.len() as u16 + 1).max(6);
+                // Long commands take rows of their own, as far as all figures stay.
+                let all = self.rows(
+                    &next,
+                    Rect {
+                        height: u16::MAX,
+                        ..inside(body)
+                    },
+                );
+                let room = body.height.saturating_sub(all.len() as u16 + 1);
+                room.max(figures.len() as u16 + 2).min(least)
+            }
         }
         .min(body.height);
         let left = match with_sample {

@@ -74,10 +74,17 @@ fn a_character_model_is_trained_longer_and_never_taught_conversations() {
         assert!(picture.contains(part), "{picture}");
     }
     assert!(!picture.contains("train sft"), "{picture}");
-    // Where its command is too long for the column, it keeps its words.
-    let longer = "train longer  llmtui train --resume shakespeare-k3qf -s max_steps=4000";
+    // A command that is too long for the column has a row of its own, or at least keeps its words.
+    let command = "llmtui train --resume shakespeare-k3qf -s max_steps=4000";
     let picture = bench.picture(80, 24);
-    assert!(picture.contains(longer), "{picture}");
+    let own = |line: &str| line.starts_with(&format!("│      {command} "));
+    assert!(picture.lines().any(own), "{picture}");
+    assert!(picture.contains("warnings"), "{picture}");
+    let picture = bench.picture(80, 20);
+    assert!(
+        picture.contains(&format!("train longer  {command}")),
+        "{picture}"
+    );
 }
 
 #[test]

@@ -134,6 +134,58 @@ fn a_run_on_answers_of_its_own_shows_pass_at_1_where_others_show_the_loss() {
 }
 
 #[test]
+fn runs_that_failed_before_their_first_step_are_one_line_that_opens() {
+    let refused = |n: usize| {
+        let mut run = runs().remove(3);
+        (run.step, run.verdict) = (0, None);
+        run.curve.clear();
+        run.id = format!("2026-11-2{n}-0900-refused-{n}");
+        run.path = format!("runs/{}", run.id).into();
+        run
+    };
+    let line = "runs failed before their first step";
+    let mut bench = bench_with(runs().into_iter().chain([refused(1)]).collect());
+    let picture = bench.picture(120, 40);
+    assert!(
+        picture.contains("refused-1") && !picture.contains(line),
+        "{picture}"
+    );
+
+    bench.msg(Msg::Runs(Ok((
+        [refused(1), refused(2), refused(3)]
+            .into_iter()
+            .chain(runs())
+            .collect(),
+        Vec::new(),
+    ))));
+    let picture = bench.picture(120, 40);
+    let at = |what: &str| picture.lines().position(|line| line.contains(what));
+    assert!(picture.contains("3 runs failed"), "{picture}");
+    assert!(!picture.contains("refused-"), "{picture}");
+    // One that learned something before it failed stays where it is.
+    assert!(at("wild-lr") < at(line), "{picture}");
+    let picture = bench.press("end").picture(120, 40);
+    assert!(picture.contains("enter show them"), "{picture}");
+    assert!(picture.contains("llmtui gc"), "{picture}");
+    let picture = bench.press("enter").picture(120, 40);
+    for name in ["refused-1", "refused-2", "refused-3"] {
+        assert!(picture.contains(name), "{picture}");
+    }
+    // Back from the last of them to the line.
+    let picture = bench.press("end up up up enter").picture(120, 40);
+    assert!(
+        !picture.contains("refused-") && picture.contains("enter show them"),
+        "{picture}"
+    );
+    // Who filters finds every run.
+    let picture = bench.press("/").write("refused").picture(120, 40);
+    assert!(
+        picture.contains("refused-2") && !picture.contains(line),
+        "{picture}"
+    );
+}
+
+#[test]
 fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
     let mut failed = runs().remove(3);
     failed.message = "data.path: nothing is there".into();

@@ -439,6 +439,39 @@ fn tabs_stand_still_whatever_pane_is_in_front() {
 }
 
 #[test]
+fn two_copies_of_a_run_are_two_runs_for_the_panes_data_and_plan() {
+    let loaded = crate::spec::load("quickstart", &[], &Default::default()).unwrap();
+    let mut events = tape::standard(5);
+    for envelope in &mut events {
+        if let Event::Started { spec, .. } = &mut envelope.event {
+            *spec = loaded.spec.to_value();
+        }
+    }
+    let mut bench = Bench::new();
+    let mut inspected = Vec::new();
+    let mut planned = Vec::new();
+    for folder in ["one", "two", "two"] {
+        bench.hold_at(&format!("runs/{folder}"), events.clone(), Holder::Log);
+        bench.effects.clear();
+        bench.press("4");
+        let asked = |effect: &Effect| match effect {
+            Effect::InspectData(subject) => Some(subject.name.clone()),
+            _ => None,
+        };
+        inspected.push(bench.effects.iter().find_map(asked));
+        // A number of the plan is changed; the plan of the same run keeps it.
+        let plan = bench.press("5").picture(120, 40);
+        planned.push(plan.contains(" micro-batch     12 "));
+        bench.press("home down down down right");
+    }
+    assert_eq!(
+        inspected,
+        [Some("data of one".into()), Some("data of two".into()), None]
+    );
+    assert_eq!(planned, [true, true, false]);
+}
+
+#[test]
 fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     let end = |b: &mut Bench| {
         let last = tape::standard(5).pop().unwrap().event;
@@ -450,7 +483,7 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     end(&mut bench);
     let picture = bench.picture(80, 24);
     for words in [
-        "COMPLETED",
+        "FINISHED",
         "best ",
         "at step",
         "llmtui chat shakespeare-k3qf",
@@ -458,6 +491,19 @@ fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     ] {
         assert!(picture.contains(words), "{words}\n{picture}");
     }
+    // Commands stand in their column, or on a row of their own.
+    let column = |line: &str| {
+        line.split_once("llmtui ")
+            .map(|(before, _)| before.chars().count())
+    };
+    let mut columns: Vec<usize> = picture.lines().filter_map(column).collect();
+    columns.sort();
+    columns.dedup();
+    assert_eq!(columns.len(), 2, "{picture}");
+    assert!(
+        picture.contains("│      llmtui train --resume "),
+        "{picture}"
+    );
     bench.press("r");
     assert!(!bench.picture(80, 24).contains("all charts"));
     bench.press("r");

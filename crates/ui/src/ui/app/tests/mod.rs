@@ -164,10 +164,13 @@ impl Bench {
 
     /// Opens a run whose link brings `events`; it goes on when `holder` is an engine.
     fn hold(&mut self, events: Vec<Envelope>, holder: Holder) -> Slot {
-        self.app
-            .open_run("runs/2026-11-21-1040-shakespeare-k3qf".into());
+        self.hold_at("runs/2026-11-21-1040-shakespeare-k3qf", events, holder)
+    }
+
+    /// [`Bench::hold`] of a run in another directory: a copy has the same log.
+    fn hold_at(&mut self, path: &str, events: Vec<Envelope>, holder: Holder) -> Slot {
+        self.app.open_run(path.into());
         let slot = self.app.run_slot().unwrap();
-        let path = "runs/2026-11-21-1040-shakespeare-k3qf";
         self.msg(Msg::Opened {
             slot,
             result: Ok(Opened::new(path, holder)),

@@ -12,6 +12,7 @@ pub use pane::ENTRY;
 
 use crate::data::inspect::{Inspected, KeptRow, Progress, RowsFinding, Subject, checks};
 use sample::Sample;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How a row is shown.
@@ -57,8 +58,8 @@ pub struct DataPane {
     shown: Option<Arc<Inspected>>,
     /// What is shown or being read, for looking again with another tokenizer.
     subject: Option<Subject>,
-    /// The run whose data this is.
-    run: Option<String>,
+    /// The identity of the run whose data this is.
+    run: Option<PathBuf>,
     reading: Option<Reading>,
     error: Option<String>,
     /// Row of the list of findings.
@@ -91,7 +92,7 @@ impl DataPane {
     }
 
     /// An inspection begins.
-    pub fn read(&mut self, subject: Subject, run: Option<String>) {
+    pub fn read(&mut self, subject: Subject, run: Option<PathBuf>) {
         self.reading = Some(Reading {
             name: subject.name.clone(),
             progress: Progress::default(),

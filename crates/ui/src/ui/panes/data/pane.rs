@@ -11,9 +11,10 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::Prompt;
 use crate::ui::panes::{Pane, PaneContext, PaneEntry};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::store::Store;
+use crate::ui::store::{HeldRun, Store};
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use std::path::PathBuf;
 
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "data",
@@ -33,7 +34,7 @@ const SEARCH: &str = "search";
 const WHEEL: usize = 3;
 
 impl DataPane {
-    fn inspect_run(&mut self, store: &Store, run: String) -> Vec<Request> {
+    fn inspect_run(&mut self, store: &Store, run: PathBuf) -> Vec<Request> {
         let Some(held) = &store.held else {
             return Vec::new();
         };
@@ -49,7 +50,7 @@ impl DataPane {
         self.inspect(Subject::of_spec(&name, config, seq_len), Some(run))
     }
 
-    fn inspect(&mut self, subject: Subject, run: Option<String>) -> Vec<Request> {
+    fn inspect(&mut self, subject: Subject, run: Option<PathBuf>) -> Vec<Request> {
         self.read(subject.clone(), run);
         vec![
             Request::Do(Effect::InspectData(Box::new(subject))),
@@ -134,9 +135,8 @@ impl Pane for DataPane {
 
     /// The data of the run that is open, where they are not shown already.
     fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
-        let held = context.store.held.as_ref();
-        let run = held.map(|held| held.state.run.clone());
-        match run.filter(|run| !run.is_empty() && self.run.as_ref() != Some(run)) {
+        let run = context.store.held.as_ref().and_then(HeldRun::identity);
+        match run.filter(|run| self.run.as_ref() != Some(run)) {
             Some(run) => self.inspect_run(context.store, run),
             None => Vec::new(),
         }

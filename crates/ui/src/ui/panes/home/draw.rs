@@ -1,6 +1,7 @@
 //! Home on the screen: presets above, runs below.
 
 use super::HomePane;
+use super::list::Listed;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
@@ -22,6 +23,9 @@ const WIZARD: (&str, &str) = (
     "new run",
     "The wizard asks for goal and data, explains, plans, and makes the spec.",
 );
+
+/// About the runs that failed before their first step.
+const GC: &str = "llmtui gc names those that can be deleted";
 
 /// One line of the upper list.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl HomePane {
     /// ```
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
-        let n_runs = u16::try_from(store.runs().len()).unwrap_or(u16::MAX);
+        let n_runs = u16::try_from(self.listed(store).len()).unwrap_or(u16::MAX);
         let n_presets = u16::try_from(preset_lines(store).len()).unwrap_or(u16::MAX);
         let airy = area.height >= 16;
         // Runs get what they need, up to half; presets the rest.
@@ -144,7 +148,7 @@ impl HomePane {
         let (theme, store) = (context.theme, context.store);
         let (head, area) = split_top(area, 1);
         self.draw_head(frame, head, context);
-        let runs = self.runs(store);
+        let runs = self.listed(store);
         if runs.is_empty() {
             let words = match store.runs.as_deref() {
                 None => "looking for runs".to_string(),
@@ -168,7 +172,11 @@ impl HomePane {
         let offset = store.presets.len() + 1;
         let selected = self.selected.saturating_sub(offset);
         let origin = self.selected.checked_sub(offset).and_then(|at| runs.get(at));
-        let origin = origin.and_then(|(run, _)| about(run, store.runs())).filter(|_| area.height > 2);
+        let origin = origin.and_then(|listed| match listed {
+            Listed::Run(run, _) => about(run, store.runs()),
+            Listed::Unbegun(_) => Some((GC.into(), Meaning::Muted)),
+        });
+        let origin = origin.filter(|_| area.height > 2);
         let (area, from) = split_bottom(area, u16::from(origin.is_some()));
         if let Some((words, meaning)) = origin {
             let words = cut(&format!("   {words}"), from.width.into(), theme.glyphs().ellipsis);
@@ -180,7 +188,7 @@ impl HomePane {
         );
         self.page = usize::from(area.height).max(1);
         self.scroll_runs = scroll_to(selected, self.scroll_runs, area.height.into());
-        for ((i, (run, node)), y) in runs
+        for ((i, listed), y) in runs
             .iter()
             .enumerate()
             .skip(self.scroll_runs)
@@ -191,12 +199,23 @@ impl HomePane {
                 height: 1,
                 ..area
             };
-            let row = columns.row(run, &node.branch(theme.ascii), store, theme);
+            let row = match listed {
+                Listed::Run(run, node) => {
+                    columns.row(run, &node.branch(theme.ascii), store, theme)
+                }
+                Listed::Unbegun(n) => RowText {
+                    mark: Some((theme.glyphs().bad, Meaning::Muted)),
+                    main: String::new(),
+                    rest: format!("{n} runs failed before their first step"),
+                },
+            };
             frame.render_widget(
                 row.line(theme, i + offset == self.selected, area.width),
                 place,
             );
-            if self.marked.contains(&run.path) {
+            if let Listed::Run(run, _) = listed
+                && self.marked.contains(&run.path)
+            {
                 let sign = Line::styled("*", theme.style(Meaning::Accent));
                 frame.render_widget(sign, Rect { width: 1.min(place.width), ..place });
             }

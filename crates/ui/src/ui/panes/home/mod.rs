@@ -1,10 +1,11 @@
 //! Home: what can be started, and the runs there are.
 
 mod draw;
+mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
 use crate::run::index::{RunStatus, RunSummary};
-use crate::run::lineage::{Node, find_parent, tree};
+use crate::run::lineage::find_parent;
 use crate::run::state::Level;
 use crate::spec::PresetGroup;
 use crate::ui::action::{Action, Context};
@@ -14,9 +15,10 @@ use crate::ui::keymap::Keymap;
 use crate::ui::msg::Msg;
 use crate::ui::panes::{chat, compare, evals};
 use crate::ui::request::{Answer, Hints, Request, titles};
-use crate::ui::store::{PresetKind, Store, short_run};
+use crate::ui::store::{PresetKind, Store};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
+use list::{Listed, Sort};
 use ratatui::layout::Rect;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,33 +35,6 @@ pub static ENTRY: PaneEntry = PaneEntry {
 /// How often the list of runs is read again while one of them is live and the list is on the screen.
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// The order of runs; live ones stand first in every order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// As a tree: a run hangs under the one that it came from.
-    Newest,
-    ValidationLoss,
-    Name,
-}
-
-impl Sort {
-    fn next(self) -> Sort {
-        match self {
-            Sort::Newest => Sort::ValidationLoss,
-            Sort::ValidationLoss => Sort::Name,
-            Sort::Name => Sort::Newest,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Sort::Newest => "newest first",
-            Sort::ValidationLoss => "lowest validation loss first",
-            Sort::Name => "by name",
-        }
-    }
-}
-
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HomeRow {
@@ -67,6 +42,8 @@ pub enum HomeRow {
     /// The wizard.
     New,
     Run(PathBuf),
+    /// The runs that failed before their first step.
+    Unbegun,
 }
 
 /// The pane's cursors.
@@ -81,6 +58,8 @@ pub struct HomePane {
     page: usize,
     /// The first list of runs decides where the selection starts.
     settled: bool,
+    /// Whether the runs that failed before their first step are listed one by one.
+    unbegun_shown: bool,
     /// Runs for a comparison or a chat side by side, in the order in which they were marked.
     marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
@@ -98,6 +77,7 @@ impl Default for HomePane {
             scroll_runs: 0,
             page: 1,
             settled: false,
+            unbegun_shown: false,
             marked: Vec::new(),
             anchor: None,
         }
@@ -105,53 +85,13 @@ impl Default for HomePane {
 }
 
 impl HomePane {
-    /// The runs that the filter lets through, in the chosen order, and how each hangs in the tree.
-    fn runs<'a>(&self, store: &'a Store) -> Vec<(&'a RunSummary, Node)> {
-        let wanted = self.filter.text().to_lowercase();
-        let fits = |run: &&RunSummary| {
-            let text = format!(
-                "{} {} {} {}",
-                run.id,
-                run.name,
-                run.method,
-                run.status.word()
-            );
-            wanted
-                .split_whitespace()
-                .all(|word| text.to_lowercase().contains(word))
-        };
-        let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
-        let loss = |run: &RunSummary| {
-            run.best_val_loss
-                .filter(|x| x.is_finite())
-                .unwrap_or(f64::MAX)
-        };
-        match self.sort {
-            Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),
-            Sort::ValidationLoss => runs.sort_by(|a, b| loss(a).total_cmp(&loss(b))),
-            Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
-        }
-        runs.sort_by_key(|run| run.status != RunStatus::Live);
-        let flat = |index| Node {
-            index,
-            follows: Vec::new(),
-        };
-        let nodes = match self.sort {
-            Sort::Newest => tree(&runs),
-            Sort::ValidationLoss | Sort::Name => (0..runs.len()).map(flat).collect(),
-        };
-        nodes.into_iter().map(|node| (runs[node.index], node)).collect()
-    }
-
     fn rows(&self, store: &Store) -> Vec<HomeRow> {
         let presets = store
             .presets
             .iter()
             .map(|p| HomeRow::Preset(p.name.clone()));
-        let runs = self
-            .runs(store)
-            .into_iter()
-            .map(|(run, _)| HomeRow::Run(run.path.clone()));
+        let listed = self.listed(store);
+        let runs = listed.iter().map(Listed::row);
         presets.chain([HomeRow::New]).chain(runs).collect()
     }
 
@@ -173,10 +113,21 @@ impl HomePane {
             } else if untouched {
                 self.selected = quickstart.unwrap_or(0);
             }
-        } else if let Some(row) = rows.iter().position(|row| Some(row) == self.anchor.as_ref()) {
+        } else if let Some(row) = self.anchored(&rows, store) {
             self.selected = row;
         }
         self.selected = self.selected.min(rows.len().saturating_sub(1));
+    }
+
+    /// Where the selected row is now. A run that is no row any more is behind the line of those that failed.
+    fn anchored(&self, rows: &[HomeRow], store: &Store) -> Option<usize> {
+        let anchor = self.anchor.as_ref()?;
+        let at = |wanted: &HomeRow| rows.iter().position(|row| row == wanted);
+        at(anchor).or_else(|| {
+            let there = |run: &RunSummary| *anchor == HomeRow::Run(run.path.clone());
+            let there = store.runs().iter().any(there);
+            at(&HomeRow::Unbegun).filter(|_| there)
+        })
     }
 
     fn walk(&mut self, action: Action, store: &Store) {
@@ -214,7 +165,7 @@ impl HomePane {
         self.selected = (store.presets.len() + 1).min(last);
     }
 
-    fn accept(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
+    fn accept(&mut self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         match self.current(store) {
             // Started as it is it would train on made-up rows, which is not what it was chosen for.
             Some(HomeRow::Preset(name)) if is_template(store, &name) => vec![
@@ -226,6 +177,10 @@ impl HomePane {
             Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
             Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
             Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
+            Some(HomeRow::Unbegun) => {
+                self.unbegun_shown = !self.unbegun_shown;
+                Vec::new()
+            }
             None => Vec::new(),
         }
     }
@@ -352,6 +307,8 @@ impl Pane for HomePane {
         }
         let accept = match self.current(store) {
             Some(HomeRow::Run(_)) => "open",
+            Some(HomeRow::Unbegun) if self.unbegun_shown => "hide them",
+            Some(HomeRow::Unbegun) => "show them",
             Some(HomeRow::New) => "ask me",
             Some(HomeRow::Preset(name)) if is_template(store, &name) => "set up",
             _ => "start",

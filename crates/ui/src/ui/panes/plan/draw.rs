@@ -183,7 +183,7 @@ fn form_row(
 fn measured(pane: &PlanPane, context: &PaneContext) -> Option<Measured> {
     let held = context.store.held.as_ref()?;
     let shown = pane.shown.as_ref()?;
-    let same = pane.run.is_some() && shown.request == shown.original;
+    let same = pane.run.is_some() && pane.run == held.identity() && shown.request == shown.original;
     same.then(|| measured::most(&held.state)).flatten()
 }
 

@@ -14,6 +14,7 @@ use crate::plan::solve::{WhatFits, what_fits};
 use crate::plan::{Estimator, Plan, Request, plan};
 use crate::ui::field::TextField;
 use fields::{Field, Kind};
+use std::path::PathBuf;
 
 /// A request with everything that follows from it.
 #[derive(Debug)]
@@ -75,19 +76,14 @@ pub struct PlanPane {
     /// What is being read, and what went wrong when it was.
     reading: Option<String>,
     error: Option<String>,
-    /// The run whose plan this is.
-    run: Option<String>,
+    /// The identity of the run whose plan this is.
+    run: Option<PathBuf>,
 }
 
 impl PlanPane {
     /// True before anything was asked for.
     pub fn idle(&self) -> bool {
         self.shown.is_none() && self.reading.is_none()
-    }
-
-    /// The run on the screen, if the pane shows its plan.
-    pub fn run(&self) -> Option<&str> {
-        self.run.as_deref()
     }
 
     /// A target is being read.
@@ -109,8 +105,8 @@ impl PlanPane {
         }
     }
 
-    /// Shows a request; `run` names the run that it belongs to.
-    pub fn show(&mut self, request: Request, run: Option<String>) {
+    /// Shows a request; `run` is the identity of the run that it belongs to.
+    pub fn show(&mut self, request: Request, run: Option<PathBuf>) {
         (self.reading, self.error, self.editing) = (None, None, None);
         self.run = run;
         self.shown = Some(Shown::new(request.clone(), request));

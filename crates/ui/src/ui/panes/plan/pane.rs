@@ -12,7 +12,7 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::panes::{Pane, PaneContext, PaneEntry};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
-use crate::ui::store::Store;
+use crate::ui::store::{HeldRun, Store};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -37,9 +37,8 @@ const HERE: &str = "";
 impl PlanPane {
     /// The open run's plan when there is a new one, else that of the preset selected last.
     fn first(&mut self, store: &Store) -> Vec<Request> {
-        let run = store.held.as_ref().map(|held| held.state.run.as_str());
-        let known = self.run();
-        if run.is_some_and(|run| !run.is_empty() && known != Some(run)) && self.show_run(store) {
+        let run = store.held.as_ref().and_then(HeldRun::identity);
+        if run.is_some() && run != self.run && self.show_run(store) {
             return Vec::new();
         }
         match self.idle() {
@@ -58,7 +57,7 @@ impl PlanPane {
             return false;
         };
         store.equip(&mut request);
-        self.show(request, Some(held.state.run.clone()));
+        self.show(request, held.identity());
         true
     }
 

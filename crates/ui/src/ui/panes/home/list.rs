@@ -1,0 +1,117 @@
+//! The list of runs on Home: filtered, in order, as a tree; runs that failed before their first step are one line at its end.
+
+use super::{HomePane, HomeRow};
+use crate::run::index::{RunStatus, RunSummary};
+use crate::run::lineage::{Node, tree};
+use crate::ui::store::{Store, short_run};
+
+/// The order of runs; live ones stand first in every order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// As a tree: a run hangs under the one that it came from.
+    Newest,
+    ValidationLoss,
+    Name,
+}
+
+impl Sort {
+    pub(super) fn next(self) -> Sort {
+        match self {
+            Sort::Newest => Sort::ValidationLoss,
+            Sort::ValidationLoss => Sort::Name,
+            Sort::Name => Sort::Newest,
+        }
+    }
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Sort::Newest => "newest first",
+            Sort::ValidationLoss => "lowest validation loss first",
+            Sort::Name => "by name",
+        }
+    }
+}
+
+/// A row of the list.
+#[derive(Debug)]
+pub(super) enum Listed<'a> {
+    /// A run, and how it hangs in the tree.
+    Run(&'a RunSummary, Node),
+    /// So many runs failed before their first step; they follow where the line is open.
+    Unbegun(usize),
+}
+
+impl Listed<'_> {
+    pub(super) fn row(&self) -> HomeRow {
+        match self {
+            Listed::Run(run, _) => HomeRow::Run(run.path.clone()),
+            Listed::Unbegun(_) => HomeRow::Unbegun,
+        }
+    }
+}
+
+impl HomePane {
+    /// The runs that the filter lets through, in the chosen order. Who filters looks for something: then every run is a row.
+    pub(super) fn listed<'a>(&self, store: &'a Store) -> Vec<Listed<'a>> {
+        let (unbegun, begun): (Vec<_>, Vec<_>) = self
+            .sorted(store)
+            .into_iter()
+            .partition(|run| run.failed_before_its_first_step());
+        if unbegun.len() < 2 || !self.filter.is_empty() {
+            return self.as_tree(self.sorted(store));
+        }
+        let mut rows = self.as_tree(begun);
+        rows.push(Listed::Unbegun(unbegun.len()));
+        if self.unbegun_shown {
+            rows.extend(flat(unbegun));
+        }
+        rows
+    }
+
+    fn sorted<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
+        let wanted = self.filter.text().to_lowercase();
+        let fits = |run: &&RunSummary| {
+            let text = format!(
+                "{} {} {} {}",
+                run.id,
+                run.name,
+                run.method,
+                run.status.word()
+            );
+            wanted
+                .split_whitespace()
+                .all(|word| text.to_lowercase().contains(word))
+        };
+        let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
+        let loss = |run: &RunSummary| {
+            run.best_val_loss
+                .filter(|x| x.is_finite())
+                .unwrap_or(f64::MAX)
+        };
+        match self.sort {
+            Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),
+            Sort::ValidationLoss => runs.sort_by(|a, b| loss(a).total_cmp(&loss(b))),
+            Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
+        }
+        runs.sort_by_key(|run| run.status != RunStatus::Live);
+        runs
+    }
+
+    fn as_tree<'a>(&self, runs: Vec<&'a RunSummary>) -> Vec<Listed<'a>> {
+        match self.sort {
+            Sort::Newest => tree(&runs)
+                .into_iter()
+                .map(|node| Listed::Run(runs[node.index], node))
+                .collect(),
+            Sort::ValidationLoss | Sort::Name => flat(runs).collect(),
+        }
+    }
+}
+
+fn flat<'a>(runs: Vec<&'a RunSummary>) -> impl Iterator<Item = Listed<'a>> {
+    let root = |index| Node {
+        index,
+        follows: Vec::new(),
+    };
+    (0..).zip(runs).map(move |(at, run)| Listed::Run(run, root(at)))
+}
