@@ -156,8 +156,15 @@ fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
         peft.merge_into(&mut merged, 1.0).unwrap();
         let mut own = attached(&folder(case), base);
         own.merge_adapters().unwrap();
-        for (what, model) in [("file", &mut merged), ("model", &mut own)] {
-            let what = format!("{case}, merged from the {what}");
+        // As chat has it, which can take it away again.
+        let mut beside = hf::load(&folder(base)).unwrap();
+        peft.stand(&mut beside).unwrap();
+        for (what, model) in [
+            ("merged from the file", &mut merged),
+            ("merged from the model", &mut own),
+            ("read beside the base", &mut beside),
+        ] {
+            let what = format!("{case}, {what}");
             compare(&what, &logits(model, &inputs), &exact);
         }
     }
@@ -304,4 +311,23 @@ fn a_description_that_leaves_tensors_out_is_refused() {
             assert!(error.to_string().contains(key), "{key}: {error}");
         }
     }
+}
+
+#[test]
+fn a_matrix_that_is_in_two_adapters_of_a_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut both = tensors_in(&folder("joined"));
+    both.extend(tensors_in(&folder("split")));
+    candle_core::safetensors::save(&both, dir.path().join(hf::ADAPTER_WEIGHTS)).unwrap();
+    let mut config = json_in(&folder("joined"));
+    config["target_modules"] = json!("all-linear");
+    config["rank_pattern"] = json!({"qkv_proj": 5, "gate_up_proj": 3, ".*_proj": 2});
+    // Ranks of modules that both have in one form are those of the second.
+    std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
+    let mut model = hf::load(&folder("phi3")).unwrap();
+    let error = Peft::find(dir.path())
+        .unwrap()
+        .attach(&mut model)
+        .unwrap_err();
+    assert!(error.to_string().contains("two adapters for"), "{error}");
 }

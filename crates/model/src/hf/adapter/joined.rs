@@ -108,3 +108,121 @@ pub(super) fn round(alpha: f64) -> f64 {
         false => alpha,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::mlp::MlpConfig;
+    use crate::nn::position::PositionConfig;
+    use crate::nn::{ModelConfig, param_infos};
+
+    /// Width 4, two heads with one of keys and values: queries have 4 rows, keys and values 2.
+    fn infos() -> Vec<ParamInfo> {
+        let config = ModelConfig {
+            n_layer: 1,
+            n_head: 2,
+            n_kv_head: Some(1),
+            d_model: 4,
+            seq_len: 4,
+            position: PositionConfig::Rope(Default::default()),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            ..ModelConfig::default()
+        };
+        param_infos(&config, 5)
+    }
+
+    /// Rank 3 and alpha 6; column c of B is not zero in the rows of `owners[c]`.
+    fn whole(owners: [&[Range<usize>]; 3], magnitudes: bool) -> Factors {
+        let b = (0..8 * 3).map(|at| {
+            let (row, column) = (at / 3, at % 3);
+            let is_about = owners[column].iter().any(|rows| rows.contains(&row));
+            if is_about { 1.0 + at as f32 } else { 0.0 }
+        });
+        Factors {
+            size: RankAlpha {
+                rank: 3,
+                alpha: 6.0,
+            },
+            a: (0..12).map(|x| x as f32).collect(),
+            b: b.collect(),
+            magnitude: magnitudes.then(|| (0..8).map(|x| x as f32).collect()),
+        }
+    }
+
+    fn qkv(infos: &[ParamInfo]) -> Vec<&ParamInfo> {
+        let all = matrices(infos);
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "model.layers.0.mlp.gate_up_proj",
+                "model.layers.0.self_attn.qkv_proj"
+            ]
+        );
+        let parts = all["model.layers.0.self_attn.qkv_proj"].clone();
+        assert_eq!(shape(&parts), (8, 4));
+        parts
+    }
+
+    const Q: Range<usize> = 0..4;
+    const K: Range<usize> = 4..6;
+    const V: Range<usize> = 6..8;
+
+    #[test]
+    fn parts_have_the_columns_that_are_theirs_alone() {
+        let (infos, lora) = (infos(), Lora::default());
+        let whole = whole([&[Q], &[V], &[Q]], false);
+        let parts = split(&lora, &whole, &qkv(&infos));
+        let ends = parts
+            .iter()
+            .map(|part| part.module.rsplit('.').next().unwrap());
+        assert_eq!(
+            ends.collect::<Vec<_>>(),
+            ["q_proj", "v_proj"],
+            "no column is about keys"
+        );
+        // The scale is 2, as before.
+        let size = |rank, alpha| RankAlpha { rank, alpha };
+        assert_eq!(parts[0].factors.size, size(2, 4.0));
+        assert_eq!(parts[1].factors.size, size(1, 2.0));
+        assert_eq!(
+            parts[0].factors.a,
+            [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
+        );
+        assert_eq!(
+            parts[0].factors.b,
+            [1.0, 3.0, 4.0, 6.0, 7.0, 9.0, 10.0, 12.0]
+        );
+        assert_eq!(parts[1].factors.a, [4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(parts[1].factors.b, [20.0, 23.0]);
+    }
+
+    #[test]
+    fn columns_of_several_parts_or_of_none_leave_the_rank_to_all() {
+        let (infos, lora) = (infos(), Lora::default());
+        for (owners, magnitudes) in [
+            ([&[Q, K][..], &[V], &[Q]], false),
+            ([&[Q], &[], &[V]], false),
+            // Keys have magnitudes, and no column.
+            ([&[Q], &[V], &[Q]], true),
+        ] {
+            let whole = whole(owners, magnitudes);
+            let parts = split(&lora, &whole, &qkv(&infos));
+            assert_eq!(parts.len(), 3);
+            for (part, rows) in parts.iter().zip([Q, K, V]) {
+                let factors = &part.factors;
+                assert_eq!((&factors.size, &factors.a), (&whole.size, &whole.a));
+                assert_eq!(factors.b, whole.b[rows.start * 3..rows.end * 3]);
+                let lengths = whole.magnitude.as_ref().map(|all| all[rows].to_vec());
+                assert_eq!(factors.magnitude, lengths);
+            }
+        }
+    }
+
+    #[test]
+    fn roots_leave_round_alphas_and_others_stay() {
+        assert_eq!(round(16.000000000000004), 16.0);
+        let root = 6.0 * 3.0_f64.sqrt();
+        assert_eq!(round(root), root);
+    }
+}
