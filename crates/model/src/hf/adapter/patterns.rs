@@ -281,6 +281,24 @@ mod tests {
         }
     }
 
+    /// EVA writes one for every module: a model of 80 blocks has 560.
+    #[test]
+    fn every_module_can_have_a_pattern_of_its_own() {
+        let names = |layer: u64| {
+            let all = ["q", "k", "v", "o", "gate", "up", "down"];
+            all.map(|kind| format!("model.layers.{layer}.self_attn.{kind}_proj"))
+        };
+        let modules: Vec<String> = (0..80).flat_map(names).collect();
+        let table = modules.iter().zip(1u64..);
+        let table: serde_json::Map<String, Value> = table
+            .map(|(name, rank)| (name.clone(), json!(rank)))
+            .collect();
+        let found = ranks(table.into()).unwrap();
+        for (name, rank) in modules.iter().zip(1..) {
+            assert_eq!(found.get(name), Some(rank), "{name}");
+        }
+    }
+
     #[test]
     fn patterns_and_values_that_are_not_read_are_refused() {
         for (table, says) in [
