@@ -10,6 +10,8 @@ mod health;
 mod optimizers;
 #[path = "oracle/peft.rs"]
 mod peft;
+#[path = "oracle/peft_patterns.rs"]
+mod peft_patterns;
 #[path = "oracle/preference.rs"]
 mod preference;
 #[path = "oracle/preference_losses.rs"]

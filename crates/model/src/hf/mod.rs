@@ -12,8 +12,8 @@ mod tensors;
 mod weights;
 
 pub use adapter::{
-    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, Peft, adapter_json, attach_sum, merge_adapter,
-    read_adapter, write_adapter,
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, JoinError, Joins, Peft, adapter_json,
+    attach_sum, merge_adapter, read_adapter, write_adapter,
 };
 pub use config::TokenIds;
 pub use dtype::Dtype;

@@ -373,18 +373,18 @@ impl Decoder<'_> {
         let a = self.leaves.get(adapter.a)?;
         let low = linear::composite(&x, &a.reshape((adapter.a.rows, adapter.a.cols))?, None)?;
         let (mut pieces, mut end) = (Vec::new(), 0);
-        for (i, part) in adapter.parts().enumerate() {
+        for part in adapter.parts() {
             let Span { rows, cols, .. } = part.b;
-            let low = low.narrow(D::Minus1, i * adapter.rank, adapter.rank)?;
+            let low = low.narrow(D::Minus1, part.low, part.rank)?;
             let b = self.leaves.get(part.b)?.reshape((rows, cols))?;
-            let added = (linear::composite(&low, &b, None)? * f64::from(adapter.scale))?;
+            let added = (linear::composite(&low, &b, None)? * f64::from(part.scale))?;
             pieces.push(y.narrow(D::Minus1, end, part.first - end)?);
             let mut sum = (y.narrow(D::Minus1, part.first, rows)? + added)?;
             if let Some(magnitude) = part.magnitude {
                 let a = self.leaves.get(adapter.a)?;
                 let a = a.reshape((adapter.a.rows, adapter.a.cols))?;
-                let a = a.narrow(0, i * adapter.rank, adapter.rank)?;
-                let change = (b.matmul(&a)? * f64::from(adapter.scale))?;
+                let a = a.narrow(0, part.low, part.rank)?;
+                let change = (b.matmul(&a)? * f64::from(part.scale))?;
                 let whole = (weight.narrow(0, part.first, rows)? + change)?;
                 // A constant, as in the paper's section 4.3.
                 let norm = whole.sqr()?.sum(1)?.sqrt()?.detach();

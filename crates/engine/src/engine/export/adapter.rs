@@ -4,9 +4,10 @@
 use super::card::{self, About};
 use super::{ExportError, FLOATS, Folder, Options, Written, float, has_type, in_folder};
 use crate::engine::checkpoint::Manifest;
-use crate::hf::{self, Peft};
+use crate::hf::{self, JoinError, Joins, Peft};
 use crate::hub;
 use crate::models;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Its word after `--format`, its sentence, its types, the default first.
@@ -23,23 +24,25 @@ pub struct AdapterSource {
     pub base: Option<String>,
     /// The embeddings in its file that are the base's head, too.
     tied: Option<String>,
+    /// Which of its matrices its base's class in transformers keeps as one.
+    joins: Joins,
 }
 
 impl AdapterSource {
     /// The adapter of a checkpoint, or of a folder of PEFT's. `base` is the base's id on the hub, where the files do not tell.
     ///
     /// # Errors
-    /// There is none; a checkpoint that is damaged; files that contradict each other; a base whose class in transformers names
-    /// its matrices otherwise.
+    /// There is none; a checkpoint that is damaged; files that contradict each other; a base that has no class in transformers,
+    /// or one in whose matrices the adapter's have no place.
     pub fn open(path: &Path, base: Option<&str>) -> Result<AdapterSource, ExportError> {
         Manifest::verify_if_any(path)?;
         let peft = Peft::find(path)?;
         peft.check().map_err(hf::AdapterError::from)?;
         peft.check_values().map_err(hf::AdapterError::from)?;
         // A folder of PEFT's has no config.json, and what PEFT needs.
-        let mut tied = None;
+        let (mut tied, mut joins) = (None, Joins::default());
         if path.join(hf::CONFIG).is_file() {
-            fits_transformers(path, &peft)?;
+            joins = fits_transformers(path, &peft)?;
             tied = peft.tied_table(path).map_err(hf::AdapterError::from)?;
         }
         let said = peft.base().map(|said| {
@@ -50,12 +53,18 @@ impl AdapterSource {
             base: base.map(String::from).or(said),
             peft,
             tied,
+            joins,
         })
     }
 
     /// What it is called: its run and step, or its folder.
     pub fn name(&self) -> String {
         models::name_of(self.peft.folder())
+    }
+
+    /// The ends of the names of the matrices that it changes, as PEFT will know them.
+    pub fn targets(&self) -> BTreeSet<String> {
+        self.peft.targets(&self.joins)
     }
 
     /// Whether others find the base by the name that the files give it.
@@ -69,7 +78,7 @@ pub(super) fn is_public(base: &str) -> bool {
     hub::is_repo_id(base) && !Path::new(base).exists()
 }
 
-fn fits_transformers(path: &Path, peft: &Peft) -> Result<(), ExportError> {
+fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {
     let wrong = |error: hf::HfError| ExportError::Adapter(error.into());
     let merged = "--format hf exports base and adapter as one model";
     let Some(class) = hf::class_in(path).map_err(wrong)? else {
@@ -78,16 +87,13 @@ fn fits_transformers(path: &Path, peft: &Peft) -> Result<(), ExportError> {
             fix: "--format safetensors exports base and adapter as one model, for llmtui".into(),
         });
     };
-    match peft.misnamed(path).map_err(wrong)? {
-        None => Ok(()),
-        Some(module) => Err(ExportError::Cannot {
-            what: format!(
-                "the adapter changes {}, which {class} keeps with others in one matrix: PEFT would not find it",
-                crate::base::text::one_line(&module)
-            ),
+    peft.joins(path).map_err(|error| match error {
+        JoinError::Unread(error) => wrong(error),
+        JoinError::Impossible(why) => ExportError::Cannot {
+            what: format!("{why} ({class})"),
             fix: merged.into(),
-        }),
-    }
+        },
+    })
 }
 
 /// Writes an adapter to the folder `to`, with a card, and says what stands there.
@@ -106,11 +112,11 @@ pub fn export_adapter(
     let tied = source.tied.as_deref();
     in_folder(to, &mut |folder: &mut Folder| {
         let config = peft
-            .config_json(base, tied)
+            .config_json(base, tied, &source.joins)
             .map_err(|e| ExportError::Adapter(e.into()))?;
         folder.text(hf::ADAPTER_CONFIG, &config)?;
         folder.file(hf::ADAPTER_WEIGHTS, &mut |out| {
-            peft.write(float(options), tied, out)
+            peft.write(float(options), tied, &source.joins, out)
         })?;
         // The tokens that end a turn of its training, which the base's own settings may not name.
         folder.copy(peft.folder(), hf::GENERATION)?;

@@ -239,19 +239,16 @@ fn model(source: &Source, dtype: &str) -> String {
 /// What an adapter is, what it stands on, and how PEFT puts the two together.
 fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
     let peft = &source.peft;
-    let (lora, whole) = (peft.lora(), peft.whole());
+    let whole = peft.whole();
     let listed = |names: std::collections::BTreeSet<String>| {
         let names: Vec<String> = names.into_iter().collect();
         names.join(", ")
     };
     let base = source.base.as_deref().unwrap_or("not said");
     let mut facts = vec![
-        (
-            "adapter",
-            format!("{}, rank {}, alpha {}", peft.kind(), lora.rank, lora.alpha),
-        ),
+        ("adapter", format!("{}, {}", peft.kind(), peft.sizes())),
         ("base", base.to_string()),
-        ("targets", listed(peft.targets())),
+        ("targets", listed(source.targets())),
         ("parameters", human::grouped(peft.n_values())),
         ("numbers", dtype.to_string()),
     ];

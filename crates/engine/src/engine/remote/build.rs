@@ -64,7 +64,8 @@ pub(super) fn build(
             "slopes": config.position.slopes(shape.n_head),
             "waves": config.position.has_waves(),
             "adapter": {
-                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
+                // A spec has one for all modules.
+                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale("")),
                 "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),
             },
             "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),

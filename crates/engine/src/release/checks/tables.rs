@@ -4,7 +4,7 @@ use super::super::subject::{Form, Subject};
 use super::Check;
 use crate::base::finding::Finding;
 use crate::base::human;
-use crate::hf::Peft;
+use crate::hf::{Joins, Peft};
 use crate::models::ModelSource;
 use crate::nn::ModelConfig;
 
@@ -111,13 +111,11 @@ fn named_base(peft: &Peft) -> Finding {
             "write the hub id of the base into base_model_name_or_path; for a run: --base-model ORG/NAME",
         ),
         Some(base) => {
-            let lora = peft.lora();
-            let targets: Vec<String> = peft.targets().into_iter().collect();
+            let targets: Vec<String> = peft.targets(&Joins::default()).into_iter().collect();
             Finding::pass(format!(
-                "{} on {base}, rank {}, alpha {}: {}",
+                "{} on {base}, {}: {}",
                 peft.kind(),
-                lora.rank,
-                lora.alpha,
+                peft.sizes(),
                 targets.join(", ")
             ))
         }

@@ -2,15 +2,15 @@
 //! and held against each other, as PEFT will.
 
 use super::super::safetensors::{TensorHead, write_with};
-use super::super::{Dtype, HfError, config, disk_tensors, family_in, pretty, read_json};
+use super::super::{Dtype, HfError, pretty};
+use super::join::{Join, Joins};
 use super::peft::{HEAD, TABLES};
-use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft};
+use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft, part_of};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
-use crate::nn::adapter::Lora;
-use crate::nn::param_infos;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -20,14 +20,24 @@ pub(super) const MAX_BYTES: u64 = 1 << 20;
 const PIECE: usize = 1 << 18;
 
 impl Peft {
-    /// Rank, alpha, dropout and what else its description says; without targets, which [`Peft::modules`] names.
-    pub fn lora(&self) -> &Lora {
-        &self.lora
+    /// `rank 8, alpha 16`, or from where to where they are.
+    pub fn sizes(&self) -> String {
+        let modules = self.modules();
+        let sizes = modules.iter().map(|m| self.description.size_of(m));
+        let (mut ranks, mut alphas): (Vec<usize>, Vec<f64>) =
+            sizes.map(|size| (size.rank, size.alpha)).unzip();
+        ranks.sort_unstable();
+        alphas.sort_by(f64::total_cmp);
+        format!(
+            "{}, {}",
+            span("rank", &ranks, self.description.lora.rank),
+            span("alpha", &alphas, self.description.lora.alpha)
+        )
     }
 
     /// `LoRA`, `rsLoRA`, `DoRA`, or the last two at once.
     pub fn kind(&self) -> &'static str {
-        match (self.lora.rslora, self.lora.dora) {
+        match (self.description.lora.rslora, self.description.lora.dora) {
             (false, false) => "LoRA",
             (true, false) => "rsLoRA",
             (false, true) => "DoRA",
@@ -41,10 +51,12 @@ impl Peft {
         names.map(|name| plain(name).to_string()).collect()
     }
 
-    /// The ends of those names, each once: `q_proj`.
-    pub fn targets(&self) -> BTreeSet<String> {
+    /// The ends of those names once they are joined, each once: `q_proj`.
+    pub fn targets(&self, joins: &Joins) -> BTreeSet<String> {
         let modules = self.modules();
-        let ends = modules.iter().filter_map(|name| name.rsplit('.').next());
+        let own = modules.iter().filter(|module| !joins.has(module));
+        let all = own.chain(joins.all().iter().map(|join| &join.name));
+        let ends = all.filter_map(|name| name.rsplit('.').next());
         ends.map(String::from).collect()
     }
 
@@ -81,32 +93,17 @@ impl Peft {
             let Some((module, part)) = part_of(name) else {
                 continue;
             };
-            let shape = self.file.shape(name).unwrap_or_default();
-            let rank = match part {
-                A => shape.first(),
-                B => shape.get(1),
-                _ => continue,
-            };
-            if rank != Some(&self.lora.rank) {
-                return Err(self.wrong(format!(
-                    "r is {}, and {} has shape {shape:?}",
-                    self.lora.rank,
-                    one_line(name)
-                )));
+            if part == MAGNITUDE {
+                continue;
             }
+            self.size_of(name)?;
             let other = format!("{module}{}", if part == A { B } else { A });
-            if !self.file.contains(&other) {
-                return Err(self.wrong(format!(
-                    "{} is there and {} is not",
-                    one_line(name),
-                    one_line(&other)
-                )));
-            }
+            self.must_have(name, &other)?;
             let lengths = [
                 format!("{module}{MAGNITUDE}"),
                 format!("{module}{MAGNITUDE}.weight"),
             ];
-            if self.lora.dora && !lengths.iter().any(|name| self.file.contains(name)) {
+            if self.description.lora.dora && !lengths.iter().any(|name| self.file.contains(name)) {
                 let what = format!("use_dora, and {} is not there", one_line(&lengths[0]));
                 return Err(self.wrong(what));
             }
@@ -114,31 +111,14 @@ impl Peft {
         self.check_targets(&modules)
     }
 
-    /// PEFT compares whole names and ends of names; a tensor that no target finds is left out without a word.
+    /// A target that no tensor is of stands for an adapter that is not there.
     fn check_targets(&self, modules: &BTreeSet<String>) -> Result<(), HfError> {
-        let config = self.json()?;
-        // One text is a pattern or `all-linear`.
-        let Some(targets) = config["target_modules"].as_array() else {
-            return Ok(());
-        };
-        let targets: Vec<&str> = targets.iter().filter_map(Value::as_str).collect();
-        let finds = |target: &str, module: &str| {
-            let end = module.strip_suffix(target);
-            end.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
-        let lost = modules
-            .iter()
-            .find(|module| !targets.iter().any(|target| finds(target, module)));
-        if let Some(module) = lost {
-            return Err(self.wrong(format!(
-                "target_modules does not name {}, which the file has factors of",
-                one_line(module)
-            )));
+        let targets = &self.description.targets;
+        if let Some(module) = modules.iter().find(|module| !targets.finds(module)) {
+            return Err(self.untargeted(module));
         }
-        let idle = targets
-            .iter()
-            .find(|target| !modules.iter().any(|module| finds(target, module)));
-        match idle {
+        let names: Vec<&str> = modules.iter().map(String::as_str).collect();
+        match targets.idle(&names) {
             Some(target) => Err(self.wrong(format!(
                 "target_modules names {}, and the file has no factors of it",
                 one_line(target)
@@ -215,13 +195,21 @@ impl Peft {
         Ok(table.filter(|_| ties && !head).map(String::from))
     }
 
-    /// `adapter_config.json` with another base, and a head beside the embeddings where `tied` names these; everything else
-    /// as it is.
+    /// `adapter_config.json` with another base, a head beside the embeddings where `tied` names these, and joined matrices;
+    /// everything else as it is.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn config_json(&self, base: Option<&str>, tied: Option<&str>) -> Result<String, HfError> {
+    pub fn config_json(
+        &self,
+        base: Option<&str>,
+        tied: Option<&str>,
+        joins: &Joins,
+    ) -> Result<String, HfError> {
         let mut config = self.json()?;
+        if !joins.is_empty() {
+            self.describe_joined(joins, &mut config);
+        }
         config["base_model_name_or_path"] = base.into();
         if tied.is_some()
             && let Some(saved) = config["modules_to_save"].as_array_mut()
@@ -232,25 +220,35 @@ impl Peft {
     }
 
     /// Writes `adapter_model.safetensors` again, under the names that it has, with the digest of its base; where `tied` names
-    /// the embeddings, with the same values as a head.
+    /// the embeddings, with the same values as a head; several matrices in one where `joins` says so.
     ///
     /// # Errors
     /// What the writer says; values out of range for `dtype`.
-    pub fn write(&self, dtype: Dtype, tied: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
-        // The name in the new file, and in this one.
-        let mut names: Vec<(String, &str)> = sorted(self)
-            .into_iter()
-            .map(|name| (name.to_string(), name))
-            .collect();
-        names.extend(tied.map(|table| (format!("{PREFIX}{HEAD}"), table)));
-        let heads: Vec<TensorHead> = names
-            .iter()
-            .map(|(name, from)| TensorHead {
-                name: name.clone(),
-                shape: self.file.shape(from).unwrap_or_default().to_vec(),
-                dtype,
-            })
-            .collect();
+    pub fn write(
+        &self,
+        dtype: Dtype,
+        tied: Option<&str>,
+        joins: &Joins,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let shape = |name: &str| self.file.shape(name).unwrap_or_default().to_vec();
+        let is_joined = |name: &str| part_of(plain(name)).is_some_and(|(m, _)| joins.has(m));
+        let own = sorted(self).into_iter().filter(|name| !is_joined(name));
+        let own = own.map(|name| (name.to_string(), shape(name), Origin::Own(name)));
+        let mut tensors: Vec<(String, Vec<usize>, Origin<'_>)> = own.collect();
+        for join in joins.all() {
+            let heads = self.joined_heads(join).into_iter();
+            tensors
+                .extend(heads.map(|(name, shape, part)| (name, shape, Origin::Joined(join, part))));
+        }
+        let head = |table| (format!("{PREFIX}{HEAD}"), shape(table), Origin::Own(table));
+        tensors.extend(tied.map(head));
+        let head = |(name, shape, _): &(String, Vec<usize>, _)| TensorHead {
+            name: name.clone(),
+            shape: shape.clone(),
+            dtype,
+        };
+        let heads: Vec<TensorHead> = tensors.iter().map(head).collect();
         let words: Vec<(&str, &str)> = self
             .base_fingerprint()
             .map(|base| (FINGERPRINT, base))
@@ -258,28 +256,21 @@ impl Peft {
             .collect();
         write_with(out, &heads, &words, &mut |sink| {
             let mut put = |piece: &[f32]| sink.put(piece).map_err(Written::Refused);
-            let mut written = names.iter().map(|(_, from)| self.pieces(from, &mut put));
+            let mut written = tensors.iter().map(|(_, _, origin)| match origin {
+                Origin::Own(name) => self.pieces(name, &mut put),
+                Origin::Joined(join, part) => put(&self.joined_values(join, part)?),
+            });
             written.try_for_each(|one| one).map_err(Written::into)
         })
     }
+}
 
-    /// Which of its matrices the base's class in transformers does not have under that name, as where Phi-3 keeps queries,
-    /// keys and values in one. The base's config.json lies beside the adapter, in checkpoints.
-    ///
-    /// # Errors
-    /// That file cannot be read.
-    pub fn misnamed(&self, folder: &Path) -> Result<Option<String>, HfError> {
-        let value = read_json(folder)?;
-        let config = config::read(&value).map_err(|what| HfError::Config {
-            path: folder.join(super::super::CONFIG),
-            what,
-        })?;
-        let infos = param_infos(&config, config.vocab_size.unwrap_or(1));
-        let tensors = disk_tensors(family_in(&value, &config), &config, &infos);
-        let theirs: BTreeSet<&str> = tensors.iter().map(|t| t.name.as_str()).collect();
-        let mut own = self.modules().into_iter();
-        Ok(own.find(|module| !theirs.contains(format!("{module}.weight").as_str())))
-    }
+/// Where a tensor's values are.
+enum Origin<'a> {
+    /// Under this name in the file.
+    Own(&'a str),
+    /// In several: of the joined matrix, this of the three.
+    Joined(&'a Join, &'static str),
 }
 
 /// Why a tensor was not written.
@@ -303,6 +294,14 @@ impl From<Written> for io::Error {
     }
 }
 
+/// `rank 8`, or `ranks 2 to 8`; those in order, `common` where there are none.
+fn span<T: Display + PartialEq + Copy>(word: &str, values: &[T], common: T) -> String {
+    match (values.first(), values.last()) {
+        (Some(least), Some(most)) if least != most => format!("{word}s {least} to {most}"),
+        (least, _) => format!("{word} {}", least.copied().unwrap_or(common)),
+    }
+}
+
 /// Tensors come in no order.
 fn sorted(peft: &Peft) -> Vec<&str> {
     let mut names: Vec<&str> = peft.file.names().collect();
@@ -312,15 +311,4 @@ fn sorted(peft: &Peft) -> Vec<&str> {
 
 fn plain(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
-}
-
-/// The module of a factor or a magnitude, with what stands in front, and which of the three it is; `None` for a table that is
-/// kept whole.
-fn part_of(name: &str) -> Option<(&str, &'static str)> {
-    let factor = [A, B].into_iter();
-    let mut found = factor.filter_map(|end| Some((name.strip_suffix(end)?, end)));
-    found.next().or_else(|| {
-        let at = name.find(MAGNITUDE)?;
-        Some((&name[..at], MAGNITUDE))
-    })
 }

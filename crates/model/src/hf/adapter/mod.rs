@@ -1,21 +1,27 @@
 //! Adapters as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`, here beside the model that they
 //! belong to.
 
+mod description;
 mod files;
+mod join;
+mod joined;
+mod names;
+mod patterns;
 mod peft;
 mod sum;
 #[cfg(test)]
 mod tests;
 
+pub use join::{JoinError, Joins};
 pub use peft::{AdapterError, Peft};
 pub use sum::attach_sum;
 
 use super::safetensors::{TensorFile, TensorHead, write_with};
 use super::{HfError, pretty};
-use crate::nn::adapter::Whole;
+use crate::nn::adapter::{RankAlpha, Whole};
 use crate::nn::{AdapterConfig, Model, ParamInfo, Role, role::AttentionRole};
+use names::Sizes;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -35,10 +41,23 @@ const FINGERPRINT: &str = "base_fingerprint";
 /// `adapter_config.json` as text; `None` for a model without adapters. `base` says where the model under them lies.
 pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
     let AdapterConfig::Lora(lora) = model.adapter()?;
-    let modules = modules(model);
+    let params = model.params();
+    let adapted = params.adapters().iter();
+    let sizes: Sizes = adapted
+        .filter_map(|info| info.name.strip_suffix(A))
+        .map(|module| (module.to_string(), lora.size_of(module)))
+        .collect();
+    let matrices = params.base().iter();
+    let matrices = matrices.filter_map(|info| info.name.strip_suffix(".weight"));
+    let common = RankAlpha {
+        rank: lora.rank,
+        alpha: lora.alpha,
+    };
+    let targets = names::targets(&sizes, matrices);
+    let (ranks, alphas) = names::patterns(&sizes, common);
     // GPT-2 keeps its matrices as (in, out).
     let fused = |info: &ParamInfo| info.role == Role::Attention(AttentionRole::QueryKeyValue);
-    let is_turned = model.params().base().iter().any(fused);
+    let is_turned = params.base().iter().any(fused);
     Some(pretty(&json!({
         "peft_type": "LORA",
         "task_type": match reward_head(model) {
@@ -50,42 +69,15 @@ pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
         "r": lora.rank,
         "lora_alpha": lora.alpha,
         "lora_dropout": lora.dropout,
-        "target_modules": modules,
+        "target_modules": targets,
         "fan_in_fan_out": is_turned,
         "bias": "none",
         "use_rslora": lora.rslora,
         "use_dora": lora.dora,
-        "rank_pattern": {},
-        "alpha_pattern": {},
+        "rank_pattern": ranks,
+        "alpha_pattern": alphas,
         "modules_to_save": saved_modules(model, &lora.modules_to_save),
     })))
-}
-
-/// The names that PEFT finds the adapted modules by: it compares ends. `self_attn.q_proj` where all modules that end so have
-/// adapters, whole names otherwise.
-fn modules(model: &Model) -> BTreeSet<String> {
-    let params = model.params();
-    let adapted: BTreeSet<&str> = params
-        .adapters()
-        .iter()
-        .filter_map(|i| i.name.strip_suffix(A))
-        .collect();
-    // The end of `transformer.h.0.attn.c_proj`; `c_proj` alone is in both halves of a block.
-    let end = |name: &str| {
-        let mut words = name.rsplit('.');
-        let (last, site) = (words.next()?, words.next()?);
-        Some(format!("{site}.{last}"))
-    };
-    let ends: BTreeSet<String> = adapted.iter().filter_map(|name| end(name)).collect();
-    let base = params
-        .base()
-        .iter()
-        .filter_map(|i| i.name.strip_suffix(".weight"));
-    let mut with_ends = base.filter(|name| end(name).is_some_and(|end| ends.contains(&end)));
-    match with_ends.all(|name| adapted.contains(name)) {
-        true => ends,
-        false => adapted.into_iter().map(String::from).collect(),
-    }
 }
 
 /// What is kept whole beside the factors, by the last word of its name.
@@ -181,6 +173,17 @@ pub fn read_adapter(folder: &Path, model: &mut Model) -> Result<(), HfError> {
 
 fn name_in_file(info: &ParamInfo) -> String {
     format!("{PREFIX}{}", info.name)
+}
+
+/// The module of a factor or a magnitude, with what stands in front, and which of the three it is; `None` for a table that is
+/// kept whole.
+fn part_of(name: &str) -> Option<(&str, &'static str)> {
+    let factor = [A, B].into_iter();
+    let mut found = factor.filter_map(|end| Some((name.strip_suffix(end)?, end)));
+    found.next().or_else(|| {
+        let at = name.find(MAGNITUDE)?;
+        Some((&name[..at], MAGNITUDE))
+    })
 }
 
 /// Adds the adapters of a folder, where it has any, to the weights that they belong to. Says whether there were any.

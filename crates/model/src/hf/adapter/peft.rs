@@ -2,12 +2,13 @@
 
 use super::super::HfError;
 use super::super::safetensors::TensorFile;
+use super::description::Description;
 use super::files::MAX_BYTES;
-use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE};
+use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
 use crate::kernels::low_rank;
-use crate::nn::adapter::{Adapter, Lora, Target, Targets, Whole};
+use crate::nn::adapter::{Adapter, Lora, RankAlpha, Target, Targets, Whole};
 use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, param_infos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +17,13 @@ use std::path::{Path, PathBuf};
 pub(super) const HEAD: &str = "lm_head.weight";
 /// Embeddings, by their names in families.
 pub(super) const TABLES: [&str; 2] = ["model.embed_tokens.weight", "transformer.wte.weight"];
-/// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
-const HEADS: [&str; 2] = ["score", "classifier"];
 
 /// An adapter on the disk.
 #[derive(Debug)]
 pub struct Peft {
     pub(super) folder: PathBuf,
     pub(super) file: TensorFile,
-    /// Without targets: those follow from the tensors.
-    pub(super) lora: Lora,
+    pub(super) description: Description,
     base: Option<String>,
 }
 
@@ -42,12 +40,22 @@ pub enum AdapterError {
 pub(super) struct Change {
     /// The matrix, without `.weight`.
     pub module: String,
-    offset: usize,
+    pub offset: usize,
     /// (out, in)
     pub shape: (usize, usize),
-    pub b: Vec<f32>,
+    pub factors: Factors,
+}
+
+/// Factors as a file has them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Factors {
+    pub size: RankAlpha,
+    /// (rank, in)
     pub a: Vec<f32>,
-    magnitude: Option<Vec<f32>>,
+    /// (out, rank)
+    pub b: Vec<f32>,
+    /// (out)
+    pub magnitude: Option<Vec<f32>>,
 }
 
 /// What an adapter does to a model.
@@ -84,7 +92,7 @@ impl Peft {
             serde_json::from_slice(&text).map_err(|e| wrong(one_line(&e.to_string())))?;
         Ok(Peft {
             folder: folder.into(),
-            lora: lora(&config).map_err(wrong)?,
+            description: Description::of(&config).map_err(wrong)?,
             base: config["base_model_name_or_path"].as_str().map(String::from),
             file: TensorFile::open(&folder.join(ADAPTER_WEIGHTS))?,
         })
@@ -116,8 +124,9 @@ impl Peft {
     /// # Errors
     /// It belongs to another model, or brings more than an embedding and a head of its own.
     pub fn stands_beside(&self, model: &Model) -> Result<(), HfError> {
-        self.config(model.config())?;
-        self.swappable(&self.changes(model.params().base())?)
+        let changes = self.changes(model.params().base())?;
+        self.config_for(&changes, model.config())?;
+        self.swappable(&changes)
     }
 
     fn swappable(&self, changes: &Changes) -> Result<(), HfError> {
@@ -143,29 +152,45 @@ impl Peft {
         self.changes(model.params().base()).map(|_| ())
     }
 
-    /// What B A is multiplied by.
-    pub(super) fn scale(&self) -> f64 {
-        self.lora.scale()
+    /// What a product of this size is multiplied by.
+    pub(super) fn scale_of(&self, size: RankAlpha) -> f64 {
+        self.description.lora.scale_of(size)
     }
 
+    /// What it does to a model with these parameters.
     pub(super) fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
         let by_name: BTreeMap<&str, &ParamInfo> =
             infos.iter().map(|i| (i.name.as_str(), i)).collect();
+        let joined = joined::matrices(infos);
         let mut found = Changes::default();
         for name in self.file.names() {
             let module = name.strip_prefix(PREFIX).unwrap_or(name);
-            if module.ends_with(B) || module.contains(MAGNITUDE) {
-                continue;
-            }
-            if let Some(module) = module.strip_suffix(A) {
-                let info = by_name.get(format!("{module}.weight").as_str());
-                let info = info.ok_or_else(|| {
-                    self.wrong(format!(
+            if let Some(start) = name.strip_suffix(B) {
+                self.must_have(name, &format!("{start}{A}"))?;
+            } else if module.contains(MAGNITUDE) {
+                if !self.description.lora.dora {
+                    return Err(self.wrong(format!(
+                        "use_dora is false, and {} is there",
+                        one_line(name)
+                    )));
+                }
+            } else if let Some(module) = module.strip_suffix(A) {
+                if !self.description.targets.finds(module) {
+                    return Err(self.untargeted(module));
+                }
+                if let Some(info) = by_name.get(format!("{module}.weight").as_str()) {
+                    found.products.push(self.change(name, info)?);
+                } else if let Some(parts) = joined.get(module) {
+                    let (rows, cols) = joined::shape(parts);
+                    let factors = self.factors(name, (rows, cols))?;
+                    let lora = &self.description.lora;
+                    found.products.extend(joined::split(lora, &factors, parts));
+                } else {
+                    return Err(self.wrong(format!(
                         "it is for another model: this one has no {}",
                         one_line(module)
-                    ))
-                })?;
-                found.products.push(self.change(name, info)?);
+                    )));
+                }
             } else if let Some(info) = by_name.get(module) {
                 let values = self.file.read(name, &info.shape)?;
                 found.whole.push(((*info).clone(), values));
@@ -177,7 +202,36 @@ impl Peft {
         }
         // Tensors come in no order.
         found.products.sort_by_key(|change| change.offset);
-        Ok(found)
+        let twice = found
+            .products
+            .windows(2)
+            .find(|pair| pair[0].offset == pair[1].offset);
+        match twice {
+            Some(pair) => Err(self.wrong(format!(
+                "it has two adapters for {}, one of them in a matrix that holds it with others",
+                one_line(&pair[0].module)
+            ))),
+            None => Ok(found),
+        }
+    }
+
+    pub(super) fn must_have(&self, name: &str, other: &str) -> Result<(), HfError> {
+        match self.file.contains(other) {
+            true => Ok(()),
+            false => Err(self.wrong(format!(
+                "{} is there and {} is not",
+                one_line(name),
+                one_line(other)
+            ))),
+        }
+    }
+
+    /// PEFT leaves such tensors out with a warning.
+    pub(super) fn untargeted(&self, module: &str) -> HfError {
+        self.wrong(format!(
+            "target_modules, with exclude_modules and layers_to_transform, does not name {}, which the file has factors of",
+            one_line(module)
+        ))
     }
 
     /// The head of a base whose head is its embeddings: PEFT has a copy of both.
@@ -201,15 +255,26 @@ impl Peft {
     }
 
     fn change(&self, name: &str, info: &ParamInfo) -> Result<Change, HfError> {
-        let rank = self
-            .file
-            .shape(name)
-            .and_then(|shape| shape.first().copied());
-        let (Some(rank), &[rows, cols]) = (rank, info.shape.as_slice()) else {
+        let &[rows, cols] = info.shape.as_slice() else {
             return Err(self.wrong(format!("{} is no matrix", one_line(name))));
         };
-        let module = name.trim_end_matches(A);
-        let magnitude = match self.lora.dora {
+        Ok(Change {
+            module: info.name.trim_end_matches(".weight").into(),
+            offset: info.offset,
+            shape: (rows, cols),
+            factors: self.factors(name, (rows, cols))?,
+        })
+    }
+
+    /// The factors of a matrix (rows, cols), by the name of the first.
+    pub(super) fn factors(
+        &self,
+        name: &str,
+        (rows, cols): (usize, usize),
+    ) -> Result<Factors, HfError> {
+        let module = name.strip_suffix(A).unwrap_or(name);
+        let size = self.size_of(name)?;
+        let magnitude = match self.description.lora.dora {
             true => {
                 let plain = format!("{module}{MAGNITUDE}");
                 // Versions of PEFT before 0.12 end it with `.weight`.
@@ -225,14 +290,34 @@ impl Peft {
             }
             false => None,
         };
-        Ok(Change {
-            module: info.name.trim_end_matches(".weight").into(),
-            offset: info.offset,
-            shape: (rows, cols),
-            a: self.file.read(name, &[rank, cols])?,
-            b: self.file.read(&format!("{module}{B}"), &[rows, rank])?,
+        Ok(Factors {
+            size,
+            a: self.file.read(name, &[size.rank, cols])?,
+            b: self
+                .file
+                .read(&format!("{module}{B}"), &[rows, size.rank])?,
             magnitude,
         })
+    }
+
+    /// The size that the description gives to a factor, which must have it.
+    pub(super) fn size_of(&self, name: &str) -> Result<RankAlpha, HfError> {
+        let plain = name.strip_prefix(PREFIX).unwrap_or(name);
+        let (module, side) = match plain.strip_suffix(A) {
+            Some(module) => (module, 0),
+            None => (plain.strip_suffix(B).unwrap_or(plain), 1),
+        };
+        let size = self.description.size_of(module);
+        let shape = self.file.shape(name).unwrap_or_default();
+        match shape.get(side) == Some(&size.rank) {
+            true => Ok(size),
+            false => Err(self.wrong(format!(
+                "{} is {}, and {} has shape {shape:?}",
+                self.description.key_of_rank(module),
+                size.rank,
+                one_line(name)
+            ))),
+        }
     }
 
     /// Adds the adapter, `weight` times, to the weights that it belongs to, in f32: W + weight · scale · B A.
@@ -242,21 +327,21 @@ impl Peft {
     /// quantised.
     pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
         let changes = self.changes(model.params().base())?;
-        if weight != 1.0 && (self.lora.dora || !changes.whole.is_empty()) {
+        if weight != 1.0 && (self.description.lora.dora || !changes.whole.is_empty()) {
             let what = "magnitudes (DoRA) and whole tables are merged whole or not at all: leave its weight out";
             return Err(self.wrong(what.into()));
         }
-        let scale = (weight * self.lora.scale()) as f32;
         model.params_mut().write_weights(|weights| {
             for (info, values) in &changes.whole {
                 weights[info.offset..][..values.len()].copy_from_slice(values);
             }
             for change in &changes.products {
-                let (rows, cols) = change.shape;
-                let weight = &mut weights[change.offset..change.offset + rows * cols];
-                low_rank::merge(scale, (&change.b, &change.a), change.shape, weight);
-                if let Some(lengths) = &change.magnitude {
-                    low_rank::rescale(lengths, cols, weight);
+                let ((rows, cols), factors) = (change.shape, &change.factors);
+                let scale = (weight * self.scale_of(factors.size)) as f32;
+                let weights = &mut weights[change.offset..change.offset + rows * cols];
+                low_rank::merge(scale, (&factors.b, &factors.a), change.shape, weights);
+                if let Some(lengths) = &factors.magnitude {
+                    low_rank::rescale(lengths, cols, weights);
                 }
             }
         })?;
@@ -266,25 +351,16 @@ impl Peft {
     /// The adapter as a spec says it, for a model of this config.
     ///
     /// # Errors
-    /// It stands on matrices that no adapter can be trained on here, or belongs to another model.
-    pub fn config(&self, model: &ModelConfig) -> Result<AdapterConfig, HfError> {
+    /// It stands on matrices that no adapter can be trained on here.
+    pub(super) fn config_for(
+        &self,
+        changes: &Changes,
+        model: &ModelConfig,
+    ) -> Result<AdapterConfig, HfError> {
         let infos = param_infos(model, model.vocab_size.unwrap_or(1));
         let module = |info: &ParamInfo| info.name.trim_end_matches(".weight").to_string();
-        let here: BTreeSet<String> = infos.iter().map(module).collect();
-        let names = self
-            .file
-            .names()
-            .map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
-        let names: BTreeSet<String> = names
-            .filter_map(|n| n.strip_suffix(A))
-            .map(String::from)
-            .collect();
-        if let Some(name) = names.iter().find(|name| !here.contains(*name)) {
-            return Err(self.wrong(format!(
-                "it is for another model: this one has no {}",
-                one_line(name)
-            )));
-        }
+        let products = changes.products.iter();
+        let names: BTreeSet<String> = products.map(|change| change.module.clone()).collect();
         let adapts = |lora: &Lora| -> BTreeSet<String> {
             let adapted = infos.iter().filter(|i| i.shape.len() == 2);
             adapted
@@ -293,7 +369,16 @@ impl Peft {
                 .collect()
         };
         // A tied head is trained with the embeddings.
-        let whole = self.lora.modules_to_save.iter().copied();
+        let lora = &self.description.lora;
+        let common = RankAlpha {
+            rank: lora.rank,
+            alpha: lora.alpha,
+        };
+        let products = changes.products.iter();
+        let sizes = products.map(|change| (change.module.clone(), change.factors.size));
+        let modules: BTreeMap<String, RankAlpha> =
+            sizes.filter(|(_, size)| *size != common).collect();
+        let whole = lora.modules_to_save.iter().copied();
         let whole = whole.filter(|whole| *whole != Whole::Head || !model.ties_head());
         let modules_to_save: Vec<Whole> = whole.collect();
         let of = |targets, custom: &[Target], patterns: Vec<String>| Lora {
@@ -301,7 +386,8 @@ impl Peft {
             custom: custom.to_vec(),
             patterns,
             modules_to_save: modules_to_save.clone(),
-            ..self.lora.clone()
+            modules: modules.clone(),
+            ..lora.clone()
         };
         use Target::{Down, Gate, Key, Output, Query, Up, Value};
         let each = [Query, Key, Value, Output, Gate, Up, Down];
@@ -342,10 +428,11 @@ impl Peft {
     /// Puts the adapter beside the weights of a model that has none; these stay as they are, in whatever formats.
     ///
     /// # Errors
-    /// As [`Peft::config`]; a model that has adapters, or one whose tables are quantised where this brings its own.
+    /// It belongs to another model, or stands on matrices that take no adapter here; a model that has adapters, or one whose
+    /// tables are quantised where this brings its own.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
-        let config = self.config(model.config())?;
         let changes = self.changes(model.params().base())?;
+        let config = self.config_for(&changes, model.config())?;
         model.adapt(&config)?;
         let params = model.params_mut();
         let held = params.first_held();
@@ -354,7 +441,7 @@ impl Peft {
                 weights[info.offset - held..][..values.len()].copy_from_slice(values);
             }
         })?;
-        self.fill(model)
+        fill(&changes, model)
     }
 
     /// Puts the adapter beside the weights of a model that is only read, in whatever formats, and its tables in the place of
@@ -363,15 +450,15 @@ impl Peft {
     /// # Errors
     /// As [`Peft::stands_beside`]; a model that has adapters.
     pub fn stand(&self, model: &mut Model) -> Result<Vec<(ParamInfo, Table)>, HfError> {
-        let AdapterConfig::Lora(lora) = self.config(model.config())?;
         let changes = self.changes(model.params().base())?;
+        let AdapterConfig::Lora(lora) = self.config_for(&changes, model.config())?;
         self.swappable(&changes)?;
         // Tables that are only read need no gradients.
         model.adapt(&AdapterConfig::Lora(Lora {
             modules_to_save: Vec::new(),
             ..lora
         }))?;
-        self.fill(model)?;
+        fill(&changes, model)?;
         let tables = changes.whole.into_iter().map(|(info, values)| {
             let table = Table::dense(values, &info.shape)?;
             let replaced = model.replace_table(&info, table)?;
@@ -379,82 +466,30 @@ impl Peft {
         });
         tables.collect()
     }
-
-    fn fill(&self, model: &mut Model) -> Result<(), HfError> {
-        let params = model.params_mut();
-        let (infos, held) = (params.adapters().to_vec(), params.first_held());
-        params.write_held(|weights| {
-            infos.iter().try_for_each(|info| {
-                let part = &mut weights[info.offset - held..][..info.len];
-                let name = format!("{PREFIX}{}", info.name);
-                let name = match self.file.contains(&name) {
-                    false if info.shape.len() == 1 => format!("{name}.weight"),
-                    _ => name,
-                };
-                let shape = self.file.shape(&name).unwrap_or(&info.shape).to_vec();
-                let shape = if info.shape.len() == 1 {
-                    shape
-                } else {
-                    info.shape.clone()
-                };
-                self.file.read_into(&name, &shape, part)
-            })
-        })??;
-        Ok(())
-    }
 }
 
-/// What the config says, as far as it is read.
-fn lora(config: &Value) -> Result<Lora, String> {
-    if config["peft_type"] != "LORA" {
-        return Err(format!(
-            "peft_type {} is not read, LORA is",
-            config["peft_type"]
-        ));
-    }
-    let is_set = |key: &str| match &config[key] {
-        Value::Null | Value::Bool(false) => false,
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::String(word) => word != "none",
-        _ => true,
-    };
-    let other = ["rank_pattern", "alpha_pattern", "bias", "lora_bias"];
-    if let Some(key) = other.into_iter().find(|key| is_set(key)) {
-        return Err(format!(
-            "{key} is not read here; merge this adapter with PEFT first"
-        ));
-    }
-    let modules = config["modules_to_save"].as_array();
-    let mut modules_to_save = Vec::new();
-    for module in modules.into_iter().flatten().filter_map(Value::as_str) {
-        match module {
-            "embed_tokens" | "wte" => modules_to_save.push(Whole::Embeddings),
-            "lm_head" => modules_to_save.push(Whole::Head),
-            module if HEADS.contains(&module) => {}
-            module => {
-                return Err(format!(
-                    "modules_to_save: {} is not read here; merge this adapter with PEFT first",
-                    one_line(module)
-                ));
+/// Writes factors and magnitudes to their places in a model that is adapted to them.
+fn fill(changes: &Changes, model: &mut Model) -> Result<(), HfError> {
+    let products = changes.products.iter();
+    let by_module: BTreeMap<&str, &Factors> = products
+        .map(|change| (change.module.as_str(), &change.factors))
+        .collect();
+    let params = model.params_mut();
+    let (infos, held) = (params.adapters().to_vec(), params.first_held());
+    params.write_held(|weights| {
+        for info in &infos {
+            let Some((module, part)) = super::part_of(&info.name) else {
+                continue;
+            };
+            let values = by_module.get(module).and_then(|factors| match part {
+                A => Some(&factors.a),
+                B => Some(&factors.b),
+                _ => factors.magnitude.as_ref(),
+            });
+            if let Some(values) = values {
+                weights[info.offset - held..][..info.len].copy_from_slice(values);
             }
         }
-    }
-    let number = |key: &str| config[key].as_f64().filter(|x| x.is_finite() && *x > 0.0);
-    let (Some(r), Some(alpha)) = (number("r"), number("lora_alpha")) else {
-        return Err("r and lora_alpha must be positive numbers".into());
-    };
-    let says = |key: &str| config[key].as_bool().unwrap_or(false);
-    Ok(Lora {
-        rank: r as usize,
-        alpha,
-        dropout: config["lora_dropout"]
-            .as_f64()
-            .unwrap_or(0.0)
-            .clamp(0.0, 0.95),
-        rslora: says("use_rslora"),
-        dora: says("use_dora"),
-        modules_to_save,
-        ..Lora::default()
-    })
+    })?;
+    Ok(())
 }

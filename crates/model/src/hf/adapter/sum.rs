@@ -19,11 +19,11 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
     }
     let mut factors: BTreeMap<String, Vec<(f32, Change)>> = BTreeMap::new();
     for (peft, weight) in parts {
-        // Says whether each can stand beside the weights.
-        peft.config(model.config())?;
         let changes = peft.changes(model.params().base())?;
+        // Says whether each can stand beside the weights.
+        peft.config_for(&changes, model.config())?;
         for change in changes.products {
-            let scale = (weight * peft.scale()) as f32;
+            let scale = (weight * peft.scale_of(change.factors.size)) as f32;
             factors
                 .entry(change.module.clone())
                 .or_default()
@@ -33,7 +33,7 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
     let rank = |changes: &[(f32, Change)]| -> usize {
         changes
             .iter()
-            .map(|(_, change)| change.a.len() / change.shape.1.max(1))
+            .map(|(_, change)| change.factors.size.rank)
             .sum()
     };
     let widest = factors
@@ -61,8 +61,9 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
             {
                 let mut at = 0;
                 for (_, change) in changes {
-                    part[at..at + change.a.len()].copy_from_slice(&change.a);
-                    at += change.a.len();
+                    let a = &change.factors.a;
+                    part[at..at + a.len()].copy_from_slice(a);
+                    at += a.len();
                 }
             } else if let Some(changes) = info
                 .name
@@ -71,10 +72,10 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
             {
                 let mut first = 0;
                 for (scale, change) in changes {
-                    let rank = change.b.len() / change.shape.0.max(1);
+                    let rank = change.factors.size.rank;
                     let rows = part
                         .chunks_exact_mut(widest)
-                        .zip(change.b.chunks_exact(rank));
+                        .zip(change.factors.b.chunks_exact(rank));
                     for (row, b) in rows {
                         let to = row[first..first + rank].iter_mut();
                         to.zip(b).for_each(|(to, b)| *to = scale * b);

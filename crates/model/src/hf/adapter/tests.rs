@@ -95,7 +95,8 @@ fn what_is_not_read_is_refused_by_its_key() {
     let path = folder.path().join(ADAPTER_CONFIG);
     for (key, value) in [
         ("bias", json!("all")),
-        ("rank_pattern", json!({"q_proj": 4})),
+        ("rank_pattern", json!({"c_attn": 4})),
+        ("target_modules", json!(["c_attn"])),
         ("peft_type", json!("IA3")),
         ("r", json!(0)),
     ] {

@@ -15,6 +15,8 @@ mod qwen3;
 mod qwen3_moe;
 mod rope;
 
+pub use phi3::fused_name;
+
 use super::keys::Keys;
 use super::tensors::DiskTensor;
 use crate::nn::position::{PositionConfig, ScalingConfig};

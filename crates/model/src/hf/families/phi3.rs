@@ -97,6 +97,11 @@ impl Family for Phi3 {
     }
 }
 
+/// The name of their tensor that contains one of ours with others.
+pub fn fused_name(own: &str) -> Option<String> {
+    place(own).map(|(name, _)| name)
+}
+
 enum First {
     Yes,
     No,

@@ -5,6 +5,7 @@ use crate::base::registry::Entry;
 use crate::nn::role::{AttentionRole, MlpRole};
 use crate::nn::{Fault, ModelConfig, Naming, Role, param_infos};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 pub const ENTRY: Entry = Entry {
     id: "lora",
@@ -44,6 +45,17 @@ pub struct Config {
     pub b_lr_ratio: f64,
     /// Tables that train whole beside the adapters, for tokens that the base has never seen (PEFT's modules_to_save).
     pub modules_to_save: Vec<Whole>,
+    /// Modules whose rank or alpha is another than those above, by whole names. Adapters from files have them (PEFT's
+    /// rank_pattern and alpha_pattern); a spec does not.
+    #[serde(skip)]
+    pub modules: BTreeMap<String, RankAlpha>,
+}
+
+/// The size of one module's adapter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankAlpha {
+    pub rank: usize,
+    pub alpha: f64,
 }
 
 /// Sets of linear layers.
@@ -103,6 +115,7 @@ impl Default for Config {
             dora: false,
             b_lr_ratio: 1.0,
             modules_to_save: Vec::new(),
+            modules: BTreeMap::new(),
         }
     }
 }
@@ -118,6 +131,33 @@ impl Config {
             Targets::FfnOnly => &[Gate, Up, Down],
             Targets::Custom => &self.custom,
             Targets::Pattern => &[],
+        }
+    }
+
+    /// Rank and alpha of the adapter of a module.
+    pub fn size_of(&self, module: &str) -> RankAlpha {
+        let common = RankAlpha {
+            rank: self.rank,
+            alpha: self.alpha,
+        };
+        self.modules.get(module).copied().unwrap_or(common)
+    }
+
+    /// What the product of factors of this size is multiplied by.
+    pub fn scale_of(&self, size: RankAlpha) -> f64 {
+        size.alpha / self.divisor(size.rank)
+    }
+
+    /// The alpha with which a product of this rank is multiplied by `scale`.
+    pub fn alpha_for(&self, rank: usize, scale: f64) -> f64 {
+        scale * self.divisor(rank)
+    }
+
+    fn divisor(&self, rank: usize) -> f64 {
+        let rank = rank.max(1) as f64;
+        match self.rslora {
+            true => rank.sqrt(),
+            false => rank,
         }
     }
 
@@ -141,16 +181,12 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 impl Adapter for Config {
-    fn rank(&self) -> usize {
-        self.rank
+    fn rank(&self, module: &str) -> usize {
+        self.size_of(module).rank
     }
 
-    fn scale(&self) -> f64 {
-        let rank = self.rank.max(1) as f64;
-        match self.rslora {
-            true => self.alpha / rank.sqrt(),
-            false => self.alpha / rank,
-        }
+    fn scale(&self, module: &str) -> f64 {
+        self.scale_of(self.size_of(module))
     }
 
     fn dropout(&self) -> f64 {

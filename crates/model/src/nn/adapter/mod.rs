@@ -3,7 +3,7 @@
 
 mod lora;
 
-pub use lora::{Config as Lora, Target, Targets, Whole};
+pub use lora::{Config as Lora, RankAlpha, Target, Targets, Whole};
 
 use super::{Fault, ModelConfig, Role};
 
@@ -11,9 +11,10 @@ use super::{Fault, ModelConfig, Role};
 /// A (rank, in) and B (out, rank); W and b are frozen. With magnitudes m (out) it is
 /// y = m / ‖W + scale · B A‖ · (W x + scale · B (A · dropout(x))) (+ b), where the norm is of each row and counts as a constant.
 pub trait Adapter {
-    fn rank(&self) -> usize;
-    /// What the low-rank product is multiplied by.
-    fn scale(&self) -> f64;
+    /// The rank of the adapter of the matrix of this name (without `.weight`).
+    fn rank(&self, module: &str) -> usize;
+    /// What its low-rank product is multiplied by.
+    fn scale(&self, module: &str) -> f64;
     /// Probability that a feature is dropped on its way into A, in training.
     fn dropout(&self) -> f64;
     /// Whether the matrix of this role and name (without `.weight`) has an adapter.

@@ -15,7 +15,7 @@ use crate::nn::tape::{Buffer, Slot};
 /// What an adapter's forward leaves for its backward.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Low {
-    /// x Aᵀ (rows, parts · rank).
+    /// x Aᵀ (rows, sum of the ranks).
     pub low: Slot,
     /// Which features of x were kept, a bit each; drawn once, as drawing takes longer than reading.
     mask: Option<Slot>,
@@ -62,7 +62,7 @@ impl Pass {
         Some(dropped)
     }
 
-    /// x Aᵀ (rows, parts · rank) in a slot, with the mask of what was dropped.
+    /// x Aᵀ (rows, sum of the ranks) in a slot, with the mask of what was dropped.
     pub(super) fn adapter_low(&mut self, plan: &Plan, x: Slot, adapter: &AdapterSpans) -> Low {
         let mask = self.adapter_mask(plan, adapter);
         let x_values = self.arena.take(x);
@@ -296,17 +296,17 @@ fn columns(
     rows: usize,
     y_width: usize,
 ) -> impl Iterator<Item = (Columns, Span)> {
-    let (rank, scale, z_width) = (adapter.rank, adapter.scale, adapter.a.rows);
-    adapter.parts().enumerate().map(move |(i, part)| {
+    let z_width = adapter.a.rows;
+    adapter.parts().map(move |part| {
         let columns = Columns {
             rows,
             z_width,
-            z_first: i * rank,
-            rank,
+            z_first: part.low,
+            rank: part.rank,
             y_width,
             y_first: part.first,
             d_out: part.b.rows,
-            scale,
+            scale: part.scale,
         };
         (columns, part.b)
     })

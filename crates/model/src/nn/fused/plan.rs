@@ -59,12 +59,12 @@ impl Magnitudes {
         let (d_out, d_in) = (linear.weight.rows, linear.weight.cols);
         let (mut scales, mut norms) = (vec![1.0; d_out], vec![1.0; d_out]);
         let (weight, a) = (weights.matrix(linear.weight), weights.dense(adapter.a));
-        for (i, part) in adapter.parts().enumerate() {
+        for part in adapter.parts() {
             let columns = part.first..part.first + part.b.rows;
-            let a = &a[i * adapter.rank * d_in..][..adapter.rank * d_in];
+            let a = &a[part.low * d_in..][..part.rank * d_in];
             let factors = (weights.dense(part.b), a);
             let norms = &mut norms[columns.clone()];
-            low_rank::row_norms((weight, part.first), adapter.scale, factors, d_in, norms);
+            low_rank::row_norms((weight, part.first), part.scale, factors, d_in, norms);
             let Some(magnitude) = part.magnitude else {
                 continue;
             };

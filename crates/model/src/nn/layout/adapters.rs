@@ -11,10 +11,8 @@ const MOST: usize = 3;
 /// The adapters of a linear layer: y += scale · B (A · dropout(x)), part by part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdapterSpans {
-    /// The first factors one below the other, (parts · rank, in): one matmul serves all of them.
+    /// The first factors one below the other, (sum of the ranks, in): one matmul serves all of them.
     pub a: Span,
-    pub rank: usize,
-    pub scale: f32,
     /// Probability that a feature is dropped on its way into A.
     pub dropout: f64,
     /// Its number; what is dropped depends on it.
@@ -22,9 +20,13 @@ pub(crate) struct AdapterSpans {
     parts: [Option<AdapterPart>; MOST],
 }
 
-/// The second factor for some of a layer's output features.
+/// The adapter of some of a layer's output features: of one matrix where a layer computes several.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdapterPart {
+    /// Its first row of A.
+    pub low: usize,
+    pub rank: usize,
+    pub scale: f32,
     /// First feature of the layer's output that it adds to.
     pub first: usize,
     /// (features, rank).
@@ -34,7 +36,7 @@ pub(crate) struct AdapterPart {
 }
 
 impl AdapterSpans {
-    /// The second factors, in the order of their rows of A.
+    /// The adapters in the order of their rows of A.
     pub fn parts(&self) -> impl Iterator<Item = AdapterPart> {
         self.parts.into_iter().flatten()
     }
@@ -53,6 +55,16 @@ impl AdapterSpans {
     pub fn has_magnitudes(&self) -> bool {
         self.parts().any(|part| part.magnitude.is_some())
     }
+}
+
+/// A matrix of a linear layer that has an adapter.
+struct Matrix {
+    name: String,
+    /// First feature of the layer's output that it computes.
+    first: usize,
+    rows: usize,
+    rank: usize,
+    scale: f32,
 }
 
 impl Builder<'_> {
@@ -77,16 +89,20 @@ impl Builder<'_> {
 
     fn adapter(&mut self, linear: &LinearSpans, lane: u32) -> Option<AdapterSpans> {
         let config = self.adapter_config()?;
-        let (weight, rank) = (linear.weight, config.rank());
-        let matrices: Vec<(String, usize, usize)> = self
+        let weight = linear.weight;
+        let matrices: Vec<Matrix> = self
             .infos
             .iter()
             .filter(|info| weight.range().contains(&info.offset))
             .filter_map(|info| {
-                let first = (info.offset - weight.offset) / weight.cols;
                 let name = info.name.trim_end_matches(".weight");
-                let adapts = config.adapts(info.role, name);
-                adapts.then(|| (name.to_string(), first, info.shape[0]))
+                config.adapts(info.role, name).then(|| Matrix {
+                    first: (info.offset - weight.offset) / weight.cols,
+                    rows: info.shape[0],
+                    rank: config.rank(name),
+                    scale: config.scale(name) as f32,
+                    name: name.to_string(),
+                })
             })
             .collect();
         if matrices.is_empty() {
@@ -96,43 +112,47 @@ impl Builder<'_> {
         let ratio = config.b_lr_ratio();
         // Kaiming-uniform with a = √5, as torch starts a linear layer.
         let bound = 1.0 / (weight.cols as f64).sqrt();
-        for (name, _, _) in &matrices {
+        for matrix in &matrices {
             let (name, role) = (
-                format!("{name}.lora_A.weight"),
+                format!("{}.lora_A.weight", matrix.name),
                 Role::Adapter(AdapterRole::A),
             );
-            self.push(name, role, vec![rank, weight.cols], Init::Uniform(bound));
+            let shape = vec![matrix.rank, weight.cols];
+            self.push(name, role, shape, Init::Uniform(bound));
         }
-        let a = self.span_from(from, matrices.len() * rank, weight.cols);
-        let mut parts = [None; MOST];
-        for (part, (name, first, rows)) in parts.iter_mut().zip(&matrices) {
+        let ranks = matrices.iter().map(|matrix| matrix.rank);
+        let a = self.span_from(from, ranks.sum(), weight.cols);
+        let (mut parts, mut low) = ([None; MOST], 0);
+        for (part, matrix) in parts.iter_mut().zip(&matrices) {
             let (name, role) = (
-                format!("{name}.lora_B.weight"),
+                format!("{}.lora_B.weight", matrix.name),
                 Role::Adapter(AdapterRole::B),
             );
-            let b = self.push(name, role, vec![*rows, rank], Init::Zeros);
+            let b = self.push(name, role, vec![matrix.rows, matrix.rank], Init::Zeros);
             self.rate_of_last(ratio);
             *part = Some(AdapterPart {
-                first: *first,
+                low,
+                rank: matrix.rank,
+                scale: matrix.scale,
+                first: matrix.first,
                 b,
                 magnitude: None,
             });
+            low += matrix.rank;
         }
         if config.has_magnitudes() {
-            for (part, (name, _, rows)) in parts.iter_mut().flatten().zip(&matrices) {
+            for (part, matrix) in parts.iter_mut().flatten().zip(&matrices) {
                 let (name, role) = (
-                    format!("{name}.lora_magnitude_vector"),
+                    format!("{}.lora_magnitude_vector", matrix.name),
                     Role::Adapter(AdapterRole::Magnitude),
                 );
                 // The base's own, from `Model::init_adapters`.
-                part.magnitude = Some(self.push(name, role, vec![*rows], Init::Ones));
+                part.magnitude = Some(self.push(name, role, vec![matrix.rows], Init::Ones));
                 self.rate_of_last(ratio);
             }
         }
         Some(AdapterSpans {
             a,
-            rank,
-            scale: config.scale() as f32,
             dropout: config.dropout(),
             lane,
             parts,

@@ -3,7 +3,7 @@
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
 use super::*;
-use crate::nn::adapter::{Lora, Targets, Whole};
+use crate::nn::adapter::{Lora, RankAlpha, Targets, Whole};
 use crate::nn::role::{AdapterRole, Role};
 use crate::nn::{footprint, oracle};
 use serde_json::json;
@@ -131,6 +131,48 @@ fn parts_of_a_fused_product_can_have_adapters_of_their_own() {
         let (_, grads) = step(&mut model, &texts);
         let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
         compare(&format!("{targets:?}"), &grads, &exact.grads, 0.1 * largest);
+    }
+}
+
+/// Queries, keys and values are one product here: parts of it may have any ranks and scales.
+#[test]
+fn modules_can_have_ranks_and_alphas_of_their_own() {
+    let texts = texts(18);
+    let config = with(json!({}));
+    type Kind = fn(Targets, f64) -> AdapterConfig;
+    for (kind, backend) in [
+        (lora as Kind, Backend::Fused),
+        (lora, Backend::Composite),
+        (dora, Backend::Fused),
+        (dora, Backend::Composite),
+    ] {
+        let AdapterConfig::Lora(plain) = kind(Targets::All, 0.3);
+        let own = [
+            ("model.layers.0.self_attn.q_proj", 5, 2.0),
+            ("model.layers.0.self_attn.v_proj", 1, 7.0),
+            ("model.layers.1.mlp.up_proj", 3, 1.0),
+            ("model.layers.1.mlp.down_proj", 4, 6.0),
+        ];
+        let own = own.map(|(name, rank, alpha)| (name.to_string(), RankAlpha { rank, alpha }));
+        let lora = Lora {
+            modules: own.into_iter().collect(),
+            ..plain
+        };
+        let mut model = adapted(&config, &AdapterConfig::Lora(lora.clone()), backend);
+        for info in model.params().adapters() {
+            if let Some(module) = info.name.strip_suffix(".lora_B.weight") {
+                assert_eq!(info.shape[1], lora.size_of(module).rank, "{module}");
+            }
+        }
+        let exact = oracle::exact(&model, &batch(&texts), &texts.dlogp, &texts.dentropy).unwrap();
+        let (logp, grads) = step(&mut model, &texts);
+        compare("logp", &logp, &exact.logp, 1e-3);
+        let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+        compare("gradients", &grads, &exact.grads, 0.3 * largest);
+        let beside = score(&mut model, &texts);
+        let beside: Vec<f64> = beside.iter().map(|x| f64::from(*x)).collect();
+        model.merge_adapters().unwrap();
+        compare("merged", &score(&mut model, &texts), &beside, 1e-3);
     }
 }
 

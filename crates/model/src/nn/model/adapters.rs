@@ -241,13 +241,13 @@ fn merge(weights: &mut [f32], linear: &LinearSpans, adapter: &AdapterSpans) {
     let (base, factors) = weights.split_at_mut(adapter.a.offset);
     let a = &factors[..adapter.a.len()];
     let d_in = linear.weight.cols;
-    for (i, part) in adapter.parts().enumerate() {
+    for part in adapter.parts() {
         let from = part.b.offset - adapter.a.offset;
         let b = &factors[from..from + part.b.len()];
         let first = linear.weight.offset + part.first * d_in;
         let rows = &mut base[first..first + part.b.rows * d_in];
-        let a = &a[i * adapter.rank * d_in..(i + 1) * adapter.rank * d_in];
-        low_rank::merge(adapter.scale, (b, a), (part.b.rows, d_in), rows);
+        let a = &a[part.low * d_in..][..part.rank * d_in];
+        low_rank::merge(part.scale, (b, a), (part.b.rows, d_in), rows);
         if let Some(magnitude) = part.magnitude {
             let from = magnitude.offset - adapter.a.offset;
             low_rank::rescale(&factors[from..][..magnitude.len()], d_in, rows);

@@ -4,7 +4,7 @@ use super::*;
 use crate::hf::safetensors::TensorFile;
 use crate::hf::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use crate::nn::AdapterConfig;
-use crate::nn::adapter::{Lora, Whole};
+use crate::nn::adapter::{Lora, Targets, Whole};
 use crate::nn::mlp::MlpConfig;
 use crate::nn::position::PositionConfig;
 
@@ -26,6 +26,15 @@ fn llama(c: &mut ModelConfig) {
     c.norm = NormConfig::RmsNorm(Default::default());
     c.mlp = MlpConfig::SwiGlu(Default::default());
     c.tie_embeddings = false;
+}
+
+/// With rotated halves of heads, it is written as Phi-3.
+fn phi(c: &mut ModelConfig) {
+    llama(c);
+    c.position = PositionConfig::Rope(crate::nn::position::RopeConfig {
+        fraction: 0.5,
+        ..Default::default()
+    });
 }
 
 fn about() -> About {
@@ -145,17 +154,18 @@ fn what_peft_would_not_find_or_load_is_refused() {
     let error = refused(&plain);
     assert!(error.to_string().contains("no adapter here"), "{error}");
     assert!(error.hint().contains("--format hf"), "{}", error.hint());
-    // Phi-3 keeps queries, keys and values in one matrix.
-    let phi: fn(&mut ModelConfig) = |c| {
-        llama(c);
-        let rope = crate::nn::position::RopeConfig {
-            fraction: 0.5,
-            ..Default::default()
-        };
-        c.position = PositionConfig::Rope(rope);
+    // Phi-3 keeps queries, keys and values in one matrix, which has a magnitude for each of its rows or for none.
+    let some = Lora {
+        dora: true,
+        targets: Targets::Minimal,
+        ..Lora::default()
     };
-    let error = refused(&checkpoint(phi, Lora::default(), "org/phi"));
-    assert!(error.to_string().contains("Phi3ForCausalLM"), "{error}");
+    let error = refused(&checkpoint(phi, some, "org/phi"));
+    let says = ["qkv_proj", "DoRA", "Phi3ForCausalLM"];
+    assert!(
+        says.iter().all(|word| error.to_string().contains(word)),
+        "{error}"
+    );
     assert!(error.hint().contains("--format hf"), "{}", error.hint());
     let mixed: fn(&mut ModelConfig) = |c| c.norm = NormConfig::RmsNorm(Default::default());
     let error = refused(&checkpoint(mixed, Lora::default(), "org/own"));
@@ -172,6 +182,40 @@ fn what_peft_would_not_find_or_load_is_refused() {
         fs::write(&path, whole.replace(from, to)).unwrap();
         let error = refused(&dir);
         assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn adapters_of_a_phi_go_out_in_the_matrices_that_its_class_has() {
+    for (targets, rank) in [(Targets::All, 24), (Targets::Minimal, 16)] {
+        let lora = Lora {
+            targets,
+            ..Lora::default()
+        };
+        let dir = checkpoint(phi, lora, "org/phi");
+        let source = AdapterSource::open(dir.path(), None).unwrap();
+        let to = dir.path().join("out");
+        export_adapter(&source, &options("f32", 1), &about(), &to).unwrap();
+        let file = TensorFile::open(&to.join(ADAPTER_WEIGHTS)).unwrap();
+        let name =
+            |part: &str| format!("base_model.model.model.layers.0.self_attn.qkv_proj.{part}");
+        let (a, b) = (name("lora_A.weight"), name("lora_B.weight"));
+        assert_eq!(file.shape(&a), Some(&[rank, 8][..]));
+        assert_eq!(file.shape(&b), Some(&[24, rank][..]));
+        assert!(file.names().all(|name| !name.contains(".q_proj.")));
+        assert!(file.word("base_fingerprint").is_some());
+        let text = fs::read_to_string(to.join(ADAPTER_CONFIG)).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(config["rank_pattern"]["self_attn.qkv_proj"], rank);
+        // alpha / rank stays 16 / 8.
+        let alpha = config["alpha_pattern"]["self_attn.qkv_proj"].as_f64();
+        assert_eq!(alpha, Some(2.0 * rank as f64));
+        let card = fs::read_to_string(to.join("README.md")).unwrap();
+        assert!(
+            card.contains("qkv_proj") && !card.contains(" q_proj"),
+            "{card}"
+        );
+        assert!(card.contains("LoRA, rank 8, alpha 16"), "{card}");
     }
 }
 
@@ -199,7 +243,7 @@ fn tables_that_were_trained_go_along_by_name() {
 fn embeddings_that_are_the_head_too_go_out_as_both_and_come_back_as_one() {
     let lora = Lora {
         modules_to_save: vec![Whole::Embeddings],
-        targets: crate::nn::adapter::Targets::FfnOnly,
+        targets: Targets::FfnOnly,
         ..Lora::default()
     };
     let dir = checkpoint(|_| {}, lora, "org/base");

@@ -1,0 +1,272 @@
+//! What an adapter_config.json says: which of its keys are read, which change nothing here, and that all others are refused,
+//! because they may change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
+
+use super::patterns::{ByPattern, Targets};
+use crate::base::text::one_line;
+use crate::nn::adapter::{Lora, RankAlpha, Whole};
+use serde_json::Value;
+
+/// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
+const HEADS: [&str; 2] = ["score", "classifier"];
+const READ: [&str; 18] = [
+    "alpha_pattern",
+    "base_model_name_or_path",
+    "bias",
+    "exclude_modules",
+    // GPT-2's matrices are known as such.
+    "fan_in_fan_out",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "lora_alpha",
+    "lora_dropout",
+    "modules_to_save",
+    "peft_type",
+    "r",
+    "rank_pattern",
+    "target_modules",
+    "task_type",
+    "use_dora",
+    "use_rslora",
+];
+/// Bookkeeping, and settings of what `init_lora_weights` or another key would have to switch on.
+const HARMLESS: [&str; 11] = [
+    "auto_mapping",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "inference_mode",
+    "lora_ga_config",
+    "loftq_config",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
+];
+/// Beginnings that leave the base as it is; all others take their product out of its weights, or round these.
+const BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "mica"];
+
+/// The adapter that a description means.
+#[derive(Debug)]
+pub(super) struct Description {
+    /// Without targets, and without the sizes of single modules.
+    pub lora: Lora,
+    pub targets: Targets,
+    ranks: ByPattern<usize>,
+    alphas: ByPattern<f64>,
+}
+
+impl Description {
+    /// # Errors
+    /// A sentence: a key that is not read here, or a value that is out of range.
+    pub fn of(config: &Value) -> Result<Description, String> {
+        let Some(keys) = config.as_object() else {
+            return Err("it is no table of keys".into());
+        };
+        if config["peft_type"] != "LORA" {
+            return Err(format!(
+                "peft_type {} is not read, LORA is",
+                one_line(&config["peft_type"].to_string())
+            ));
+        }
+        let is_known = |key: &str| READ.contains(&key) || HARMLESS.contains(&key);
+        let other = keys
+            .iter()
+            .find(|(key, value)| is_set(value) && (*key == "bias" || !is_known(key)));
+        if let Some((key, _)) = other {
+            return Err(format!(
+                "{} is not read here, and may change what the adapter computes; merge this adapter with PEFT first",
+                one_line(key)
+            ));
+        }
+        beginning(&config["init_lora_weights"])?;
+        let (Some(rank), Some(alpha)) = (whole(&config["r"]), positive(&config["lora_alpha"]))
+        else {
+            return Err(
+                "r must be a whole number of at least 1, and lora_alpha a positive number".into(),
+            );
+        };
+        Ok(Description {
+            lora: Lora {
+                rank,
+                alpha,
+                dropout: config["lora_dropout"]
+                    .as_f64()
+                    .unwrap_or(0.0)
+                    .clamp(0.0, 0.95),
+                rslora: flag(config, "use_rslora")?,
+                dora: flag(config, "use_dora")?,
+                modules_to_save: saved(&config["modules_to_save"])?,
+                ..Lora::default()
+            },
+            targets: Targets::of(config)?,
+            ranks: ByPattern::of(config, "rank_pattern", whole)?,
+            alphas: ByPattern::of(config, "alpha_pattern", positive)?,
+        })
+    }
+
+    /// Rank and alpha of the adapter of a module, by its name in the model that PEFT knows.
+    pub fn size_of(&self, module: &str) -> RankAlpha {
+        RankAlpha {
+            rank: self.ranks.get(module).unwrap_or(self.lora.rank),
+            alpha: self.alphas.get(module).unwrap_or(self.lora.alpha),
+        }
+    }
+
+    /// The key that says the rank.
+    pub fn key_of_rank(&self, module: &str) -> &'static str {
+        match self.ranks.get(module) {
+            Some(_) => "rank_pattern",
+            None => "r",
+        }
+    }
+}
+
+/// Whether a key says something: PEFT writes all of them.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::String(word) => word != "none",
+        _ => true,
+    }
+}
+
+/// PiSSA, OLoRA, CorDA and LoRA-GA take the first B A out of the weights, LoftQ rounds them: loading the adapter does it again.
+fn beginning(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Null | Value::Bool(_) => Ok(()),
+        Value::String(word) if BEGINNINGS.contains(&word.to_lowercase().as_str()) => Ok(()),
+        other => Err(format!(
+            "init_lora_weights: {} has changed the base's weights, on which this adapter stands; save it again with PEFT's \
+             path_initial_model_for_weight_conversion, or merge it with PEFT first",
+            one_line(&other.to_string())
+        )),
+    }
+}
+
+fn saved(value: &Value) -> Result<Vec<Whole>, String> {
+    let mut saved = Vec::new();
+    for module in value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+    {
+        match module {
+            "embed_tokens" | "wte" => saved.push(Whole::Embeddings),
+            "lm_head" => saved.push(Whole::Head),
+            module if HEADS.contains(&module) => {}
+            module => {
+                return Err(format!(
+                    "modules_to_save: {} is not read here; merge this adapter with PEFT first",
+                    one_line(module)
+                ));
+            }
+        }
+    }
+    Ok(saved)
+}
+
+fn flag(config: &Value, key: &str) -> Result<bool, String> {
+    match &config[key] {
+        Value::Null => Ok(false),
+        Value::Bool(flag) => Ok(*flag),
+        _ => Err(format!("{key} must be true or false")),
+    }
+}
+
+fn whole(value: &Value) -> Option<usize> {
+    let number = value.as_u64().filter(|n| (1..=1 << 32).contains(n))?;
+    usize::try_from(number).ok()
+}
+
+fn positive(value: &Value) -> Option<f64> {
+    value.as_f64().filter(|x| x.is_finite() && *x > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with(key: &str, value: Value) -> Result<Description, String> {
+        let mut config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8});
+        config[key] = value;
+        Description::of(&config)
+    }
+
+    #[test]
+    fn what_changes_the_arithmetic_is_refused_by_its_key() {
+        for (key, value) in [
+            ("bias", json!("all")),
+            ("bias", json!("lora_only")),
+            ("lora_bias", json!(true)),
+            ("layer_replication", json!([[0, 2], [1, 3]])),
+            ("megatron_config", json!({"tensor_model_parallel_size": 2})),
+            ("target_parameters", json!(["mlp.experts.gate_up_proj"])),
+            ("trainable_token_indices", json!([1, 2])),
+            ("trainable_token_indices", json!({"embed_tokens": [1]})),
+            ("alora_invocation_tokens", json!([5, 6])),
+            ("use_qalora", json!(true)),
+            ("use_bdlora", json!({"nblocks": 2})),
+            ("arrow_config", json!({"top_k": 3})),
+            ("kasa_config", json!({"beta": 1e-4})),
+            ("monteclora_config", json!({"num_samples": 4})),
+            ("velora_config", json!({"num_groups": 32})),
+            ("use_something_new", json!(true)),
+            ("modules_to_save", json!(["norm"])),
+            ("init_lora_weights", json!("pissa")),
+            ("init_lora_weights", json!("pissa_niter_4")),
+            ("init_lora_weights", json!("olora")),
+            ("init_lora_weights", json!("corda")),
+            ("init_lora_weights", json!("lora_ga")),
+            ("init_lora_weights", json!("loftq")),
+            ("peft_type", json!("IA3")),
+            ("r", json!(0)),
+            ("r", json!(2.5)),
+            ("lora_alpha", json!(0)),
+            ("use_dora", json!("yes")),
+            ("rank_pattern", json!({"q_proj": 0})),
+            ("alpha_pattern", json!({"q_proj": -1})),
+        ] {
+            let error = with(key, value.clone()).unwrap_err();
+            assert!(error.contains(key), "{key}: {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_passed_over() {
+        for (key, value) in [
+            ("init_lora_weights", json!("gaussian")),
+            ("init_lora_weights", json!("eva")),
+            ("init_lora_weights", json!(false)),
+            ("eva_config", json!({"rho": 2.0})),
+            ("corda_config", json!({"corda_method": "ipm"})),
+            ("loftq_config", json!({"loftq_bits": 4})),
+            ("megatron_core", json!("megatron.core")),
+            ("qalora_group_size", json!(16)),
+            ("bias", json!("none")),
+            ("layer_replication", json!(null)),
+            ("use_something_new", json!(false)),
+        ] {
+            assert!(with(key, value.clone()).is_ok(), "{key}: {value}");
+        }
+    }
+
+    #[test]
+    fn rank_and_alpha_have_patterns_of_their_own() {
+        let mut config = json!({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "use_rslora": true});
+        config["rank_pattern"] = json!({"q_proj": 9});
+        config["alpha_pattern"] = json!({"self_attn.*": 6, "q_proj": 7.5});
+        let described = Description::of(&config).unwrap();
+        let of = |module: &str| {
+            let size = described.size_of(module);
+            (size.rank, size.alpha, described.lora.scale_of(size))
+        };
+        assert_eq!(of("model.layers.0.self_attn.q_proj"), (9, 6.0, 2.0));
+        assert_eq!(of("model.layers.0.self_attn.v_proj"), (4, 6.0, 3.0));
+        assert_eq!(of("model.layers.0.mlp.up_proj"), (4, 8.0, 4.0));
+    }
+}

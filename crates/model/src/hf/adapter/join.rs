@@ -1,0 +1,268 @@
+//! Adapters of several matrices of ours as one adapter of the matrix in which the base's class keeps them, for PEFT: all A one
+//! below the other, and B with a block for each. `joined` reads them.
+
+use super::super::tensors::{DiskTensor, Values};
+use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};
+use super::names::{self, Sizes};
+use super::peft::Factors;
+use super::{A, B, MAGNITUDE, PREFIX, Peft, joined};
+use crate::base::text::one_line;
+use crate::nn::adapter::RankAlpha;
+use crate::nn::{ParamInfo, param_infos};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What becomes of an adapter's matrices under the names of its base's class.
+#[derive(Debug, Default)]
+pub struct Joins {
+    joins: Vec<Join>,
+    /// All matrices of the base under those names, without `.weight`.
+    theirs: Vec<String>,
+}
+
+/// Why an adapter has no form under the names of its base's class.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    #[error(transparent)]
+    Unread(#[from] HfError),
+    #[error("{0}")]
+    Impossible(String),
+}
+
+/// One matrix of theirs.
+#[derive(Debug)]
+pub(super) struct Join {
+    /// Without `.weight`.
+    pub name: String,
+    pub size: RankAlpha,
+    parts: Vec<Part>,
+    cols: usize,
+    /// All parts have the same A, as where they were read from one adapter: it stays one, of its rank.
+    is_shared: bool,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// The matrix of ours, where it has an adapter.
+    module: Option<String>,
+    rows: usize,
+    rank: usize,
+    /// What its B is multiplied by, because the whole has one scale.
+    factor: f32,
+}
+
+impl Joins {
+    /// Whether the adapter is written as it is.
+    pub fn is_empty(&self) -> bool {
+        self.joins.is_empty()
+    }
+
+    pub(super) fn all(&self) -> &[Join] {
+        &self.joins
+    }
+
+    /// Whether a matrix of ours goes into another.
+    pub(super) fn has(&self, module: &str) -> bool {
+        let mut parts = self.joins.iter().flat_map(|join| &join.parts);
+        parts.any(|part| part.module.as_deref() == Some(module))
+    }
+}
+
+impl Peft {
+    /// How its matrices lie in those of its base's class, as where Phi-3 keeps queries, keys and values in one. The base's
+    /// config.json lies beside the adapter, in checkpoints.
+    ///
+    /// # Errors
+    /// That file cannot be read; a matrix that the class does not have; magnitudes for a part of a matrix.
+    pub fn joins(&self, folder: &Path) -> Result<Joins, JoinError> {
+        let value = read_json(folder)?;
+        let config = config::read(&value).map_err(|what| HfError::Config {
+            path: folder.join(CONFIG),
+            what,
+        })?;
+        let infos = param_infos(&config, config.vocab_size.unwrap_or(1));
+        let tensors = disk_tensors(family_in(&value, &config), &config, &infos);
+        let theirs: BTreeSet<&str> = tensors.iter().map(|t| plain(&t.name)).collect();
+        let modules = self.modules();
+        let mut whole: BTreeMap<&str, &DiskTensor> = BTreeMap::new();
+        for module in modules.iter().filter(|m| !theirs.contains(m.as_str())) {
+            let info = infos.iter().find(|info| plain(&info.name) == module);
+            let tensor = info.and_then(|info| tensors.iter().find(|tensor| holds(tensor, info)));
+            match tensor {
+                Some(tensor) if !modules.contains(plain(&tensor.name)) => {
+                    whole.insert(&tensor.name, tensor);
+                }
+                _ => {
+                    return Err(JoinError::Impossible(format!(
+                        "the adapter changes {}, which its base's class does not have: PEFT would not find it",
+                        one_line(module)
+                    )));
+                }
+            }
+        }
+        let joins = whole.values().map(|tensor| {
+            let parts = infos.iter().filter(|info| holds(tensor, info));
+            self.join(plain(&tensor.name), &parts.collect::<Vec<_>>())
+        });
+        let matrices = tensors.iter().filter(|tensor| tensor.shape.len() == 2);
+        Ok(Joins {
+            joins: joins.collect::<Result<_, _>>()?,
+            theirs: matrices.map(|t| plain(&t.name).to_string()).collect(),
+        })
+    }
+
+    fn join(&self, name: &str, infos: &[&ParamInfo]) -> Result<Join, JoinError> {
+        let (_, cols) = joined::shape(infos);
+        let modules = self.modules();
+        let mut all: Vec<Option<Factors>> = Vec::new();
+        for info in infos {
+            let module = plain(&info.name);
+            let factors = modules
+                .contains(module)
+                .then(|| self.part(module, info.shape[0], cols));
+            all.push(factors.transpose()?);
+        }
+        let adapted: Vec<&Factors> = all.iter().flatten().collect();
+        if self.description.lora.dora && adapted.len() < all.len() {
+            return Err(JoinError::Impossible(format!(
+                "the adapter has magnitudes (DoRA) for some rows of {} and none for the others, which PEFT cannot have",
+                one_line(name)
+            )));
+        }
+        let lora = &self.description.lora;
+        let first = adapted.first().map_or(lora.size_of(name), |one| one.size);
+        let is_shared = adapted.len() == all.len()
+            && adapted
+                .iter()
+                .all(|one| one.size == first && one.a == adapted[0].a);
+        let scale = lora.scale_of(first);
+        let rank = adapted.iter().map(|one| one.size.rank).sum();
+        let size = match is_shared {
+            true => first,
+            false => RankAlpha {
+                rank,
+                alpha: joined::round(lora.alpha_for(rank, scale)),
+            },
+        };
+        let parts = infos.iter().zip(&all).map(|(info, factors)| Part {
+            module: factors.is_some().then(|| plain(&info.name).to_string()),
+            rows: info.shape[0],
+            rank: factors.as_ref().map_or(0, |one| one.size.rank),
+            factor: factors
+                .as_ref()
+                .map_or(1.0, |one| (lora.scale_of(one.size) / scale) as f32),
+        });
+        Ok(Join {
+            name: name.into(),
+            size,
+            parts: parts.collect(),
+            cols,
+            is_shared,
+        })
+    }
+
+    /// The factors of a matrix of ours.
+    fn part(&self, module: &str, rows: usize, cols: usize) -> Result<Factors, HfError> {
+        let prefixed = format!("{PREFIX}{module}{A}");
+        let name = match self.file.contains(&prefixed) {
+            true => prefixed,
+            false => format!("{module}{A}"),
+        };
+        self.factors(&name, (rows, cols))
+    }
+
+    /// The tensors of a joined adapter: names in the file, shapes, and which of the three they are.
+    pub(super) fn joined_heads(&self, join: &Join) -> Vec<(String, Vec<usize>, &'static str)> {
+        let rows = join.parts.iter().map(|part| part.rows).sum();
+        let rank = join.size.rank;
+        let head = |part: &'static str, shape: &[usize]| {
+            let name = format!("{PREFIX}{}{part}", join.name);
+            (name, shape.to_vec(), part)
+        };
+        let mut heads = vec![head(A, &[rank, join.cols]), head(B, &[rows, rank])];
+        if self.description.lora.dora {
+            heads.push(head(MAGNITUDE, &[rows]));
+        }
+        heads
+    }
+
+    /// The values of one of them.
+    pub(super) fn joined_values(&self, join: &Join, what: &str) -> Result<Vec<f32>, HfError> {
+        let (mut values, mut first) = (Vec::new(), 0);
+        for part in &join.parts {
+            let Some(module) = &part.module else {
+                if what == B {
+                    values.resize(values.len() + part.rows * join.size.rank, 0.0);
+                }
+                continue;
+            };
+            let factors = self.part(module, part.rows, join.cols)?;
+            if what == A {
+                if !join.is_shared || first == 0 {
+                    values.extend(factors.a);
+                }
+            } else if what == B {
+                let at = if join.is_shared { 0 } else { first };
+                for row in factors.b.chunks_exact(part.rank) {
+                    let from = values.len();
+                    values.resize(from + join.size.rank, 0.0);
+                    let block = &mut values[from + at..][..part.rank];
+                    for (to, b) in block.iter_mut().zip(row) {
+                        *to = part.factor * b;
+                    }
+                }
+            } else {
+                values.extend(factors.magnitude.into_iter().flatten());
+            }
+            first += part.rank;
+        }
+        Ok(values)
+    }
+
+    /// Names the joined matrices, and their sizes, in a description.
+    pub(super) fn describe_joined(&self, joins: &Joins, config: &mut Value) {
+        let own = self.modules().into_iter();
+        let own = own.filter(|module| !joins.has(module));
+        let mut sizes: Sizes = own
+            .map(|module| {
+                let size = self.description.size_of(&module);
+                (module, size)
+            })
+            .collect();
+        sizes.extend(
+            joins
+                .joins
+                .iter()
+                .map(|join| (join.name.clone(), join.size)),
+        );
+        let lora = &self.description.lora;
+        let common = RankAlpha {
+            rank: lora.rank,
+            alpha: lora.alpha,
+        };
+        let (ranks, alphas) = names::patterns(&sizes, common);
+        let targets = names::targets(&sizes, joins.theirs.iter().map(String::as_str));
+        config["target_modules"] = targets.into_iter().collect();
+        config["rank_pattern"] = ranks;
+        config["alpha_pattern"] = alphas;
+        // They speak of the names that are gone.
+        for key in ["exclude_modules", "layers_to_transform", "layers_pattern"] {
+            if !config[key].is_null() {
+                config[key] = Value::Null;
+            }
+        }
+    }
+}
+
+/// Whether a tensor of theirs has a parameter of ours beside others.
+fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
+    match &tensor.values {
+        Values::Own(parts) => parts.len() > 1 && parts.iter().any(|part| part.start == info.offset),
+        Values::Turned(_) | Values::Zeros => false,
+    }
+}
+
+fn plain(name: &str) -> &str {
+    name.trim_end_matches(".weight")
+}

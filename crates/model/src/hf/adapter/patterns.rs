@@ -1,0 +1,384 @@
+//! Which modules a description of PEFT's means: the patterns of rank_pattern and alpha_pattern, and the targets of an adapter.
+//! The rules are those of `get_pattern_key` and `check_target_module_exists` of PEFT 0.21; its patterns are Python's, of which
+//! those are read that mean the same here.
+
+use crate::base::text::one_line;
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use serde_json::Value;
+
+/// Bytes of compiled patterns; a key for each of 1,000 modules has about a tenth of it.
+const MAX_COMPILED: usize = 64 << 20;
+/// What Python reads otherwise than this program: possessive repetitions and sets of characters in sets.
+const OTHERWISE: [&str; 9] = ["*+", "++", "?+", "}+", "[[", "[^[", "&&", "--", "~~"];
+
+/// Values of modules by patterns; the first pattern that matches counts.
+#[derive(Debug)]
+pub(super) struct ByPattern<T> {
+    set: RegexSet,
+    values: Vec<T>,
+}
+
+impl<T: Copy> ByPattern<T> {
+    /// The table under `key` of a description, whose values `read` understands.
+    ///
+    /// # Errors
+    /// A sentence: it is no table, a value is out of range, or a pattern is none that is read here.
+    pub fn of(
+        config: &Value,
+        key: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Result<ByPattern<T>, String> {
+        let none = serde_json::Map::new();
+        let table = match &config[key] {
+            Value::Null => &none,
+            Value::Object(table) => table,
+            _ => return Err(format!("{key} must be a table of patterns and numbers")),
+        };
+        let mut values = Vec::with_capacity(table.len());
+        for (pattern, value) in table {
+            let value = read(value);
+            values.push(value.ok_or_else(|| {
+                format!("{key}: {} must be a positive number", one_line(pattern))
+            })?);
+            check(key, pattern)?;
+        }
+        // The whole in one group: a pattern may hold a bar outside of brackets.
+        let whole = table
+            .keys()
+            .map(|pattern| format!(r"^(?:(.*\.)?({pattern})$)"));
+        let set = RegexSetBuilder::new(whole)
+            .size_limit(MAX_COMPILED)
+            .build()
+            .map_err(|e| unread(key, &e.to_string()))?;
+        Ok(ByPattern { set, values })
+    }
+
+    pub fn get(&self, module: &str) -> Option<T> {
+        let first = self.set.matches(module).iter().next()?;
+        self.values.get(first).copied()
+    }
+}
+
+/// The modules that an adapter stands on, by its description.
+#[derive(Debug)]
+pub(super) struct Targets {
+    targets: Names,
+    excluded: Option<Names>,
+    layers: Option<Layers>,
+}
+
+/// Modules by names.
+#[derive(Debug)]
+enum Names {
+    All,
+    /// Whole names, or the ends of names.
+    Ends(Vec<String>),
+    /// The whole name.
+    Like(Regex),
+}
+
+/// layers_to_transform: the numbers of blocks, and the expressions that find a block's number in a name.
+#[derive(Debug)]
+struct Layers {
+    numbers: Vec<u64>,
+    finders: Vec<Regex>,
+}
+
+impl Targets {
+    /// # Errors
+    /// A sentence: a key has another type, or a pattern is none that is read here.
+    pub fn of(config: &Value) -> Result<Targets, String> {
+        let targets = match config["target_modules"].as_str() {
+            Some("all-linear") => Some(Names::All),
+            _ => Names::of(config, "target_modules")?,
+        };
+        let excluded = Names::of(config, "exclude_modules")?;
+        Ok(Targets {
+            targets: targets.unwrap_or(Names::All),
+            excluded,
+            layers: Layers::of(config)?,
+        })
+    }
+
+    /// Whether PEFT puts an adapter on the module.
+    pub fn finds(&self, module: &str) -> bool {
+        if self.excluded.as_ref().is_some_and(|e| e.has(module)) {
+            return false;
+        }
+        match (&self.targets, &self.layers) {
+            // A whole name is meant whatever its layer.
+            (Names::Ends(ends), Some(layers)) => {
+                let is_named = ends.iter().any(|end| end == module);
+                is_named || (self.targets.has(module) && layers.have(module))
+            }
+            (targets, _) => targets.has(module),
+        }
+    }
+
+    /// A listed target that is none of the modules.
+    pub fn idle<'a>(&'a self, modules: &[&str]) -> Option<&'a str> {
+        let Names::Ends(ends) = &self.targets else {
+            return None;
+        };
+        let is_idle = |end: &&String| !modules.iter().any(|module| ends_with(module, end));
+        ends.iter().find(is_idle).map(String::as_str)
+    }
+}
+
+impl Names {
+    fn of(config: &Value, key: &str) -> Result<Option<Names>, String> {
+        Ok(match &config[key] {
+            Value::Null => None,
+            Value::Array(list) if list.is_empty() && key == "exclude_modules" => None,
+            Value::String(word) if word.is_empty() && key == "exclude_modules" => None,
+            Value::Array(list) => {
+                let words = list.iter().map(|word| word.as_str().map(String::from));
+                let words: Option<Vec<String>> = words.collect();
+                Some(Names::Ends(words.ok_or_else(|| {
+                    format!("{key} must be a list of names, or one pattern")
+                })?))
+            }
+            Value::String(pattern) => Some(Names::Like(compile(key, pattern, |pattern| {
+                format!("^(?:{pattern})$")
+            })?)),
+            _ => return Err(format!("{key} must be a list of names, or one pattern")),
+        })
+    }
+
+    fn has(&self, module: &str) -> bool {
+        match self {
+            Names::All => true,
+            Names::Ends(ends) => ends.iter().any(|end| ends_with(module, end)),
+            Names::Like(pattern) => pattern.is_match(module),
+        }
+    }
+}
+
+impl Layers {
+    fn of(config: &Value) -> Result<Option<Layers>, String> {
+        let key = "layers_to_transform";
+        let wrong = || format!("{key} must be the number of a layer, or a list of them");
+        let numbers = match &config[key] {
+            Value::Null => return Ok(None),
+            Value::Array(list) if list.is_empty() => return Ok(None),
+            Value::Array(list) => list.iter().map(Value::as_u64).collect(),
+            one => one.as_u64().map(|number| vec![number]),
+        };
+        let key = "layers_pattern";
+        let patterns: Vec<&str> = match &config[key] {
+            Value::Null => Vec::new(),
+            Value::String(one) if one.is_empty() => Vec::new(),
+            Value::String(one) => vec![one],
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            _ => return Err(format!("{key} must be a name, or a list of them")),
+        };
+        let finder = |pattern: &&str| {
+            compile(key, pattern, |pattern| {
+                format!(r"^(?:(?:^|.*?\.){pattern}\.(?P<idx>\d+)\.)")
+            })
+        };
+        let finders = match patterns.is_empty() {
+            // The first number in a name, behind a name in something.
+            true => vec![compile(key, "", |_| {
+                r"^.*?\.[^.]*\.(?P<idx>\d+)\.".to_string()
+            })?],
+            false => patterns.iter().map(finder).collect::<Result<_, _>>()?,
+        };
+        Ok(Some(Layers {
+            numbers: numbers.ok_or_else(wrong)?,
+            finders,
+        }))
+    }
+
+    fn have(&self, module: &str) -> bool {
+        let found = self
+            .finders
+            .iter()
+            .find_map(|finder| finder.captures(module));
+        let number = found.and_then(|found| found.name("idx")?.as_str().parse().ok());
+        number.is_some_and(|number: u64| self.numbers.contains(&number))
+    }
+}
+
+fn ends_with(module: &str, end: &str) -> bool {
+    let rest = module.strip_suffix(end);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn compile(key: &str, pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, String> {
+    check(key, pattern)?;
+    RegexBuilder::new(&whole(pattern))
+        .size_limit(MAX_COMPILED)
+        .build()
+        .map_err(|e| unread(key, &e.to_string()))
+}
+
+fn check(key: &str, pattern: &str) -> Result<(), String> {
+    match OTHERWISE.iter().any(|mark| pattern.contains(mark)) {
+        true => Err(unread(key, pattern)),
+        false => Ok(()),
+    }
+}
+
+fn unread(key: &str, why: &str) -> String {
+    let why: String = one_line(why).chars().take(200).collect();
+    format!(
+        "{key}: a pattern that is not read here: {why}; write names, or merge this adapter with PEFT first"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const Q0: &str = "model.layers.0.self_attn.q_proj";
+    const Q11: &str = "model.layers.11.self_attn.q_proj";
+    const DOWN: &str = "model.layers.1.mlp.down_proj";
+
+    fn ranks(table: Value) -> Result<ByPattern<u64>, String> {
+        ByPattern::of(&json!({ "p": table }), "p", Value::as_u64)
+    }
+
+    /// Each answer is that of PEFT 0.21's get_pattern_key.
+    #[test]
+    fn the_first_pattern_that_matches_the_end_of_a_name_counts() {
+        for (table, q0, q11, down) in [
+            (json!({}), None, None, None),
+            (json!({"q_proj": 2}), Some(2), Some(2), None),
+            (json!({"proj": 2}), None, None, None),
+            (
+                json!({".*_proj": 2, "q_proj": 3}),
+                Some(2),
+                Some(2),
+                Some(2),
+            ),
+            (
+                json!({"q_proj": 3, ".*_proj": 2}),
+                Some(3),
+                Some(3),
+                Some(2),
+            ),
+            (json!({"layers.1.self_attn.q_proj": 2}), None, None, None),
+            (
+                json!({"layers.1..self_attn.q_proj": 2}),
+                None,
+                Some(2),
+                None,
+            ),
+            (json!({"^model.layers.0.*": 2}), Some(2), None, None),
+            (json!({"^layers.0.*": 2}), None, None, None),
+            (json!({r"layers\.\d\..*": 2}), Some(2), None, Some(2)),
+            (json!({"q_proj|down_proj": 2}), Some(2), Some(2), Some(2)),
+            (json!({r"(?:q|k)_proj": 2}), Some(2), Some(2), None),
+            // A bar outside of brackets divides the whole expression.
+            (json!({"q_proj)|(model.*": 2}), Some(2), Some(2), Some(2)),
+            (json!({"q_proj)|(layers.*": 2}), Some(2), Some(2), None),
+        ] {
+            let found = ranks(table.clone()).unwrap();
+            let all = [Q0, Q11, DOWN].map(|module| found.get(module));
+            assert_eq!(all, [q0, q11, down], "{table}");
+        }
+    }
+
+    /// EVA writes one for every module: a model of 80 blocks has 560.
+    #[test]
+    fn every_module_can_have_a_pattern_of_its_own() {
+        let names = |layer: u64| {
+            let all = ["q", "k", "v", "o", "gate", "up", "down"];
+            all.map(|kind| format!("model.layers.{layer}.self_attn.{kind}_proj"))
+        };
+        let modules: Vec<String> = (0..80).flat_map(names).collect();
+        let table = modules.iter().zip(1u64..);
+        let table: serde_json::Map<String, Value> = table
+            .map(|(name, rank)| (name.clone(), json!(rank)))
+            .collect();
+        let found = ranks(table.into()).unwrap();
+        for (name, rank) in modules.iter().zip(1..) {
+            assert_eq!(found.get(name), Some(rank), "{name}");
+        }
+    }
+
+    #[test]
+    fn patterns_and_values_that_are_not_read_are_refused() {
+        for (table, says) in [
+            (json!([1]), "table"),
+            (json!({"q_proj": "two"}), "q_proj must be"),
+            (json!({"(q_proj": 2}), "not read here"),
+            (json!({"(?<!x)q_proj": 2}), "not read here"),
+            (json!({"[a-z&&b]": 2}), "not read here"),
+            (json!({"q.*+": 2}), "not read here"),
+            (json!({"(?:a{1000}){1000}{1000}": 2}), "not read here"),
+        ] {
+            let error = ranks(table.clone()).unwrap_err();
+            assert!(error.contains(says), "{table}: {error}");
+        }
+    }
+
+    /// Each answer is that of PEFT 0.21's check_target_module_exists.
+    #[test]
+    fn targets_are_names_ends_or_a_pattern_without_what_is_excluded_and_in_the_layers_named() {
+        for (config, q0, q11, down) in [
+            (json!({}), true, true, true),
+            (json!({"target_modules": "all-linear"}), true, true, true),
+            (json!({"target_modules": ["q_proj"]}), true, true, false),
+            (json!({"target_modules": ["proj"]}), false, false, false),
+            (
+                json!({"target_modules": r".*\.(q|down)_proj"}),
+                true,
+                true,
+                true,
+            ),
+            (json!({"target_modules": "q_proj"}), false, false, false),
+            (
+                json!({"target_modules": ["q_proj"], "exclude_modules": [Q0]}),
+                false,
+                true,
+                false,
+            ),
+            (
+                json!({"target_modules": ["q_proj"], "exclude_modules": r".*\.11\..*"}),
+                true,
+                false,
+                false,
+            ),
+            (
+                json!({"target_modules": ["q_proj", "down_proj"], "layers_to_transform": [1, 11]}),
+                false,
+                true,
+                true,
+            ),
+            (
+                json!({"target_modules": ["q_proj"], "layers_to_transform": 0, "layers_pattern": "layers"}),
+                true,
+                false,
+                false,
+            ),
+            (
+                json!({"target_modules": ["q_proj"], "layers_to_transform": 0, "layers_pattern": ["h"]}),
+                false,
+                false,
+                false,
+            ),
+            (
+                json!({"target_modules": [Q11], "layers_to_transform": 0}),
+                false,
+                true,
+                false,
+            ),
+        ] {
+            let targets = Targets::of(&config).unwrap();
+            let all = [Q0, Q11, DOWN].map(|module| targets.finds(module));
+            assert_eq!(all, [q0, q11, down], "{config}");
+        }
+        for config in [
+            json!({"target_modules": 3}),
+            json!({"target_modules": ["q_proj", 3]}),
+            json!({"target_modules": "(q_proj"}),
+            json!({"target_modules": ["q_proj"], "layers_to_transform": "one"}),
+            json!({"target_modules": ["q_proj"], "layers_to_transform": 1, "layers_pattern": "("}),
+        ] {
+            assert!(Targets::of(&config).is_err(), "{config}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Adapters of PEFT with ranks and alphas of single modules, and those of Phi-3, which has several of our matrices in one:
+//! against PEFT's logits, gradients and merged logits, written back as they came, and joined for PEFT.
+//! `tests/oracle/peft_patterns_oracle.py` made the folders and the fixture, and loads joined adapters with PEFT.
+
+use super::{compare, mean_loss, tensors_of};
+use candle_core::{Device, Tensor};
+use llmtui::hf::{self, Dtype, Peft};
+use llmtui::nn::{Model, TokenBatch};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+/// Adapters as PEFT has them, with their bases.
+const CASES: [(&str, &str); 6] = [
+    ("patterns", "llama"),
+    ("patterns_rslora", "llama"),
+    ("patterns_dora", "llama"),
+    ("layers", "llama"),
+    ("joined", "phi3"),
+    ("joined_rsdora", "phi3"),
+];
+/// Adapters as llmtui has them beside a Phi-3.
+const SPLIT: [&str; 3] = ["split", "split_patterns", "split_rsdora"];
+/// Their matrices, and ours.
+const JOINED: [(&str, &[&str]); 2] = [
+    ("qkv_proj", &["q_proj", "k_proj", "v_proj"]),
+    ("gate_up_proj", &["gate_proj", "up_proj"]),
+];
+
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CASES.into_iter().chain(SPLIT.map(|case| (case, "phi3")))
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/oracle/peft_patterns")
+        .join(name)
+}
+
+fn flat<T: candle_core::WithDType>(tensor: &Tensor) -> Vec<T> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn attached(adapter: &Path, base: &str) -> Model {
+    let mut model = hf::load(&folder(base)).unwrap();
+    Peft::find(adapter).unwrap().attach(&mut model).unwrap();
+    model
+}
+
+fn logits(model: &mut Model, inputs: &[u32]) -> Vec<f32> {
+    flat(&model.logits(inputs, 2, 10).unwrap())
+}
+
+fn json_in(folder: &Path) -> Value {
+    let text = std::fs::read_to_string(folder.join(hf::ADAPTER_CONFIG)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn tensors_in(folder: &Path) -> HashMap<String, Tensor> {
+    candle_core::safetensors::load(folder.join(hf::ADAPTER_WEIGHTS), &Device::Cpu).unwrap()
+}
+
+/// Gradients by the names of PEFT's file: a joined A has the sum of those of its parts, as each is the same A.
+fn gradients(model: &Model) -> BTreeMap<String, Vec<f32>> {
+    let mut found = BTreeMap::new();
+    for info in model.params().trainable() {
+        let grad = flat::<f32>(&model.params().grad(info).unwrap());
+        found.insert(info.name.clone(), grad);
+    }
+    found
+}
+
+fn joined_gradient(ours: &BTreeMap<String, Vec<f32>>, name: &str) -> Vec<f32> {
+    if let Some(grad) = ours.get(name) {
+        return grad.clone();
+    }
+    let (whole, parts) = JOINED.iter().find(|(w, _)| name.contains(w)).unwrap();
+    let parts = parts.iter().map(|part| &ours[&name.replace(whole, part)]);
+    match name.contains("lora_A") {
+        false => parts.flatten().copied().collect(),
+        true => parts
+            .cloned()
+            .reduce(|sum, part| sum.iter().zip(part).map(|(a, b)| a + b).collect())
+            .unwrap(),
+    }
+}
+
+/// A folder like a checkpoint's: the adapter as llmtui keeps it, beside the base's config.json.
+fn checkpoint(model: &Model, base: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let config = hf::adapter_json(model, None).unwrap();
+    std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config).unwrap();
+    let mut file = std::fs::File::create(dir.path().join(hf::ADAPTER_WEIGHTS)).unwrap();
+    hf::write_adapter(model, &mut file).unwrap();
+    std::fs::copy(
+        folder(base).join("config.json"),
+        dir.path().join("config.json"),
+    )
+    .unwrap();
+    dir
+}
+
+/// The adapter of such a folder as PEFT gets it.
+fn exported(from: &Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let peft = Peft::find(from).unwrap();
+    peft.check().unwrap();
+    let joins = peft.joins(from).unwrap();
+    let config = peft.config_json(None, None, &joins).unwrap();
+    std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config).unwrap();
+    let mut file = std::fs::File::create(dir.path().join(hf::ADAPTER_WEIGHTS)).unwrap();
+    peft.write(Dtype::F32, None, &joins, &mut file).unwrap();
+    Peft::find(dir.path()).unwrap().check().unwrap();
+    dir
+}
+
+#[test]
+fn they_have_the_logits_and_gradients_of_peft() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let (inputs, targets): (Vec<u32>, Vec<u32>) =
+        (flat(&tensors["tokens"]), flat(&tensors["targets"]));
+    for (case, base) in all() {
+        let mut model = attached(&folder(case), base);
+        let exact = flat::<f32>(&tensors[&format!("{case}/logits")]);
+        compare(case, &logits(&mut model, &inputs), &exact);
+        let batch = TokenBatch::plain(&inputs, &targets, 2, 10);
+        let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+        model.backward(&dlogp, None).unwrap();
+        let ours = gradients(&model);
+        let prefix = format!("{case}/grad.base_model.model.");
+        let mut values = 0;
+        for (key, exact) in &tensors {
+            let Some(name) = key.strip_prefix(&prefix) else {
+                continue;
+            };
+            let exact = flat::<f32>(exact);
+            compare(
+                &format!("gradient of {case} by {name}"),
+                &joined_gradient(&ours, name),
+                &exact,
+            );
+            values += 1;
+        }
+        assert!(values > 4, "{case}");
+    }
+}
+
+#[test]
+fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let inputs: Vec<u32> = flat(&tensors["tokens"]);
+    for (case, base) in all() {
+        let exact = flat::<f32>(&tensors[&format!("{case}/merged")]);
+        let mut merged = hf::load(&folder(base)).unwrap();
+        let peft = Peft::find(&folder(case)).unwrap();
+        peft.merge_into(&mut merged, 1.0).unwrap();
+        let mut own = attached(&folder(case), base);
+        own.merge_adapters().unwrap();
+        // As chat has it, which can take it away again.
+        let mut beside = hf::load(&folder(base)).unwrap();
+        peft.stand(&mut beside).unwrap();
+        for (what, model) in [
+            ("merged from the file", &mut merged),
+            ("merged from the model", &mut own),
+            ("read beside the base", &mut beside),
+        ] {
+            let what = format!("{case}, {what}");
+            compare(&what, &logits(model, &inputs), &exact);
+        }
+    }
+}
+
+/// Half of one and half of another: each with the scale that it has.
+#[test]
+fn in_a_sum_each_module_keeps_its_scale() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let inputs: Vec<u32> = flat(&tensors["tokens"]);
+    for (pair, base) in [
+        (["patterns", "patterns_rslora"], "llama"),
+        (["joined", "split"], "phi3"),
+    ] {
+        let parts = pair.map(|case| (Peft::find(&folder(case)).unwrap(), 0.5));
+        let mut merged = hf::load(&folder(base)).unwrap();
+        for (peft, weight) in &parts {
+            peft.merge_into(&mut merged, *weight).unwrap();
+        }
+        let mut sum = hf::load(&folder(base)).unwrap();
+        hf::attach_sum(&parts, &mut sum).unwrap();
+        let exact = logits(&mut merged, &inputs);
+        compare(&format!("{pair:?}"), &logits(&mut sum, &inputs), &exact);
+    }
+}
+
+#[test]
+fn adapters_of_peft_are_written_as_they_came() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let inputs: Vec<u32> = flat(&tensors["tokens"]);
+    for (case, base) in CASES {
+        let mut model = attached(&folder(case), base);
+        let kept = checkpoint(&model, base);
+        let out = exported(kept.path());
+        let (ours, theirs) = (tensors_in(out.path()), tensors_in(&folder(case)));
+        assert_eq!(ours.len(), theirs.len(), "{case}");
+        for (name, tensor) in &theirs {
+            assert_eq!(ours[name].dims(), tensor.dims(), "{case}: {name}");
+            let (ours, theirs) = (flat::<f32>(&ours[name]), flat::<f32>(tensor));
+            assert_eq!(ours, theirs, "{case}: {name}");
+        }
+        let (ours, theirs) = (json_in(out.path()), json_in(&folder(case)));
+        for key in [
+            "peft_type",
+            "task_type",
+            "r",
+            "use_rslora",
+            "use_dora",
+            "bias",
+        ] {
+            assert_eq!(ours[key], theirs[key], "{case}: {key}");
+        }
+        assert_eq!(ours["lora_alpha"].as_f64(), theirs["lora_alpha"].as_f64());
+        // Scales and targets: it does what it did, to the bit.
+        let mut back = attached(out.path(), base);
+        assert_eq!(back.adapter(), model.adapter(), "{case}");
+        let before = logits(&mut model, &inputs);
+        assert_eq!(logits(&mut back, &inputs), before, "{case}");
+    }
+}
+
+#[test]
+fn adapters_beside_a_phi_are_joined_for_peft_and_come_back() {
+    let (_, tensors) = tensors_of("peft_patterns/peft_patterns");
+    let inputs: Vec<u32> = flat(&tensors["tokens"]);
+    for case in SPLIT {
+        let model = attached(&folder(case), "phi3");
+        let kept = checkpoint(&model, "phi3");
+        let out = exported(kept.path());
+        let names: BTreeSet<String> = Peft::find(out.path()).unwrap().modules();
+        let has = |part: &str| names.iter().any(|name| name.ends_with(part));
+        assert!(has(".qkv_proj") && has(".gate_up_proj"), "{names:?}");
+        assert!(!has(".q_proj") && !has(".up_proj"), "{names:?}");
+        let mut back = attached(out.path(), "phi3");
+        let exact = flat::<f32>(&tensors[&format!("{case}/logits")]);
+        compare(case, &logits(&mut back, &inputs), &exact);
+        if case == "split_patterns" {
+            continue;
+        }
+        // With one scale for all, nothing was computed: each part is what it was.
+        assert_eq!(back.adapter(), model.adapter(), "{case}");
+        let weights = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
+        assert!(weights(&back) == weights(&model), "{case}");
+    }
+}
+
+#[test]
+fn a_joined_description_has_the_ranks_and_the_scale_of_its_parts() {
+    let config = |case: &str| {
+        let model = attached(&folder(case), "phi3");
+        json_in(exported(checkpoint(&model, "phi3").path()).path())
+    };
+    let plain = config("split");
+    let targets = json!([
+        "mlp.down_proj",
+        "mlp.gate_up_proj",
+        "self_attn.o_proj",
+        "self_attn.qkv_proj"
+    ]);
+    assert_eq!(plain["target_modules"], targets);
+    assert_eq!(
+        (&plain["r"], &plain["lora_alpha"]),
+        (&json!(2), &json!(6.0))
+    );
+    let ranks = json!({"mlp.gate_up_proj": 4, "self_attn.qkv_proj": 6});
+    assert_eq!(plain["rank_pattern"], ranks);
+    let alphas = json!({"mlp.gate_up_proj": 12.0, "self_attn.qkv_proj": 18.0});
+    assert_eq!(plain["alpha_pattern"], alphas);
+    // alpha / √rank: the square root of the number of parts.
+    let rooted = config("split_rsdora");
+    for (name, parts) in [("mlp.gate_up_proj", 2.0_f64), ("self_attn.qkv_proj", 3.0)] {
+        let alpha = rooted["alpha_pattern"][name].as_f64().unwrap();
+        assert!((alpha - 6.0 * parts.sqrt()).abs() < 1e-9, "{alpha}");
+    }
+    // Queries of rank 2 and values of rank 3, no keys.
+    let mixed = config("split_patterns");
+    assert_eq!(mixed["rank_pattern"]["self_attn.qkv_proj"], 5);
+    assert_eq!(mixed["alpha_pattern"]["self_attn.qkv_proj"], 15.0);
+    assert_eq!(mixed["rank_pattern"].get("mlp.gate_up_proj"), None);
+}
+
+#[test]
+fn a_description_that_leaves_tensors_out_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (case, key, value) in [
+        ("layers", "layers_to_transform", json!([0])),
+        ("layers", "exclude_modules", json!(["q_proj"])),
+        ("patterns", "target_modules", json!(["q_proj"])),
+        ("patterns", "rank_pattern", json!({})),
+        ("patterns_dora", "use_dora", json!(false)),
+    ] {
+        let mut config = json_in(&folder(case));
+        config[key] = value;
+        std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
+        let weights = folder(case).join(hf::ADAPTER_WEIGHTS);
+        std::fs::copy(weights, dir.path().join(hf::ADAPTER_WEIGHTS)).unwrap();
+        let peft = Peft::find(dir.path()).unwrap();
+        let mut model = hf::load(&folder("llama")).unwrap();
+        let key = if key == "rank_pattern" { "r is 3" } else { key };
+        for error in [
+            peft.merge_into(&mut model, 1.0).unwrap_err(),
+            peft.attach(&mut model).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(key), "{key}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_matrix_that_is_in_two_adapters_of_a_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut both = tensors_in(&folder("joined"));
+    both.extend(tensors_in(&folder("split")));
+    candle_core::safetensors::save(&both, dir.path().join(hf::ADAPTER_WEIGHTS)).unwrap();
+    let mut config = json_in(&folder("joined"));
+    config["target_modules"] = json!("all-linear");
+    config["rank_pattern"] = json!({"qkv_proj": 5, "gate_up_proj": 3, ".*_proj": 2});
+    // Ranks of modules that both have in one form are those of the second.
+    std::fs::write(dir.path().join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
+    let mut model = hf::load(&folder("phi3")).unwrap();
+    let error = Peft::find(dir.path())
+        .unwrap()
+        .attach(&mut model)
+        .unwrap_err();
+    assert!(error.to_string().contains("two adapters for"), "{error}");
+}
