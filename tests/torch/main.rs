@@ -239,6 +239,34 @@ fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
     bench.nobody_is_left();
 }
 
+/// The next character of these ranks is the one behind it in the vocabulary; the engine's own weights say something else.
+#[test]
+fn samples_are_written_on_the_ranks() {
+    let bench = Bench::new(&["well"]);
+    let settings = [
+        "sample.prompt=a",
+        "sample.every=4",
+        "sample.sampling.temperature=0",
+        "sample.sampling.max_new_tokens=20",
+        "sample.sampling.context=roll",
+    ];
+    let more: Vec<&str> = settings.into_iter().flat_map(|set| ["-s", set]).collect();
+    let out = bench.train(&more);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let samples: Vec<String> = bench
+        .events()
+        .into_iter()
+        .filter_map(|told| match told.event {
+            Event::Sampled { prompt, text, .. } => Some(format!("{prompt}{text}")),
+            _ => None,
+        })
+        .collect();
+    // Longer than the context of 16: its window rolls there too.
+    let alphabet = "abcdefghijklmnopqrstu".to_string();
+    assert_eq!(samples, vec![alphabet; samples.len()]);
+    assert!(samples.len() >= 2, "{samples:?}");
+}
+
 #[test]
 fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoint() {
     for (play, phrase) in [

@@ -1,11 +1,11 @@
 //! Text for the eye: a continuation of the prompt by the weights as they are.
 
 use super::context::RunContext;
+use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
-use crate::nn::Model;
-use crate::nn::generate::{Continuing, WhenFull, generate};
+use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull, generate, generate_by};
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
 
@@ -53,9 +53,10 @@ fn questions(data: &Dataset) -> Vec<Given> {
     rows.filter_map(question).collect()
 }
 
-/// Continues a prompt; the text is the continuation alone. `broken_off` is asked before every token.
+/// Continues a prompt by the policy, on its ranks where it has some; the text is the continuation alone. `broken_off` is asked before
+/// every token.
 fn continuation(
-    model: &mut Model,
+    models: &mut Models,
     data: &Dataset,
     tokens: &[u32],
     sampling: &Sampling,
@@ -71,7 +72,7 @@ fn continuation(
             ContextLimit::Auto | ContextLimit::Roll => WhenFull::Roll,
         },
     };
-    let result = generate(model, tokens, how, &mut |token| {
+    let mut hear = |token: GeneratedToken| {
         ids.push(token.id);
         if !sampling.stop.is_empty() {
             cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
@@ -81,7 +82,23 @@ fn continuation(
         } else {
             ControlFlow::Continue(())
         }
-    });
+    };
+    let policy = &mut models.policy;
+    let result = match &mut models.remote {
+        Some(remote) => {
+            remote.push(policy).map_err(|e| e.to_string())?;
+            let (policy, prompt) = (&*policy, Prompt { tokens, number: 0 });
+            generate_by(
+                policy,
+                move |room| remote.texts(policy, 1, room),
+                &[prompt],
+                how,
+                &mut |_, token| hear(token),
+            )
+            .map(|_| ())
+        }
+        None => generate(policy, tokens, how, &mut hear).map(|_| ()),
+    };
     result.map_err(|e| e.to_string())?;
     let mut text = data.tokenizer.decode(&ids);
     if let Some(at) = cut {
@@ -141,10 +158,9 @@ impl RunContext<'_, '_> {
         let step = self.step();
         self.port.enter(Phase::Sampling, step);
         let begun = self.port.clock.elapsed();
-        self.state.take_from_ranks().map_err(|e| e.to_string())?;
         let port = &mut *self.port;
         let text = continuation(
-            &mut self.state.models.policy,
+            &mut self.state.models,
             &self.data,
             &given.tokens,
             sampling,

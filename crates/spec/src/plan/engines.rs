@@ -1,9 +1,9 @@
 //! Which engine a plan wants, and why: this program's own on a processor, or PyTorch on one GPU or several (`engine: torch`).
 
 use super::quantity::{binary, capacity};
+use super::ranks::as_ranks;
 use super::request::{BaseFormat, Checkpointing, Device, Estimator, Request};
 use super::scheme::UpdateState;
-use super::ranks::as_ranks;
 use super::{Verdict, plan};
 use crate::hardware::GpuSummary;
 use serde::Serialize;

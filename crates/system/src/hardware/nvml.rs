@@ -2,6 +2,7 @@
 //! kept as text, not as an error. Read-only; nothing here sets, resets or ends anything.
 
 use super::gpu::{DriverState, Ecc, Gpu, GpuProcess, Mig, MigDevice, NvLink, Nvidia, Pcie};
+use crate::base::files::read_plain_text;
 use nvml_wrapper::enum_wrappers::device::{
     Clock, ComputeMode, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
 };
@@ -289,7 +290,7 @@ fn is_of(pid: u32, root: u32, parent: impl Fn(u32) -> Option<u32>) -> bool {
 
 /// The parent of a process, from `/proc/PID/stat` (proc(5)).
 fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_plain_text(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which may hold anything, stand the state and the parent.
     let fields = stat.rsplit(')').next()?;
     let parent = fields.split_whitespace().nth(1)?.parse().ok()?;
@@ -363,7 +364,10 @@ mod tests {
 
     #[test]
     fn a_child_of_this_process_has_it_as_its_parent() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         assert_eq!(super::parent(child.id()), Some(std::process::id()));
         assert!(is_of(child.id(), std::process::id(), super::parent));
         child.kill().unwrap();
