@@ -27,6 +27,7 @@ pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
     repeated_data(&plan.request, &mut list);
     list.extend(plan.request.settings.iter().cloned());
     attention(&plan.work, &mut list);
+    compiling(&plan.request, &mut list);
     assumptions(plan, &mut list);
     list.sort_by_key(|advice| advice.status);
     list
@@ -54,6 +55,23 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
             list.push(advice("room", Status::Pass, "less than half of the memory is used: a larger micro-batch is faster", "throughput grows with the micro-batch until compute, not memory, is the bottleneck"));
         }
         _ => {}
+    }
+}
+
+/// Micro-batches from which on compiling saves more than it takes.
+const WORTH_COMPILING: u64 = 1_000;
+
+/// Ranks whose operations are launched one by one.
+fn compiling(request: &Request, list: &mut Vec<Finding>) {
+    let passes = request.tokens / request.micro_tokens().max(1) / request.n_devices.max(1);
+    let eager = request.extras.ranks.is_some_and(|ranks| !ranks.compiled);
+    if eager && request.estimator == Estimator::General && passes >= WORTH_COMPILING {
+        list.push(advice(
+            "compile",
+            Status::Pass,
+            "steps of compiled ranks take less time, after some seconds at the start: -s engine.torch.compile=true",
+            "135M parameters on an H200: 82 ms a step, 53 compiled (benches/peers/gpu.py)",
+        ));
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         gpus_allowed: true,
         gpus_asked: false,
         bf16: request.extras.asked != nn::Precision::F32,
+        compiled: false,
     });
     let mut request = on_gpu(request.clone(), device);
     request.extras.ranks = Some(Ranks { sharded, ..ranks });
@@ -209,6 +210,20 @@ mod tests {
         let context = 1e9 / (1u64 << 30) as f64;
         let planned = gib(on_ranks(request, &h100s(1))) - context;
         assert!((7.14 * 0.9..7.14 * 1.15).contains(&planned), "{planned}");
+    }
+
+    #[test]
+    fn a_long_run_is_told_what_compiling_gains() {
+        let told = |set: &[&str]| {
+            let request = on_ranks(asked(set), &h100s(1));
+            let advice = plan(&request).advice;
+            advice.iter().any(|it| it.id == "compile")
+        };
+        assert!(told(&["engine=torch"]));
+        assert!(!told(&["engine=torch", "engine.torch.compile=true"]));
+        // Compiling would take longer than what it saves.
+        assert!(!told(&["engine=torch", "max_steps=20"]));
+        assert!(!told(&[]));
     }
 
     #[test]

@@ -305,6 +305,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
         gpus_allowed: torch.device(1) == "cuda",
         gpus_asked: torch.device(0) == "cuda",
         bf16: torch.format("cuda", spec.asked_format()) == "bf16",
+        compiled: torch.compile,
     })
 }
 
