@@ -7,6 +7,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::Diagnosis;
+use crate::hardware::sampler::id::GPU_OWN_MEMORY;
 use crate::metrics::{id, ranks};
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
@@ -176,11 +177,19 @@ fn plan_row(
     let error = 100.0 * (found.bytes as f64 / planned - 1.0);
     let (share, of) = match found.place {
         Place::Process => (ram.map(|t| planned / t), String::new()),
-        Place::Gpu(index) => (None, format!(" on GPU {index}")),
+        // With one GPU there is no other place.
+        Place::Gpu(index) if gpus_in_use(state) > 1 => (None, format!(" on GPU {index}")),
+        Place::Gpu(_) => (None, String::new()),
     };
     // Planned, and how far off that was.
     let words = format!("{}, {error:+.0} %{of}", human::bytes(planned as u64));
     Some(("plan", share, words.replace('-', "−")))
+}
+
+/// On how many GPUs the run holds memory.
+fn gpus_in_use(state: &RunState) -> usize {
+    let own = state.host.keys().filter(|id| id.ends_with(GPU_OWN_MEMORY));
+    own.count()
 }
 
 /// One GPU: its use and memory; several: their mean use.
@@ -503,5 +512,22 @@ fn next(state: &RunState, outcome: Outcome) -> &'static str {
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",
         _ => "resume it, or chat with it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_names_a_gpu_where_there_are_several() {
+        let mut state = RunState::new();
+        let mut row = |index: u32, bytes: f64| {
+            let id = format!("gpu/{index}/{GPU_OWN_MEMORY}");
+            state.host.insert(id, bytes);
+            plan_row(&state, Some(8 << 30), None).map(|(_, _, words)| words)
+        };
+        assert_eq!(row(0, 6e9).as_deref(), Some("8.0 GiB, −30 %"));
+        assert_eq!(row(1, 9e9).as_deref(), Some("8.0 GiB, +5 % on GPU 1"));
     }
 }
