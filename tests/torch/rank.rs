@@ -46,7 +46,7 @@ impl Fake {
             updates: 0,
             vocab_size: 0,
         };
-        let protocol = if play == "old protocol" { 99 } else { 1 };
+        let protocol = if play == "old protocol" { 99 } else { 2 };
         fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
         fake.say(
             json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),
@@ -186,7 +186,7 @@ impl Fake {
 
     fn part(&mut self, name: &str) -> &mut Vec<f32> {
         match name {
-            "weights" => &mut self.weights,
+            "weights" | "trained" => &mut self.weights,
             "exp_avg" => &mut self.moments[0],
             _ => &mut self.moments[1],
         }

@@ -16,7 +16,7 @@ try:
     from llmtui_worker import head
     from llmtui_worker.attention import Packed
     from llmtui_worker.head import Head
-    from llmtui_worker.layers import SwiGlu
+    from llmtui_worker.layers import Linear, SwiGlu, Table
     from llmtui_worker.rope import Rope, Rotate
     from torch import Tensor
 except ImportError as error:
@@ -104,6 +104,32 @@ class Layers(unittest.TestCase):
         halves = torch.view_as_real(turned.detach()).unbind(-1)
         for at, half in enumerate(halves):
             self.assertLess((half - found[:, :, :3, 2 * at : 2 * at + 2].detach()).abs().max().item(), 1e-12)
+
+    def test_frozen_matrices_in_bf16_compute_what_rounding_them_each_time_does(self) -> None:
+        shapes = {"q.weight": [6, 8], "k.weight": [4, 8], "q.lora_A.weight": [2, 8], "q.lora_B.weight": [6, 2]}
+        params = [{"name": name, "shape": shape, "grad": 0 if "lora" in name else None} for name, shape in shapes.items()]
+        values = {name: torch.randn(shape) for name, shape in shapes.items()}
+        x, found = torch.randn(3, 8), []
+        for frozen in (None, torch.bfloat16):
+            table = Table(params, frozen)
+            linear = Linear(table, ["q", "k"], {"scale": 2.0, "dropout": 0.0}, torch.device("cpu"))
+            with torch.no_grad():
+                for name, value in values.items():
+                    table.made[name].copy_(value)
+            self.assertEqual(table.made["k.weight"].dtype, frozen or torch.float32)
+            with torch.autocast("cpu", torch.bfloat16):
+                y = linear(x, True)
+                plain = linear(x, False)
+            y.float().sum().backward()
+            grads = [table.made[name].grad for name in ("q.lora_A.weight", "q.lora_B.weight")]
+            found.append([y, plain, *grads])
+        for a, b in zip(*found, strict=True):
+            self.assertTrue(torch.equal(a, b))
+        # With magnitudes the weights stay as they are.
+        params.append({"name": "q.lora_magnitude_vector", "shape": [6], "grad": 0})
+        table = Table(params, torch.bfloat16)
+        Linear(table, ["q", "k"], {"scale": 2.0, "dropout": 0.0}, torch.device("cpu"))
+        self.assertEqual(table.made["k.weight"].dtype, torch.float32)
 
     def test_texts_of_rows(self) -> None:
         found = Packed.of(torch.tensor([[0, 0, 0, 3, 3], [0, 0, 0, 0, 0]]))

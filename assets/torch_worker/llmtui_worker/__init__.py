@@ -3,4 +3,4 @@
 Batches, losses, schedules, checkpoints and commands are the engine's: every rank gets the same requests in the same order.
 """
 
-PROTOCOL = 1
+PROTOCOL = 2

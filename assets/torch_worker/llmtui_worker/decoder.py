@@ -107,10 +107,10 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, model: dict[str, Any], device: torch.device) -> None:
+    def __init__(self, model: dict[str, Any], device: torch.device, frozen: torch.dtype | None = None) -> None:
         super().__init__()
         self.config, self.shape = model["config"], model["shape"]
-        self.table = Table(model["params"])
+        self.table = Table(model["params"], frozen)
         table = self.table
         gpt2 = table.has("transformer.wte.weight")
         wte, wpe, norm = (

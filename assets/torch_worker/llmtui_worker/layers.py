@@ -10,10 +10,14 @@ from torch import Tensor, nn
 
 
 class Table:
-    """The engine's list of parameters: what each is called, its shape, and where it lies in the flat buffers."""
+    """The engine's list of parameters: what each is called, its shape, and where it lies in the flat buffers.
 
-    def __init__(self, params: list[dict[str, Any]]) -> None:
+    `frozen`: the format of frozen matrices, where matmuls round them to it in any case.
+    """
+
+    def __init__(self, params: list[dict[str, Any]], frozen: torch.dtype | None = None) -> None:
         self.infos = {info["name"]: info for info in params}
+        self.frozen = frozen
         self.made: dict[str, nn.Parameter] = {}
 
     def has(self, name: str) -> bool:
@@ -24,6 +28,17 @@ class Table:
         parameter = nn.Parameter(torch.zeros(info["shape"], device=device), requires_grad=info["grad"] is not None)
         self.made[name] = parameter
         return parameter
+
+    def take_frozen(self, names: list[str], device: torch.device) -> tuple[list[nn.Parameter], Tensor] | None:
+        """Frozen matrices as parts of one in the format of matmuls, and that one; None where they train or are held as they are."""
+        if self.frozen is None or any(self.infos[name]["grad"] is not None for name in names):
+            return None
+        shapes = [self.infos[name]["shape"] for name in names]
+        whole = torch.zeros(sum(rows for rows, _ in shapes), shapes[0][1], dtype=self.frozen, device=device)
+        parts = torch.split(whole, [rows for rows, _ in shapes])
+        made = [nn.Parameter(part, requires_grad=False) for part in parts]
+        self.made |= dict(zip(names, made, strict=True))
+        return made, whole
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:
@@ -41,7 +56,12 @@ class Linear(nn.Module):
 
     def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
         super().__init__()
-        self.weights = nn.ParameterList([table.take(f"{name}.weight", device) for name in names])
+        weights = [f"{name}.weight" for name in names]
+        # DoRA takes the norms of the weights as they are.
+        exact = any(table.has(f"{name}.lora_magnitude_vector") for name in names)
+        held = None if exact else table.take_frozen(weights, device)
+        self.whole = None if held is None else held[1]
+        self.weights = nn.ParameterList([table.take(name, device) for name in weights] if held is None else held[0])
         biased = table.has(f"{names[0]}.bias")
         self.biases = nn.ParameterList([table.take(f"{name}.bias", device) for name in names]) if biased else None
         self.scale, self.dropout = adapter["scale"], adapter["dropout"]
@@ -84,6 +104,8 @@ class Linear(nn.Module):
         biases = self.biases if biased else None
         if len(self.weights) == 1:
             return F.linear(x, self.weights[0], None if biases is None else biases[0])
+        if self.whole is not None:
+            return F.linear(x, self.whole, None if biases is None else torch.cat([bias.to(dtype) for bias in biases]))
         if all(weight.dtype == dtype for weight in self.weights):
             each = [F.linear(x, weight, None if biases is None else biases[at]) for at, weight in enumerate(self.weights)]
             return torch.cat(each, -1)

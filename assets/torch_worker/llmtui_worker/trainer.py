@@ -88,9 +88,14 @@ class Rank:
             self.optimizer.state[parameter] = state
         return {}
 
-    def _decoder(self) -> Decoder:
+    def _decoder(self, *, trains: bool = True) -> Decoder:
         """A model with zero weights, each rank with its share of them where they are sharded."""
-        decoder = Decoder(self.shape, self.device)
+        model = self.shape
+        if not trains:
+            model = model | {"params": [info | {"grad": None} for info in model["params"]]}
+        # The shares of a block have one format.
+        frozen = torch.bfloat16 if self.autocast and not self.sharded else None
+        decoder = Decoder(model, self.device, frozen)
         if self.compiled:
             decoder.fuse()
         if self.sharded:
@@ -112,6 +117,8 @@ class Rank:
         if part == "weights":
             made = self.decoder.table.made
             parts = [(info["offset"], made[name].detach()) for name, info in self.decoder.table.infos.items()]
+        elif part == "trained":
+            parts = [(info["grad"], p.detach()) for info, p in self.trained]
         else:
             assert isinstance(self.optimizer, torch.optim.AdamW)
             parts = [(info["grad"], self.optimizer.state[p][ADAMW[part]]) for info, p in self.trained]
@@ -164,7 +171,7 @@ class Rank:
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Gives a flat buffer to the engine, in pieces from rank 0."""
         waiting, part = bytearray(), ask["part"]
-        if isinstance(self.optimizer, AdamW8bit) and part != "weights":
+        if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
             tensors = [self.optimizer.part(part, self._in_order())] if self.rank == 0 else []
         else:
             tensors = [tensor for _, tensor in self._parts(part)]
@@ -181,7 +188,7 @@ class Rank:
 
     def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Keeps a frozen copy of the weights as they are."""
-        self.reference = self._decoder().eval().requires_grad_(False)
+        self.reference = self._decoder(trains=False).eval()
         with torch.no_grad():
             for to, own in zip(self.reference.parameters(), self.decoder.parameters(), strict=True):
                 if isinstance(to, DTensor) and isinstance(own, DTensor):

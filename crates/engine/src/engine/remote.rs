@@ -146,16 +146,14 @@ impl Remote {
         Ok(())
     }
 
-    /// The weights alone: the copy of the moments stays as old as it is.
+    /// The weights alone: the copy of the moments stays as old as it is. Frozen ones are what they were, and ranks may hold them rounded.
     ///
     /// # Errors
     /// The ranks are gone.
     pub fn pull_weights(&mut self, model: &mut Model) -> Result<()> {
         if self.copy == Copy::Behind {
-            let weights = self.fetch("weights", model.params().len())?;
-            model
-                .params_mut()
-                .write_weights(|own| own.copy_from_slice(&weights))?;
+            let trained = self.fetch("trained", model.params().n_trainable())?;
+            model.params_mut().write_trained(&trained)?;
         }
         Ok(())
     }

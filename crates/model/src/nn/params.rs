@@ -264,6 +264,27 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
+    /// Sets what trains: `values` (n_trainable) in the order of the flat gradients. Frozen weights stay.
+    ///
+    /// # Errors
+    /// Another number of values; weights that are not here.
+    pub fn write_trained(&mut self, values: &[f32]) -> Result<()> {
+        if values.len() != self.n_trainable() {
+            let (got, wanted) = (values.len(), self.n_trainable());
+            candle_core::bail!("{got} values for {wanted} trained weights")
+        }
+        let places: Vec<(usize, usize, usize)> = self
+            .infos
+            .iter()
+            .filter_map(|info| Some((info.offset, info.grad?, info.len)))
+            .collect();
+        self.write_weights(|own| {
+            for (to, from, len) in places {
+                own[to..to + len].copy_from_slice(&values[from..from + len]);
+            }
+        })
+    }
+
     /// Reads the weights that are here: those of parameters whose offset is [`Params::first_held`] or more, from there on.
     pub fn read_held<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         flat::read(&self.weights, read)

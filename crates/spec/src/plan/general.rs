@@ -112,8 +112,10 @@ pub fn ledger(request: &Request) -> Ledger {
     }
     if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Products {
         // FSDP2 frees those of a block with the block.
+        let frozen_as_taken = request.lora.is_some() && frozen_on_rank(request).is_some();
         let n = match request.zero {
             3 => 2 * request.arch.layer_params(),
+            _ if frozen_as_taken => request.n_trainable() + request.arch.kept_in_16_bit(),
             _ => request.arch.n_params(),
         };
         let how = format!("16-bit copies of {} weights (autocast)", short(n as f64));
@@ -187,6 +189,9 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
     let (arch, shard) = (&request.arch, frozen_shard(request));
     let n = arch.n_params();
     let Some(bits) = request.base.bits() else {
+        if let Some((bytes, how)) = frozen_on_rank(request) {
+            return ledger.add(Part::Weights, bytes, how);
+        }
         let width = request.precision.weight_bytes();
         let how = format!("{} frozen parameters × {width} B", short(n as f64));
         return ledger.add(Part::Weights, n as f64 * width / shard, how);
@@ -207,6 +212,24 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
         short(kept as f64)
     );
     ledger.add(Part::Weights, kept as f64 * 2.0 / shard, how);
+}
+
+/// A frozen model on a rank of PyTorch in bf16 that does not share it (`layers.py`): its matrices are held as matmuls take them, what is
+/// looked up, norms and the head in f32. `None` where weights stay as they are.
+fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
+    let ranks = request.extras.ranks?;
+    let shares = request.zero > 0 || ranks.offloaded;
+    if request.precision != Precision::Fp32Bf16Products || shares {
+        return None;
+    }
+    let kept = request.arch.kept_in_16_bit();
+    let matrices = request.arch.n_params() - kept;
+    let how = format!(
+        "{} frozen in matrices × 2 B, {} in embeddings, norms and head × 4 B",
+        short(matrices as f64),
+        short(kept as f64)
+    );
+    Some((2.0 * matrices as f64 + 4.0 * kept as f64, how))
 }
 
 fn frozen_shard(request: &Request) -> f64 {
@@ -344,17 +367,17 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     let frozen = 2.0 * n / frozen_shard(request);
     if request.reference_plan() == ReferencePlan::Copy {
-        // A rank copies the policy as it is.
+        // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {
             4.0
         } else {
             2.0
         };
-        ledger.add(
-            Part::Reference,
-            each * n / frozen_shard(request),
-            format!("{} frozen parameters × {each} B", short(n)),
-        );
+        let (bytes, how) = frozen_on_rank(request).unwrap_or_else(|| {
+            let how = format!("{} frozen parameters × {each} B", short(n));
+            (each * n / frozen_shard(request), how)
+        });
+        ledger.add(Part::Reference, bytes, how);
     }
     if request.method == Method::Ppo {
         ledger.add(

@@ -213,6 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_frozen_base_is_held_as_matmuls_take_it() {
+        let lora = ["engine=torch", "adapter.lora.rank=8"];
+        let weights = |more: &[&str]| {
+            let request = on_ranks(asked(&[&lora[..], more].concat()), &h100s(2));
+            let (n, kept) = (request.arch.n_params(), request.arch.kept_in_16_bit());
+            (plan(&request).memory.bytes(Part::Weights), n, kept)
+        };
+        let (bf16, n, kept) = weights(&["engine.torch.ranks=1"]);
+        assert_eq!(bf16, 2 * (n - kept) + 4 * kept);
+        let (f32, n, _) = weights(&["engine.torch.ranks=1", "train.precision=f32"]);
+        assert_eq!(f32, 4 * n);
+        // A share of a block has one format.
+        let (shared, n, _) = weights(&["engine.torch.shard=fsdp2"]);
+        assert_eq!(shared, 2 * n);
+    }
+
+    #[test]
     fn a_long_run_is_told_what_compiling_gains() {
         let told = |set: &[&str]| {
             let request = on_ranks(asked(set), &h100s(1));

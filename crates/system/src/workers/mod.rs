@@ -27,7 +27,7 @@ pub use lost::{Lost, LostKind};
 pub use package::unpack;
 
 /// Version of what is said between engine and ranks; a worker of another is refused.
-pub const PROTOCOL: u64 = 1;
+pub const PROTOCOL: u64 = 2;
 
 /// What an engine says of itself.
 pub trait Compute: Send + Sync {
