@@ -136,6 +136,12 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     }
     let from = Manifest::open_verified::<MergeError>(&order.base)?;
     let adapters = adapters(order, &from)?;
+    if adapters.len() > 1 && adapters.iter().any(|(peft, _)| peft.has_magnitudes()) {
+        return Err(cannot(
+            "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
+            "merge one after the other, each into the result of the one before, with --any-base",
+        ));
+    }
     let digests = digests(&adapters)?;
     refuse_twice(order, &digests)?;
     let mut model = from.load_base()?;

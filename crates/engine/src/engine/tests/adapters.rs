@@ -314,6 +314,8 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     assert!(said(&folder, &[]).contains("no adapter here"));
     let whole = said(&folder, &[(dora.path(), 0.5)]);
     assert!(whole.contains("whole"), "{whole}");
+    let several = said(&folder, &[(one.path(), 1.0), (dora.path(), 1.0)]);
+    assert!(several.contains("do not add up"), "{several}");
     let (path, _) = packed(dir.path());
     let packed = said(&path, &[(one.path(), 1.0)]);
     assert!(packed.contains("--dequantize"), "{packed}");

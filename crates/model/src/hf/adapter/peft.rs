@@ -320,6 +320,11 @@ impl Peft {
         }
     }
 
+    /// Whether it has magnitudes (DoRA): then what it adds depends on the weights under it, and adapters do not add up.
+    pub fn has_magnitudes(&self) -> bool {
+        self.description.lora.dora
+    }
+
     /// Adds the adapter, `weight` times, to the weights that it belongs to, in f32: W + weight · scale · B A.
     ///
     /// # Errors

@@ -17,6 +17,9 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
     {
         return peft.attach(model);
     }
+    if let Some((dora, _)) = parts.iter().find(|(peft, _)| peft.has_magnitudes()) {
+        return Err(dora.wrong("magnitudes (DoRA) do not add up with other adapters".into()));
+    }
     let mut factors: BTreeMap<String, Vec<(f32, Change)>> = BTreeMap::new();
     for (peft, weight) in parts {
         let changes = peft.changes(model.params().base())?;
