@@ -31,8 +31,9 @@ const ENGINE_SHARE: f64 = 0.7;
 /// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
 /// TARGET is a preset, a spec file, a model folder, a .gguf file, a hub id, or a reference model by name (gpt2, llama-2-7b,
-/// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for this program's engine on a CPU; with --gpu, and for
-/// models, for a typical GPU trainer: full AdamW in mixed precision unless configured otherwise.
+/// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for this program's engine on a CPU, or with
+/// `engine: torch` for its ranks on the GPUs here or named; any other with --gpu, and models, for a typical GPU trainer: full AdamW in
+/// mixed precision unless configured otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart
