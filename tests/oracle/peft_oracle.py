@@ -55,14 +55,15 @@ def base(name):
     return model.eval()
 
 
-def main():
+def fixtures(here, names, base, cases):
+    """Bases by their names, and of each case the adapter, logits, gradients and merged logits, written anew below `here`."""
     torch.manual_seed(5)
     tokens, targets = torch.randint(VOCAB, (B, T)), torch.randint(VOCAB, (B, T))
     numbers = {"tokens": tokens.to(torch.uint32), "targets": targets.to(torch.uint32)}
-    shutil.rmtree(HERE, ignore_errors=True)
-    for name in ("llama", "gpt2"):
-        base(name).save_pretrained(HERE / name)
-    for case, (name, config) in CASES.items():
+    shutil.rmtree(here, ignore_errors=True)
+    for name in names:
+        base(name).save_pretrained(here / name)
+    for case, (name, config) in cases.items():
         model = get_peft_model(base(name), LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **config))
         torch.manual_seed(7)
         with torch.no_grad():
@@ -83,10 +84,10 @@ def main():
             if value.grad is not None:
                 value.data, value.grad = value.grad.clone(), None
         model.peft_config["default"].base_model_name_or_path = None
-        model.save_pretrained(HERE / case)
-        (HERE / case / "README.md").unlink(missing_ok=True)
+        model.save_pretrained(here / case)
+        (here / case / "README.md").unlink(missing_ok=True)
         numbers[f"{case}/merged"] = model.merge_and_unload()(tokens).logits.detach()
-    save_file({key: value.contiguous() for key, value in numbers.items()}, HERE / "peft.safetensors",
+    save_file({key: value.contiguous() for key, value in numbers.items()}, here / f"{here.name}.safetensors",
               {"format": "pt"})
 
 
@@ -97,4 +98,4 @@ def check(at, adapter, tokens):
 
 
 if __name__ == "__main__":
-    check(*sys.argv[2:]) if sys.argv[1:2] == ["--check"] else main()
+    check(*sys.argv[2:]) if sys.argv[1:2] == ["--check"] else fixtures(HERE, ("llama", "gpt2"), base, CASES)

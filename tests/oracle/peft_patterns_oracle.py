@@ -17,24 +17,22 @@ loads each DIR/CASE on `phi3` with PEFT and prints the largest difference of its
 """
 
 import pathlib
-import shutil
 import sys
 
 import torch
-import torch.nn.functional as F
-from peft import LoraConfig, PeftModel, get_peft_model
-from peft.utils import get_peft_model_state_dict
-from safetensors.torch import load_file, save_file
+from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, Phi3Config, Phi3ForCausalLM
+
+from peft_oracle import LLAMA, T, VOCAB, fixtures
 
 torch.set_num_threads(1)
 HERE = pathlib.Path(__file__).parent / "peft_patterns"
-VOCAB, B, T, WIDTH, FF, HEADS, KV = 11, 2, 10, 16, 12, 2, 1
+WIDTH, FF, HEADS, KV = 16, 12, 2, 1
 SIZES = dict(
     vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=FF, num_hidden_layers=2, num_attention_heads=HEADS,
     num_key_value_heads=KV, max_position_embeddings=T, tie_word_embeddings=False, initializer_range=0.15, rms_norm_eps=1e-5,
     bos_token_id=None, eos_token_id=None, pad_token_id=None)
-LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 PHI3 = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 # The first that matches counts. PEFT writes them in the order of the alphabet, and counts in that order when it reads them.
 RANKS = {r"(layers\.1\.mlp\.(up|down)_proj)": 1, "(q_proj)": 5, "[a-z_]+_proj": 2}
@@ -85,41 +83,6 @@ def twin(phi3):
     return llama
 
 
-def main():
-    torch.manual_seed(5)
-    tokens, targets = torch.randint(VOCAB, (B, T)), torch.randint(VOCAB, (B, T))
-    numbers = {"tokens": tokens.to(torch.uint32), "targets": targets.to(torch.uint32)}
-    shutil.rmtree(HERE, ignore_errors=True)
-    for name in ("llama", "phi3"):
-        base(name).save_pretrained(HERE / name)
-    for case, (name, config) in CASES.items():
-        model = get_peft_model(base(name), LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **config))
-        torch.manual_seed(7)
-        with torch.no_grad():
-            for key, value in model.named_parameters():
-                if value.requires_grad:
-                    value += 0.1 * torch.randn_like(value)
-        model.eval()
-        logits = model(tokens).logits
-        F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
-        numbers[f"{case}/logits"] = logits.detach()
-        # The values of the file, with gradients in their places.
-        for key, value in model.named_parameters():
-            if value.grad is not None:
-                value.data, value.grad = value.grad.clone(), value.data.clone()
-        for key, value in get_peft_model_state_dict(model).items():
-            numbers[f"{case}/grad.{key}"] = value
-        for key, value in model.named_parameters():
-            if value.grad is not None:
-                value.data, value.grad = value.grad.clone(), None
-        model.peft_config["default"].base_model_name_or_path = None
-        model.save_pretrained(HERE / case)
-        (HERE / case / "README.md").unlink(missing_ok=True)
-        numbers[f"{case}/merged"] = model.merge_and_unload()(tokens).logits.detach()
-    save_file({key: value.contiguous() for key, value in numbers.items()}, HERE / "peft_patterns.safetensors",
-              {"format": "pt"})
-
-
 def joined(folder):
     numbers = load_file(HERE / "peft_patterns.safetensors")
     for adapter in sorted(pathlib.Path(folder).iterdir()):
@@ -131,4 +94,4 @@ def joined(folder):
 
 
 if __name__ == "__main__":
-    joined(*sys.argv[2:]) if sys.argv[1:2] == ["--joined"] else main()
+    joined(*sys.argv[2:]) if sys.argv[1:2] == ["--joined"] else fixtures(HERE, ("llama", "phi3"), base, CASES)
