@@ -673,3 +673,23 @@ fn the_reader_of_imports_sees_groups_and_paths() {
     assert_eq!(imported_rooms("use llmtui_base::rng::Rng;"), ["base"]);
     assert!(names_crate("use tokio::sync;", "tokio") && !names_crate("my_tokio::x", "tokio"));
 }
+
+/// What `[profile.dev]` says is for the crates of others: one of ours that it does not name would be optimized, without lines in backtraces.
+#[test]
+fn every_crate_of_ours_is_named_in_the_profile_of_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (_, profile) = manifest.split_once("[profile.dev.package]").unwrap();
+    let profile = profile.split("\n[").next().unwrap();
+    let crates = fs::read_dir(root.join("crates")).unwrap();
+    let names = crates.map(|e| format!("llmtui-{}", e.unwrap().file_name().display()));
+    for name in names.chain(["llmtui".into()]) {
+        let row = |line: &str| {
+            line.starts_with(&format!("{name} = {{ opt-level")) && line.contains("line-tables-only")
+        };
+        assert!(
+            profile.lines().any(row),
+            "Cargo.toml, [profile.dev.package]: `{name}` is missing"
+        );
+    }
+}
