@@ -5,6 +5,7 @@ use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
+use crate::kernels::errors::error_text;
 use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull, generate, generate_by};
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
@@ -86,7 +87,7 @@ fn continuation(
     let policy = &mut models.policy;
     let result = match &mut models.remote {
         Some(remote) => {
-            remote.push(policy).map_err(|e| e.to_string())?;
+            remote.push(policy).map_err(error_text)?;
             let (policy, prompt) = (&*policy, Prompt { tokens, number: 0 });
             generate_by(
                 policy,
@@ -99,7 +100,7 @@ fn continuation(
         }
         None => generate(policy, tokens, how, &mut hear).map(|_| ()),
     };
-    result.map_err(|e| e.to_string())?;
+    result.map_err(error_text)?;
     let mut text = data.tokenizer.decode(&ids);
     if let Some(at) = cut {
         text.truncate(at);
@@ -136,7 +137,7 @@ impl RunContext<'_, '_> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores answers and writes none".into());
         }
-        self.state.show_average(true).map_err(|e| e.to_string())?;
+        self.state.show_average(true).map_err(error_text)?;
         let mut given = match prompt.trim().is_empty() {
             true => questions(&self.data),
             false => Vec::new(),

@@ -8,6 +8,7 @@ use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
+use crate::nn::error_text;
 use crate::nn::generate::{Continuing, Prompt, WhenFull, generate_batch};
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ pub(super) fn write(
             None => ControlFlow::Continue(()),
         }
     })
-    .map_err(|e| TaskError::Model(e.to_string()))?;
+    .map_err(|e| TaskError::Model(error_text(e)))?;
     let records = items
         .iter()
         .zip(written)

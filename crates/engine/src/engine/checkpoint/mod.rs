@@ -30,6 +30,7 @@ use crate::data::Dataset;
 use crate::data::render::padding;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
+use crate::kernels::errors::{error_text, io_error};
 use crate::nn::{HeadKind, Model};
 use crate::optim::UpdateRule;
 use crate::spec::RescuePolicy;
@@ -64,7 +65,13 @@ pub enum CheckpointError {
     #[error(transparent)]
     Tensors(#[from] hf::TensorFileError),
     #[error("the optimizer's state: {0}")]
-    Optimizer(#[from] candle_core::Error),
+    Optimizer(String),
+}
+
+impl From<candle_core::Error> for CheckpointError {
+    fn from(error: candle_core::Error) -> Self {
+        CheckpointError::Optimizer(error_text(error))
+    }
 }
 
 /// `state.json`
@@ -175,7 +182,7 @@ fn write_moments(optimizer: &dyn UpdateRule, out: &mut dyn io::Write) -> io::Res
             let mut put = |values: &[f32]| written = sink.put(values);
             optimizer
                 .read_state(part.name, &mut put)
-                .map_err(io::Error::other)?;
+                .map_err(io_error)?;
             written
         })
     })
