@@ -90,6 +90,7 @@ pub fn save(
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
     state.show_average(true)?;
+    state.progress.probes = state.carrier.carried();
     let state = &*state;
     let step = state.progress.step;
     let saved = SavedState {
@@ -237,6 +238,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     let in_use = path.exists().then(|| InUse::read(&path)).transpose();
     state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
     state.progress = saved.progress.clone();
+    state.carrier.take_up(&state.progress.probes);
     state.changed_here();
     Ok(saved)
 }
