@@ -9,7 +9,7 @@ use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
 use crate::nn::error_text;
-use crate::nn::generate::{Continuing, Prompt, WhenFull, generate_batch};
+use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -96,7 +96,7 @@ pub(super) fn write(
     };
     let mut written: Vec<Vec<u32>> = vec![Vec::new(); side.len()];
     let reach = how.until.iter().map(String::len).max().unwrap_or(0);
-    generate_batch(model, &side, continuing, &mut |text, token| {
+    let mut hear = |text: usize, token: GeneratedToken| {
         written[text].push(token.id);
         // A stop text of n bytes lies in the last n tokens.
         let last = written[text].len().saturating_sub(reach + 1);
@@ -104,8 +104,9 @@ pub(super) fn write(
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
-    })
-    .map_err(|e| TaskError::Model(error_text(e)))?;
+    };
+    let done = model.answer(&side, continuing, &mut hear);
+    done.map_err(|e| TaskError::Model(error_text(e)))?;
     let records = items
         .iter()
         .zip(written)
