@@ -5,6 +5,7 @@ use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
+use crate::kernels::errors::error_text;
 use crate::nn::generate::{
     Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
 };
@@ -96,7 +97,7 @@ fn continuations(
     let policy = &mut models.policy;
     let result = match &mut models.remote {
         Some(remote) => {
-            remote.push(policy).map_err(|e| e.to_string())?;
+            remote.push(policy).map_err(error_text)?;
             let (policy, texts) = (&*policy, prompts.len());
             generate_by(
                 policy,
@@ -108,7 +109,7 @@ fn continuations(
         }
         None => generate_batch(policy, &prompts, how, &mut hear),
     };
-    result.map_err(|e| e.to_string())?;
+    result.map_err(error_text)?;
     let text = |continued: Continued| {
         let mut text = data.tokenizer.decode(&continued.ids);
         text.truncate(continued.cut.unwrap_or(text.len()));
@@ -156,7 +157,7 @@ impl RunContext<'_, '_> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores answers and writes none".into());
         }
-        self.state.show_average(true).map_err(|e| e.to_string())?;
+        self.state.show_average(true).map_err(error_text)?;
         let mut given = match prompt.trim().is_empty() {
             true => questions(&self.data),
             false => Vec::new(),
