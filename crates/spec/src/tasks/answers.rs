@@ -8,7 +8,6 @@ use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
-use crate::nn::error_text;
 use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -106,7 +105,7 @@ pub(super) fn write(
         }
     };
     let done = model.answer(&side, continuing, &mut hear);
-    done.map_err(|e| TaskError::Model(error_text(e)))?;
+    done.map_err(TaskError::Model)?;
     let records = items
         .iter()
         .zip(written)

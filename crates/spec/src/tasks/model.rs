@@ -2,11 +2,10 @@
 
 use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_batch};
-use crate::nn::{Model, ModelShape};
-use candle_core::Result;
+use crate::nn::{Model, ModelShape, error_text};
 use std::ops::ControlFlow;
 
-/// A model that scores texts and writes answers.
+/// A model that scores texts and writes answers. Its errors are sentences.
 pub trait AskedModel {
     fn shape(&self) -> &ModelShape;
 
@@ -14,7 +13,7 @@ pub trait AskedModel {
     ///
     /// # Errors
     /// As [`continuations::score`]; whoever holds the weights is gone.
-    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>>;
+    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>, String>;
 
     /// Continues prompts side by side, as [`generate_batch`] does.
     ///
@@ -25,7 +24,7 @@ pub trait AskedModel {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>>;
+    ) -> Result<Vec<Generated>, String>;
 }
 
 impl AskedModel for Model {
@@ -33,8 +32,8 @@ impl AskedModel for Model {
         Model::shape(self)
     }
 
-    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
-        continuations::score(self, groups)
+    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>, String> {
+        continuations::score(self, groups).map_err(error_text)
     }
 
     fn answer(
@@ -42,7 +41,7 @@ impl AskedModel for Model {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>> {
-        generate_batch(self, prompts, how, on_token)
+    ) -> Result<Vec<Generated>, String> {
+        generate_batch(self, prompts, how, on_token).map_err(error_text)
     }
 }

@@ -6,7 +6,6 @@ use super::items::{Asked, Item};
 use super::record::{Record, Scored};
 use super::subject::Subject;
 use crate::nn::continuations::{self, Group, Scores};
-use crate::nn::error_text;
 use std::collections::BTreeMap;
 
 /// Bytes of keys and values that stand side by side.
@@ -117,7 +116,7 @@ pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>
         });
         let (part, others) = rest.split_at(fits.count().max(1));
         let found = subject.model.score(part);
-        scores.extend(found.map_err(|e| TaskError::Model(error_text(e)))?);
+        scores.extend(found.map_err(TaskError::Model)?);
         rest = others;
     }
     let mut scores = scores.into_iter().flatten();

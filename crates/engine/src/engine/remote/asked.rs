@@ -4,9 +4,8 @@ use super::{Remote, Who};
 
 use crate::nn::continuations::{self, Group, Scores};
 use crate::nn::generate::{Continuing, Generated, GeneratedToken, Prompt, generate_by};
-use crate::nn::{Model, ModelShape, TokenBatch};
+use crate::nn::{Model, ModelShape, TokenBatch, error_text};
 use crate::tasks::AskedModel;
-use candle_core::Result;
 use std::ops::ControlFlow;
 
 /// Tokens of rows, padding counted, that a rank reads at once.
@@ -23,7 +22,7 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks are gone.
-    pub fn asked<'a>(&'a mut self, policy: &'a Model) -> Result<OnRanks<'a>> {
+    pub fn asked<'a>(&'a mut self, policy: &'a Model) -> candle_core::Result<OnRanks<'a>> {
         self.push(policy)?;
         Ok(OnRanks {
             remote: self,
@@ -60,7 +59,11 @@ fn fitting(rows: &[Row<'_>], ranks: usize) -> usize {
 }
 
 impl OnRanks<'_> {
-    fn score_rows(&mut self, rows: &[Row<'_>], scores: &mut Vec<Scores>) -> Result<()> {
+    fn score_rows(
+        &mut self,
+        rows: &[Row<'_>],
+        scores: &mut Vec<Scores>,
+    ) -> candle_core::Result<()> {
         let length = rows.iter().map(Row::len).max().unwrap_or(0);
         // What is behind a text is seen by none of its tokens.
         let padded = |skipped: usize| -> Vec<u32> {
@@ -95,8 +98,8 @@ impl AskedModel for OnRanks<'_> {
         self.policy.shape()
     }
 
-    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
-        continuations::check(self.policy, groups)?;
+    fn score(&mut self, groups: &[Group]) -> Result<Vec<Vec<Scores>>, String> {
+        continuations::check(self.policy, groups).map_err(error_text)?;
         let mut rows = Vec::new();
         for group in groups {
             rows.extend(group.continuations.iter().map(|continuation| Row {
@@ -107,7 +110,7 @@ impl AskedModel for OnRanks<'_> {
         let (mut scores, mut rest) = (Vec::with_capacity(rows.len()), rows.as_slice());
         while !rest.is_empty() {
             let (part, others) = rest.split_at(fitting(rest, self.remote.ranks));
-            self.score_rows(part, &mut scores)?;
+            self.score_rows(part, &mut scores).map_err(error_text)?;
             rest = others;
         }
         let mut scores = scores.into_iter();
@@ -120,7 +123,7 @@ impl AskedModel for OnRanks<'_> {
         prompts: &[Prompt],
         how: Continuing,
         on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
-    ) -> Result<Vec<Generated>> {
+    ) -> Result<Vec<Generated>, String> {
         let policy = self.policy;
         let mut written = Vec::with_capacity(prompts.len());
         let most = self.remote.most_texts(policy, prompts.len()).max(1);
@@ -132,7 +135,8 @@ impl AskedModel for OnRanks<'_> {
                 prompts,
                 how,
                 &mut |text, token| on_token(n * most + text, token),
-            )?;
+            )
+            .map_err(error_text)?;
             written.extend(part);
         }
         Ok(written)
