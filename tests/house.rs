@@ -230,6 +230,11 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
     ("fs::read_to_string(", READERS, READ_PLAIN),
     (" File::open(", READERS, READ_PLAIN),
     ("fs::File::open(", READERS, READ_PLAIN),
+    (
+        "from] candle_core::Error",
+        &[],
+        "with RUST_BACKTRACE its text is a backtrace: keep kernels::errors::error_text of it",
+    ),
     ("todo!(", &[], "unfinished code does not land"),
     ("unimplemented!(", &[], "unfinished code does not land"),
 ];

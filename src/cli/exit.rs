@@ -5,6 +5,7 @@ use crate::base::files::is_of_the_name;
 use crate::base::text::{sanitize, shown};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
+use crate::kernels::errors::text_of;
 use crate::run::RunError;
 use crate::spec::SaveError;
 use crate::wire::Outcome;
@@ -177,7 +178,13 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
     if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
         return (Exit::Yours, format!("llmtui: {errors}\n"));
     }
-    (Exit::Machine, format!("llmtui: {error:#}\n"))
+    (Exit::Machine, format!("llmtui: {}\n", chain(error)))
+}
+
+/// What an error says, with its causes.
+pub fn chain(error: &anyhow::Error) -> String {
+    let said: Vec<String> = error.chain().map(text_of).collect();
+    said.join(": ")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -293,6 +300,15 @@ mod tests {
             )
         );
         assert_eq!(explain(&anyhow::anyhow!("disk")).0, Exit::Machine);
+    }
+
+    #[test]
+    fn the_last_line_holds_no_backtrace_of_candle() {
+        let inner = Box::new(candle_core::Error::Msg("two ranks are missing".into()));
+        let backtrace = Box::new(std::backtrace::Backtrace::force_capture());
+        let error = candle_core::Error::WithBacktrace { inner, backtrace };
+        let (_, text) = explain(&anyhow::Error::new(error).context("scoring"));
+        assert_eq!(text, "llmtui: scoring: two ranks are missing\n");
     }
 
     #[test]

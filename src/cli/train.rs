@@ -428,6 +428,7 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: Some(data.pass_tokens()),
         val_tokens: Some(data.val_tokens()),
+        unused_template: data.unused_template,
         here: true,
     };
     let advice = spec.review(sizes);

@@ -118,6 +118,25 @@ const HISTORIES: &[History] = &[
         eval: |_| vec![("eval/pass@1", 0.0)],
     },
     History {
+        name: "GRPO, answers end at once",
+        expected: &["empty_answers"],
+        method: "grpo",
+        dropout: 0.0,
+        shows: 1,
+        step: |s| {
+            with(
+                answers(s),
+                &[
+                    ("reward", 0.0),
+                    ("reward_std", 0.0),
+                    ("frac_reward_zero_std", 1.0),
+                    ("completions/mean_length", 1.0),
+                ],
+            )
+        },
+        eval: |_| vec![("eval/pass@1", 0.0)],
+    },
+    History {
         name: "GRPO, a reward that can be flattered",
         expected: &["reward_hacking"],
         method: "grpo",

@@ -155,7 +155,7 @@ fn ending(events: &[Envelope]) -> (Outcome, String) {
 
 // ---- the ranks of the fake torchrun ----
 
-/// One process stands for torchrun and all its ranks; it plays only where the script says so.
+/// One process stands for torchrun and all its ranks, or for a rank alone; it plays only where the script says so.
 #[test]
 fn a_rank_of_this_test() {
     let Ok(dir) = std::env::var("LLMTUI_PLAY") else {
@@ -166,16 +166,15 @@ fn a_rank_of_this_test() {
         .split(' ')
         .map(String::from)
         .collect();
-    let after = |flag: &str| args[args.iter().position(|a| a == flag).unwrap() + 1].clone();
-    let ranks: usize = after("--nproc-per-node").parse().unwrap();
+    let after = |flag: &str| Some(args[args.iter().position(|a| a == flag)? + 1].clone());
+    let ranks: usize = after("--nproc-per-node").map_or(1, |n| n.parse().unwrap());
     let said = |key: &str| std::env::var(key).unwrap().parse::<usize>().unwrap();
     let (first, world) = (said("LLMTUI_FIRST_RANK"), said("LLMTUI_WORLD_SIZE"));
-    let generation: usize = after("--rdzv-id")
-        .rsplit("-g")
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let before = std::fs::read_to_string(Path::new(&dir).join("pids")).unwrap_or_default();
+    let generation: usize = match after("--rdzv-id") {
+        Some(id) => id.rsplit("-g").next().unwrap().parse().unwrap(),
+        None => before.lines().count() + 1,
+    };
     let plays = std::fs::read_to_string(Path::new(&dir).join("plays")).unwrap();
     let play = plays
         .lines()
@@ -265,6 +264,64 @@ fn samples_are_written_on_the_ranks() {
     let alphabet = "abcdefghijklmnopqrstu".to_string();
     assert_eq!(samples, vec![alphabet; samples.len()]);
     assert!(samples.len() >= 2, "{samples:?}");
+}
+
+/// Without torchrun; a generation that is lost is followed by another one all the same.
+#[test]
+fn a_rank_alone_trains_and_is_replaced() {
+    for (plays, phrase) in [
+        (&["crash", "well"][..], "rank 0"),
+        (
+            &["no ranks"],
+            "the rank ended before it came (exit status: 1): ModuleNotFoundError",
+        ),
+    ] {
+        let bench = Bench::new(plays);
+        let out = bench.train(&["-s", "engine.torch.ranks=1", "-s", "checkpoint.every=2"]);
+        let events = bench.events();
+        let told = warnings(&events).join("\n") + &ending(&events).1;
+        assert!(told.contains(phrase), "{told}");
+        let ends_well = plays.last() == Some(&"well");
+        assert_eq!(
+            out.status.code() == Some(0),
+            ends_well,
+            "{}",
+            text(&out.stderr)
+        );
+        let logs = bench.run().join("torch/gen-1/0");
+        assert!(logs.join("stderr.log").is_file());
+        bench.nobody_is_left();
+    }
+}
+
+/// Their answers are those of the ranks' weights too, on as many ranks as there are.
+#[test]
+fn tasks_are_asked_on_the_ranks() {
+    let bench = Bench::new(&["well"]);
+    std::fs::write(
+        bench.path("rows.jsonl"),
+        "{\"q\": \"a\", \"a\": \"bcde\"}\n{\"q\": \"xb\", \"a\": \"cde\"}\n{\"q\": \"d\", \"a\": \"x\"}",
+    )
+    .unwrap();
+    let task = "name: alphabet\nversion: 1\nsummary: s\nkind: answer\nsource: rows.jsonl\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n\
+                delimiter: ''\nanswer: {until: ['f'], max_new_tokens: 8}\n";
+    std::fs::write(bench.path("alphabet.yaml"), task).unwrap();
+    let out = bench.train(&["-s", "eval.tasks=[alphabet.yaml]"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let found: Vec<f64> = bench
+        .events()
+        .into_iter()
+        .filter_map(|told| match told.event {
+            Event::Evaluated { values, .. } => Some(values.get("eval/alphabet")?.0),
+            _ => None,
+        })
+        .collect();
+    assert!(found.len() >= 2, "{found:?}");
+    assert!(
+        found.iter().all(|right| (right - 2.0 / 3.0).abs() < 1e-9),
+        "{found:?}"
+    );
+    bench.nobody_is_left();
 }
 
 #[test]

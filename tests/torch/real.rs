@@ -26,7 +26,8 @@ fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
     assert!(status.success());
 }
 
-/// Frames, texts read piece by piece against the same texts read whole, and gradients written by hand against autograd's.
+/// Frames, texts read piece by piece against the same texts read whole, gradients written by hand against autograd's, and how much is
+/// launched.
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn the_worker_passes_its_own_tests() {
@@ -39,6 +40,7 @@ fn the_worker_passes_its_own_tests() {
             "-v",
             "tests/torch/test_worker.py",
             "tests/torch/test_layers.py",
+            "tests/torch/test_launches.py",
         ])
         .current_dir(root)
         .env("PYTHONPATH", root.join("assets/torch_worker"))
@@ -120,6 +122,55 @@ fn methods_and_adapters_give_the_same_losses() {
 
 /// Answers that ranks read and this program draws are those of its own engine, and so is what is learnt from them: by GRPO with a
 /// reference that a cold start has moved, and by RLOO beside adapters.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn tasks_give_the_same_records_on_both_engines() {
+    let bench = Bench::new(&[]);
+    let records = |name: &str, more: &[&str]| {
+        let common = "max_steps=2 train.precision=f32 train.threads=1 preflight.enabled=false health.enabled=false eval.batches=1 \
+                      eval.tasks=[made_sort] eval.task_limit=40 model.n_layer=2 model.n_kv_head=2";
+        let common = common
+            .split_whitespace()
+            .flat_map(|setting| ["-s", setting]);
+        let args: Vec<&str> = ["train", "sft", "--headless", "--runs-dir", name]
+            .into_iter()
+            .chain(common)
+            .collect();
+        let out = bench.llmtui(&[&args[..], more].concat());
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        let run = std::fs::read_dir(bench.path(name))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        // After the last step: weights that the ranks alone have.
+        let folder = run.path().join("evals/step-000002");
+        let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        let lines = std::fs::read_to_string(file.path()).unwrap();
+        let logps: Vec<f64> = lines
+            .lines()
+            .filter_map(|line| {
+                let record: serde_json::Value = serde_json::from_str(line).unwrap();
+                record["scored"][0]["logp"].as_f64()
+            })
+            .collect();
+        assert_eq!(logps.len(), 40);
+        logps
+    };
+    let own = records("own", &[]);
+    let python = format!("engine.torch.python={}", real());
+    for (name, ranks) in [("one", "1"), ("two", "2")] {
+        let ranks = format!("engine.torch.ranks={ranks}");
+        let there = records(name, &["-s", "engine=torch", "-s", &python, "-s", &ranks]);
+        let largest = own
+            .iter()
+            .zip(&there)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        assert!(largest < 1e-4, "{name}: {largest}");
+    }
+}
+
 #[test]
 #[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
 fn answers_are_the_same_ones_on_both_engines() {

@@ -8,6 +8,7 @@ Without PyTorch what needs it is skipped, with these words.
 from __future__ import annotations
 
 import unittest
+from typing import Any
 from unittest import mock
 
 try:
@@ -16,7 +17,8 @@ try:
     from llmtui_worker import head
     from llmtui_worker.attention import Packed
     from llmtui_worker.head import Head
-    from llmtui_worker.layers import Linear, SwiGlu, Table
+    from llmtui_worker.layers import SwiGlu, Table
+    from llmtui_worker.linear import Linear
     from llmtui_worker.rope import Rope, Rotate
     from torch import Tensor
 except ImportError as error:
@@ -104,6 +106,73 @@ class Layers(unittest.TestCase):
         halves = torch.view_as_real(turned.detach()).unbind(-1)
         for at, half in enumerate(halves):
             self.assertLess((half - found[:, :, :3, 2 * at : 2 * at + 2].detach()).abs().max().item(), 1e-12)
+
+    def test_products_of_matrices_side_by_side(self) -> None:
+        """Against the composite: weights, biases and adapters of some that train, all of them or one of them; changes are seen."""
+        shapes = {"q": 6, "k": 4, "v": 4}
+        for frozen in (False, True):
+            for biased in (False, True):
+                for adapted in ((), ("v",), ("q", "v"), ("q", "k", "v")):
+                    with self.subTest(frozen=frozen, biased=biased, adapted=adapted):
+                        params: list[dict[str, Any]] = []
+                        for name, rows in shapes.items():
+                            params.append({"name": f"{name}.weight", "shape": [rows, 8], "grad": None if frozen else 0})
+                            if biased:
+                                params.append({"name": f"{name}.bias", "shape": [rows], "grad": None if frozen else 0})
+                            if name in adapted:
+                                params.append({"name": f"{name}.lora_A.weight", "shape": [2, 8], "grad": 0})
+                                params.append({"name": f"{name}.lora_B.weight", "shape": [rows, 2], "grad": 0})
+                        table = Table(params)
+                        linear = Linear(table, list(shapes), {"scale": 3.0, "dropout": 0.0}, torch.device("cpu"))
+                        self.assertEqual(table.made.keys(), {info["name"] for info in params})
+                        x = torch.randn(2, 3, 8, requires_grad=True)
+                        for _ in range(2):
+                            with torch.no_grad():
+                                for parameter in table.made.values():
+                                    parameter.normal_()
+                            for adapters in (True, False):
+                                for dtype in (torch.float32, torch.bfloat16):
+                                    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+                                        own = linear(x, adapters)
+                                        plain = linear._composite(x.to(dtype), dtype, adapters)
+                                    self.near(own, plain, dtype)
+                                    if not own.requires_grad:
+                                        continue
+                                    c = torch.randn(own.shape)
+                                    trained = [x, *(p for p in table.made.values() if p.requires_grad)]
+                                    pair = ((it.float() * c).sum() for it in (own, plain))
+                                    own, plain = (torch.autograd.grad(it, trained, allow_unused=True) for it in pair)
+                                    for a, b in zip(own, plain, strict=True):
+                                        self.assertEqual(a is None, b is None)
+                                        if a is not None and b is not None:
+                                            self.near(a, b, dtype)
+
+    def near(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> None:
+        self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
+        bound = 2e-6 if dtype == torch.float32 else 2e-2
+        self.assertLess((a - b).abs().max().item(), bound * (1 + b.abs().max().item()))
+
+    def test_dropped_features_of_adapters(self) -> None:
+        params = [{"name": "q.weight", "shape": [6, 8], "grad": None}]
+        params += [{"name": f"q.lora_{ab}.weight", "shape": shape, "grad": 0} for ab, shape in (("A", [2, 8]), ("B", [6, 2]))]
+        table = Table(params)
+        linear = Linear(table, ["q"], {"scale": 2.0, "dropout": 0.4}, torch.device("cpu"))
+        with torch.no_grad():
+            for parameter in table.made.values():
+                parameter.normal_()
+        x = torch.randn(5, 8, requires_grad=True)
+        torch.manual_seed(5)
+        kept, _ = torch.native_dropout(x, 0.4, True)
+        a, b, w = (table.made[f"q.{name}weight"] for name in ("lora_A.", "lora_B.", ""))
+        plain = x @ w.T + 2.0 * (kept @ a.T) @ b.T
+        torch.manual_seed(5)
+        own = linear(x, True)
+        self.near(own, plain, torch.float32)
+        c = torch.randn(own.shape)
+        for one, other in zip(*(torch.autograd.grad((y * c).sum(), (x, a, b)) for y in (own, plain)), strict=True):
+            self.near(one, other, torch.float32)
+        linear.eval()
+        self.near(linear(x, True), x @ w.T + 2.0 * (x @ a.T) @ b.T, torch.float32)
 
     def test_frozen_matrices_in_bf16_compute_what_rounding_them_each_time_does(self) -> None:
         shapes = {"q.weight": [6, 8], "k.weight": [4, 8], "q.lora_A.weight": [2, 8], "q.lora_B.weight": [6, 2]}

@@ -169,8 +169,10 @@ class Meetings(unittest.TestCase):
 class EightBits(unittest.TestCase):
     def test_parts_of_the_state_come_back(self) -> None:
         p, q = (torch.nn.Parameter(torch.randn(n)) for n in (300, 7))
+
         def rule() -> AdamW8bit:
             return AdamW8bit([{"params": [x], "weight_decay": 0.1, "lr_scale": 1.0, "lr": 1e-2} for x in (p, q)], (0.9, 0.99), 1e-8)
+
         one = rule()
         for _ in range(3):
             p.grad, q.grad = torch.randn(300), torch.randn(7)

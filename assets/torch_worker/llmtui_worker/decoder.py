@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .attention import Packed, Seen, attend, kernels_take
+from .attention import Packed, Seen, attend, attend_texts, kernels_take
 from .head import Head, capped
-from .layers import Linear, Norm, Table, activate
+from .layers import Norm, Table, activate, matmul_dtype
+from .linear import Linear
 from .rope import Rope, rotate
 from .texts import Texts
 
@@ -94,10 +95,13 @@ class Block(nn.Module):
             if rope is not None:
                 q, k = rotate(q, *rope, heads), rotate(k, *rope, kv)
             q, k = q.to(v.dtype), k.to(v.dtype)
-        if texts is not None:
-            k, v = (x.transpose(1, 2) for x in texts.extend(self.layer, k.transpose(1, 2), v.transpose(1, 2)))
-        scale = self.config["attention_scale"] or 1 / math.sqrt(width)
-        out: Tensor = self.out(attend(q, k, v, seen, scale, self.config["attention_softcap"]), adapters)
+        scale, cap = self.config["attention_scale"] or 1 / math.sqrt(width), self.config["attention_softcap"]
+        if texts is None:
+            found = attend(q, k, v, seen, scale, cap)
+        else:
+            new = all_of_them[:, :, heads:] if self.qk_gains is None else torch.cat([k, v], 2)
+            found = attend_texts(q, *texts.extend(self.layer, new), seen, scale, cap)
+        out: Tensor = self.out(found, adapters)
         return out
 
     def _unit(self, x: Tensor, gain: Tensor) -> Tensor:
@@ -107,10 +111,10 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, model: dict[str, Any], device: torch.device, frozen: torch.dtype | None = None) -> None:
+    def __init__(self, model: dict[str, Any], device: torch.device, frozen: torch.dtype | None = None, *, joined: bool = True) -> None:
         super().__init__()
         self.config, self.shape = model["config"], model["shape"]
-        self.table = Table(model["params"], frozen)
+        self.table = Table(model["params"], frozen, joined=joined)
         table = self.table
         gpt2 = table.has("transformer.wte.weight")
         wte, wpe, norm = (
@@ -200,7 +204,8 @@ class Decoder(nn.Module):
         at = texts.at
         x = self._embedded(ids, at)
         ropes = self._turns(at, texts.tokens)
-        seen = {window: Seen(texts.mask(window, self.slopes)) for window in set(self.windows)}
+        kind = torch.float32 if self.config["attention_softcap"] else matmul_dtype(x)
+        seen = {window: Seen(texts.mask(window, self.slopes, kind)) for window in set(self.windows)}
         for block, window in zip(self.blocks, self.windows, strict=True):
             x = block(x, ropes[0 if window is None else 1], seen[window], True, texts)
         x = x[torch.arange(len(ids), device=x.device), texts.last]

@@ -19,9 +19,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def before_torch() -> None:
-    """The kernel ends this process with its launcher (Linux); SIGUSR2 prints every thread's stack to standard error."""
+    """The kernel ends this process with torchrun (Linux); SIGUSR2 prints every thread's stack to standard error."""
+    # A rank alone is a child of one thread of the engine, and would end with that.
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     faulthandler.enable(file=sys.stderr)
     faulthandler.register(signal.SIGUSR2, file=sys.stderr, all_threads=True)
 

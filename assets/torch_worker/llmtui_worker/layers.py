@@ -12,105 +12,31 @@ from torch import Tensor, nn
 class Table:
     """The engine's list of parameters: what each is called, its shape, and where it lies in the flat buffers.
 
-    `frozen`: the format of frozen matrices, where matmuls round them to it in any case.
+    `frozen`: the format of frozen matrices, where matmuls round them to it in any case. `joined`: matrices with the same input lie one
+    under the other, which sharding forbids.
     """
 
-    def __init__(self, params: list[dict[str, Any]], frozen: torch.dtype | None = None) -> None:
+    def __init__(self, params: list[dict[str, Any]], frozen: torch.dtype | None = None, *, joined: bool = True) -> None:
         self.infos = {info["name"]: info for info in params}
-        self.frozen = frozen
+        self.frozen, self.joined = frozen, joined
         self.made: dict[str, nn.Parameter] = {}
 
     def has(self, name: str) -> bool:
         return name in self.infos
 
     def take(self, name: str, device: torch.device) -> nn.Parameter:
-        info = self.infos[name]
-        parameter = nn.Parameter(torch.zeros(info["shape"], device=device), requires_grad=info["grad"] is not None)
-        self.made[name] = parameter
-        return parameter
+        return self.put(name, torch.zeros(self.infos[name]["shape"], device=device))
 
-    def take_frozen(self, names: list[str], device: torch.device) -> tuple[list[nn.Parameter], Tensor] | None:
-        """Frozen matrices as parts of one in the format of matmuls, and that one; None where they train or are held as they are."""
-        if self.frozen is None or any(self.infos[name]["grad"] is not None for name in names):
-            return None
-        shapes = [self.infos[name]["shape"] for name in names]
-        whole = torch.zeros(sum(rows for rows, _ in shapes), shapes[0][1], dtype=self.frozen, device=device)
-        parts = torch.split(whole, [rows for rows, _ in shapes])
-        made = [nn.Parameter(part, requires_grad=False) for part in parts]
-        self.made |= dict(zip(names, made, strict=True))
-        return made, whole
+    def put(self, name: str, values: Tensor) -> nn.Parameter:
+        """The parameter of this name lies in `values`."""
+        self.made[name] = nn.Parameter(values, requires_grad=self.infos[name]["grad"] is not None)
+        return self.made[name]
 
 
 def matmul_dtype(x: Tensor) -> torch.dtype:
     """The number format of matrix products: that of autocast, else the tensor's own."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-class Linear(nn.Module):
-    """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
-
-    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant. In training
-    features of the x that goes into A are dropped, the same for all matrices of one input.
-    """
-
-    def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
-        super().__init__()
-        weights = [f"{name}.weight" for name in names]
-        # DoRA takes the norms of the weights as they are.
-        exact = any(table.has(f"{name}.lora_magnitude_vector") for name in names)
-        held = None if exact else table.take_frozen(weights, device)
-        self.whole = None if held is None else held[1]
-        self.weights = nn.ParameterList([table.take(name, device) for name in weights] if held is None else held[0])
-        biased = table.has(f"{names[0]}.bias")
-        self.biases = nn.ParameterList([table.take(f"{name}.bias", device) for name in names]) if biased else None
-        self.scale, self.dropout = adapter["scale"], adapter["dropout"]
-        self.a = nn.ParameterDict()
-        self.b = nn.ParameterDict()
-        self.m = nn.ParameterDict()
-        for at, name in enumerate(names):
-            if table.has(f"{name}.lora_A.weight"):
-                self.a[str(at)] = table.take(f"{name}.lora_A.weight", device)
-                self.b[str(at)] = table.take(f"{name}.lora_B.weight", device)
-            if table.has(f"{name}.lora_magnitude_vector"):
-                self.m[str(at)] = table.take(f"{name}.lora_magnitude_vector", device)
-
-    def forward(self, x: Tensor, adapters: bool) -> Tensor:
-        dtype = matmul_dtype(x)
-        x = x.to(dtype)
-        if not adapters or len(self.a) == 0:
-            return self._product(x, dtype, biased=True)
-        y = self._product(x, dtype, biased=False)
-        kept = F.dropout(x, self.dropout, self.training) if self.dropout else x
-        ranks = [len(a) for a in self.a.values()]
-        # One product over x for the A of all matrices.
-        low = F.linear(kept, torch.cat([a.to(dtype) for a in self.a.values()]) if len(ranks) > 1 else next(iter(self.a.values())))
-        lows = dict(zip(self.a, torch.split(low, ranks, -1), strict=True))
-        parts = list(torch.split(y, [len(weight) for weight in self.weights], -1))
-        for at, weight in enumerate(self.weights):
-            key = str(at)
-            if key in self.a:
-                parts[at] = parts[at] + F.linear(lows[key], self.scale * self.b[key])
-                if key in self.m:
-                    with torch.no_grad():
-                        norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
-                    parts[at] = parts[at] * (self.m[key] / norm)
-            if self.biases is not None:
-                parts[at] = parts[at] + self.biases[at]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-
-    def _product(self, x: Tensor, dtype: torch.dtype, *, biased: bool) -> Tensor:
-        """W x of all matrices. Where they are rounded anyway they become one: one product over x instead of three."""
-        biases = self.biases if biased else None
-        if len(self.weights) == 1:
-            return F.linear(x, self.weights[0], None if biases is None else biases[0])
-        if self.whole is not None:
-            return F.linear(x, self.whole, None if biases is None else torch.cat([bias.to(dtype) for bias in biases]))
-        if all(weight.dtype == dtype for weight in self.weights):
-            each = [F.linear(x, weight, None if biases is None else biases[at]) for at, weight in enumerate(self.weights)]
-            return torch.cat(each, -1)
-        weight = torch.cat([weight.to(dtype) for weight in self.weights])
-        return F.linear(x, weight, None if biases is None else torch.cat([bias.to(dtype) for bias in biases]))
 
 
 class Norm(nn.Module):

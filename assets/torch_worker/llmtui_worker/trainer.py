@@ -25,6 +25,12 @@ from .wire import PIECE, Wire
 ADAMW = {"mean": "exp_avg", "square": "exp_avg_sq"}
 
 
+def raw(x: Tensor) -> memoryview:
+    """The bytes of a tensor on the processor, as they lie there."""
+    numbers: Any = x.contiguous().numpy()
+    return memoryview(numbers).cast("B")
+
+
 class Rank:
     def __init__(self, wire: Wire, meeting: Meeting) -> None:
         self.wire = wire
@@ -74,7 +80,10 @@ class Rank:
             self.model = self.decoder
         made = self.decoder.table.made
         self.trained = [(info, made[info["name"]]) for info in ask["model"]["params"] if info["grad"] is not None]
-        groups = [{"params": [parameter], "weight_decay": info["decay"], "lr_scale": info["lr_scale"]} for info, parameter in self.trained]
+        alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for info, parameter in self.trained:
+            alike.setdefault((info["decay"], info["lr_scale"]), []).append(parameter)
+        groups = [{"params": each, "weight_decay": decay, "lr_scale": lr_scale} for (decay, lr_scale), each in alike.items()]
         settings = ask["optimizer"]
         betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
         if settings["kind"] == "adamw8bit":
@@ -95,7 +104,7 @@ class Rank:
             model = model | {"params": [info | {"grad": None} for info in model["params"]]}
         # The shares of a block have one format.
         frozen = torch.bfloat16 if self.autocast and not self.sharded else None
-        decoder = Decoder(model, self.device, frozen)
+        decoder = Decoder(model, self.device, frozen, joined=not self.sharded)
         if self.compiled:
             decoder.fuse()
         if self.sharded:
@@ -170,20 +179,30 @@ class Rank:
 
     def save(self, ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
         """Gives a flat buffer to the engine, in pieces from rank 0."""
-        waiting, part = bytearray(), ask["part"]
+        part = ask["part"]
         if isinstance(self.optimizer, AdamW8bit) and part not in ("weights", "trained"):
             tensors = [self.optimizer.part(part, self._in_order())] if self.rank == 0 else []
         else:
             tensors = [tensor for _, tensor in self._parts(part)]
+        # Memory that the GPU writes to by itself, sent when it is full.
+        piece = torch.empty(PIECE // 4, pin_memory=self.device.type == "cuda")
+        taken = 0
+
+        def send() -> None:
+            self.wire.send("piece", raw(piece[:taken]))
+
         for tensor in tensors:
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            if self.rank == 0:
-                waiting += whole.float().cpu().contiguous().numpy().tobytes()
-                while len(waiting) >= PIECE:
-                    self.wire.send("piece", memoryview(waiting)[:PIECE].tobytes())
-                    del waiting[:PIECE]
-        if waiting:
-            self.wire.send("piece", bytes(waiting))
+            rest = whole.reshape(-1) if self.rank == 0 else whole.new_empty(0)
+            while len(rest) > 0:
+                now = rest[: len(piece) - taken]
+                piece[taken : taken + len(now)].copy_(now)
+                taken, rest = taken + len(now), rest[len(now) :]
+                if taken == len(piece):
+                    send()
+                    taken = 0
+        if taken:
+            send()
         return {}
 
     def reference_here(self, _ask: dict[str, Any], _payload: bytearray) -> dict[str, Any]:
@@ -215,13 +234,18 @@ class Rank:
             return {}
         was = decoder.training
         decoder.eval()
-        # Texts of every length: compiling for each would take longer than they do.
-        stance = torch.compiler.set_stance("force_eager") if self.compiled else contextlib.nullcontext()
-        with stance, torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+        with self._compiled(False), torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
             logits = decoder.read(texts.take_up(pieces, ids), texts)
         texts.done()
         decoder.train(was)
-        return {"payload": logits.cpu().contiguous().numpy().tobytes() if ask["pieces"] else b""}
+        return {"payload": raw(logits.cpu()) if ask["pieces"] else b""}
+
+    def _compiled(self, yes: bool) -> contextlib.AbstractContextManager[Any]:
+        """Not for texts of every length: compiling for each would take longer than they do."""
+        if yes or not self.compiled:
+            return contextlib.nullcontext()
+        eager: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+        return eager
 
     def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Packed | None, Tensor | None]:
         rows, length = ask["rows"], ask["seq_len"]
@@ -249,7 +273,7 @@ class Rank:
                 raise ValueError("there is no reference model")
             was = chosen.training
             chosen.eval()
-            with torch.no_grad(), cast:
+            with self._compiled(not ask["varied"]), torch.no_grad(), cast:
                 logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed)
             chosen.train(was)
         else:
@@ -269,7 +293,7 @@ class Rank:
             self._synced()
         elif ask["train"]:
             self.values = (logp, entropy)
-        return {"payload": found.numpy().tobytes(), "seconds": seconds}
+        return {"payload": raw(found), "seconds": seconds}
 
     def _sync(self, last: bool) -> None:
         """Gradients are summed over ranks once a step, behind the last micro-batch."""

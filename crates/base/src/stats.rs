@@ -1,7 +1,10 @@
 //! Statistics shared by several rooms.
 
+use serde::{Deserialize, Serialize};
+
 /// Exponential moving average with bias correction (as Adam corrects its moments): the first values are not biased to 0.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ema {
     alpha: f64,
     sum: f64,

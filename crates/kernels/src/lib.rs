@@ -15,6 +15,7 @@ mod check;
 pub mod distribution;
 pub mod dropout;
 pub mod embedding;
+pub mod errors;
 pub mod experts;
 pub mod flat;
 mod lanes;

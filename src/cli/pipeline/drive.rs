@@ -6,7 +6,7 @@ use super::stages::{Ended, perform};
 use super::{Options, failed, table};
 use crate::base::clock::Clock;
 use crate::base::text::shown;
-use crate::cli::exit::{Exit, Failure};
+use crate::cli::exit::{Exit, Failure, chain};
 use crate::cli::{Context, out, run_ref};
 use crate::pipeline::{PipelineDir, State, Status};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn drive(
             let failure = error.downcast::<Failure>();
             match failure {
                 Ok(failure) => Ended::Failed(failure.exit, failure.what),
-                Err(error) => Ended::Failed(Exit::Yours, format!("{error:#}")),
+                Err(error) => Ended::Failed(Exit::Yours, chain(&error)),
             }
         });
         let entry = &mut state.stages[at];

@@ -25,6 +25,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
+    /// There is a chat template, and it writes none of the training rows: they are texts.
+    pub unused_template: bool,
     /// What became of the training documents; none where there is one text.
     pub learning: Option<Learning>,
     pub(super) seq_len: usize,

@@ -79,7 +79,7 @@ pub fn examples(
     }
     let detection = match format {
         Some(format) => Detection::chosen(format, grounds, &good, &source.columns),
-        None => formats::detect(&good, &source.columns)?,
+        None => formats::detect(&good, &source.columns, context.unit)?,
     };
     Ok(Examples {
         rows,

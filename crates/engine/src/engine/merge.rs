@@ -7,6 +7,7 @@ use crate::base::text::one_line;
 use crate::data::tokenizer;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
+use crate::kernels::errors::error_text;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use serde::{Deserialize, Serialize};
@@ -89,9 +90,15 @@ pub enum MergeError {
     #[error("the checkpoint is damaged: {0}")]
     Damaged(#[from] Fault),
     #[error("{0}")]
-    Model(#[from] candle_core::Error),
+    Model(String),
     #[error("{what}")]
     Cannot { what: String, fix: String },
+}
+
+impl From<candle_core::Error> for MergeError {
+    fn from(error: candle_core::Error) -> Self {
+        MergeError::Model(error_text(error))
+    }
 }
 
 impl From<HfError> for MergeError {

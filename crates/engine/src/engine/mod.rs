@@ -47,6 +47,7 @@ pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::data::DataError;
+use crate::kernels::errors::error_text;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num, Outcome, Request};
@@ -90,7 +91,7 @@ pub enum EngineError {
     #[error("{0}; {hint}", hint = .0.hint())]
     Data(#[from] DataError),
     #[error("computing: {0}")]
-    Compute(#[from] candle_core::Error),
+    Compute(String),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
     /// Ranks of PyTorch did not come, or went.
@@ -102,6 +103,12 @@ pub enum EngineError {
     /// A stop was asked for before the first step: there is nothing to save.
     #[error("stopped before training began")]
     Stopped,
+}
+
+impl From<candle_core::Error> for EngineError {
+    fn from(error: candle_core::Error) -> Self {
+        EngineError::Compute(error_text(error))
+    }
 }
 
 impl EngineError {

@@ -115,7 +115,7 @@ pub(super) fn prepare<'a, 'p>(
     };
     let mix = Mix::of(&data);
     let begun_from = saved_at.map(|_| state.progress.clone());
-    let cx = RunContext {
+    let mut cx = RunContext {
         job,
         spec,
         port,
@@ -125,6 +125,8 @@ pub(super) fn prepare<'a, 'p>(
         best_by: BestBy::of_method(&*spec.method),
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
+    cx.state.carrier = stepper.carrier();
+    cx.state.carrier.take_up(&cx.state.progress.probes);
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 

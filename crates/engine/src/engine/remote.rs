@@ -2,6 +2,7 @@
 //! newer, the copy or the ranks, is known here, and they are brought together when somebody reads: before a checkpoint, a sample, a
 //! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
 
+mod asked;
 mod build;
 mod start;
 mod texts;
@@ -16,7 +17,7 @@ use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use crate::optim::{StatePart, UpdateRule};
 use crate::workers::node::Machine;
 use crate::workers::{
-    Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, pieces, torch,
+    Answer, Frame, Gang, Lost, Place, bytes_of, bytes_of_ids, floats, numbers, pieces, torch,
 };
 use candle_core::{Device, Error, Result, Tensor, bail};
 use serde_json::{Value, json};
@@ -77,6 +78,8 @@ pub struct Remote {
     /// Seconds of forward passes of each rank since they were asked for.
     forward: Vec<f64>,
     usual: Vec<f64>,
+    /// Whether rows are of ever other lengths just now, which ranks do not compile for.
+    varied: bool,
 }
 
 impl Remote {
@@ -159,18 +162,21 @@ impl Remote {
     }
 
     fn fetch(&mut self, part: &str, len: usize) -> Result<Vec<f32>> {
-        let mut bytes = Vec::new();
+        let mut values = Vec::with_capacity(len);
+        let mut bytes = 0;
         self.ask(
             |_| Frame::new(json!({"type": "save", "part": part})),
-            &mut |piece| bytes.extend_from_slice(piece),
+            &mut |piece| {
+                bytes += piece.len();
+                if bytes <= 4 * len {
+                    values.extend(numbers(piece));
+                }
+            },
         )?;
-        match floats(&bytes).filter(|values| values.len() == len) {
-            Some(values) => Ok(values),
-            None => bail!(
-                "{part}: the ranks sent {} bytes for {len} numbers",
-                bytes.len()
-            ),
+        if bytes != 4 * len || values.len() != len {
+            bail!("{part}: the ranks sent {bytes} bytes for {len} numbers");
         }
+        Ok(values)
     }
 
     /// Brings the engine's weights to the ranks, where they are newer.
@@ -371,7 +377,7 @@ impl Remote {
         let share = rows.div_ceil(ranks);
         let header = json!({
             "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
-            "train": who.is_none(), "draws": draws(self.at), "micro": self.micro, "of": self.of,
+            "train": who.is_none(), "varied": self.varied, "draws": draws(self.at), "micro": self.micro, "of": self.of,
             "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": matches!(who, None | Some(Who::Policy)),
         });
         let frame = |rank: usize| {

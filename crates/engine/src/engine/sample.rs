@@ -5,7 +5,10 @@ use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
-use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull, generate, generate_by};
+use crate::kernels::errors::error_text;
+use crate::nn::generate::{
+    Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
+};
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
 
@@ -53,17 +56,16 @@ fn questions(data: &Dataset) -> Vec<Given> {
     rows.filter_map(question).collect()
 }
 
-/// Continues a prompt by the policy, on its ranks where it has some; the text is the continuation alone. `broken_off` is asked before
-/// every token.
-fn continuation(
+/// Continues prompts by the policy, side by side, on its ranks where it has some; the texts are the continuations alone. `broken_off`
+/// is asked before every token.
+fn continuations(
     models: &mut Models,
     data: &Dataset,
-    tokens: &[u32],
+    given: &[Given],
     sampling: &Sampling,
     broken_off: &mut dyn FnMut() -> bool,
-) -> Result<String, String> {
-    let mut ids = Vec::new();
-    let mut cut = None;
+) -> Result<Vec<String>, String> {
+    let mut texts = vec![Continued::default(); given.len()];
     let how = Continuing {
         sampling,
         ends: &data.ends,
@@ -72,39 +74,55 @@ fn continuation(
             ContextLimit::Auto | ContextLimit::Roll => WhenFull::Roll,
         },
     };
-    let mut hear = |token: GeneratedToken| {
-        ids.push(token.id);
+    let mut hear = |text: usize, token: GeneratedToken| {
+        let text = &mut texts[text];
+        text.ids.push(token.id);
         if !sampling.stop.is_empty() {
-            cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
+            text.cut = stop_at(&data.tokenizer.decode(&text.ids), &sampling.stop);
         }
-        if cut.is_some() || broken_off() {
+        if text.cut.is_some() || broken_off() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
     };
+    // Each draws as it would alone.
+    let prompts: Vec<Prompt> = given
+        .iter()
+        .map(|given| Prompt {
+            tokens: &given.tokens,
+            number: 0,
+        })
+        .collect();
     let policy = &mut models.policy;
     let result = match &mut models.remote {
         Some(remote) => {
-            remote.push(policy).map_err(|e| e.to_string())?;
-            let (policy, prompt) = (&*policy, Prompt { tokens, number: 0 });
+            remote.push(policy).map_err(error_text)?;
+            let (policy, texts) = (&*policy, prompts.len());
             generate_by(
                 policy,
-                move |room| remote.texts(policy, 1, room),
-                &[prompt],
+                move |room| remote.texts(policy, texts, room),
+                &prompts,
                 how,
-                &mut |_, token| hear(token),
+                &mut hear,
             )
-            .map(|_| ())
         }
-        None => generate(policy, tokens, how, &mut hear).map(|_| ()),
+        None => generate_batch(policy, &prompts, how, &mut hear),
     };
-    result.map_err(|e| e.to_string())?;
-    let mut text = data.tokenizer.decode(&ids);
-    if let Some(at) = cut {
-        text.truncate(at);
-    }
-    Ok(text)
+    result.map_err(error_text)?;
+    let text = |continued: Continued| {
+        let mut text = data.tokenizer.decode(&continued.ids);
+        text.truncate(continued.cut.unwrap_or(text.len()));
+        text
+    };
+    Ok(texts.into_iter().map(text).collect())
+}
+
+/// What came of a prompt, and where the earliest stop string begins in it.
+#[derive(Clone, Default)]
+struct Continued {
+    ids: Vec<u32>,
+    cut: Option<usize>,
 }
 
 /// Where the earliest stop string begins.
@@ -124,8 +142,11 @@ impl RunContext<'_, '_> {
             return;
         }
         if let Err(why) = self.sample_now(&sample.prompt, &sample.sampling) {
-            self.port
-                .warn(step, "sample_failed", why, "change sample.prompt");
+            // Ranks that are lost are told with what becomes of the run.
+            if self.state.models.lost().is_none() {
+                self.port
+                    .warn(step, "sample_failed", why, "change sample.prompt");
+            }
         }
         self.state.progress.sampled_at = Some(step);
     }
@@ -136,7 +157,7 @@ impl RunContext<'_, '_> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores answers and writes none".into());
         }
-        self.state.show_average(true).map_err(|e| e.to_string())?;
+        self.state.show_average(true).map_err(error_text)?;
         let mut given = match prompt.trim().is_empty() {
             true => questions(&self.data),
             false => Vec::new(),
@@ -149,30 +170,26 @@ impl RunContext<'_, '_> {
         if self.spec.method.on_policy().is_some() && sampling.stop.is_empty() {
             sampling.stop = stops(&self.spec.rollout, &self.data);
         }
-        given
-            .iter()
-            .try_for_each(|given| self.sample_one(given, &sampling))
-    }
-
-    fn sample_one(&mut self, given: &Given, sampling: &Sampling) -> Result<(), String> {
         let step = self.step();
         self.port.enter(Phase::Sampling, step);
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
-        let text = continuation(
+        let texts = continuations(
             &mut self.state.models,
             &self.data,
-            &given.tokens,
-            sampling,
+            &given,
+            &sampling,
             &mut || port.stop_is_waiting(),
         )?;
-        let seconds = (self.port.clock.elapsed() - begun).as_secs_f64();
-        self.port.emit(Event::Sampled {
-            step,
-            prompt: given.text.clone(),
-            text,
-            seconds,
-        });
+        let seconds = (self.port.clock.elapsed() - begun).as_secs_f64() / given.len() as f64;
+        for (given, text) in given.into_iter().zip(texts) {
+            self.port.emit(Event::Sampled {
+                step,
+                prompt: given.text,
+                text,
+                seconds,
+            });
+        }
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
 use crate::nn::{Model, Params, Precision, PrecisionError};
 use crate::optim::{Averaged, UpdateRule};
+use crate::probes::{Carried, Carrier};
 use crate::spec::{RunSpec, TrainConfig};
 use crate::wire::{Best, Num, UndoPoint};
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,9 @@ pub struct Progress {
     /// What outliers are measured against.
     #[serde(skip_serializing_if = "Guard::is_new")]
     pub guard: Guard,
+    /// What probes measure against, as of the checkpoint that was written or read last.
+    #[serde(skip_serializing_if = "Carried::is_empty")]
+    pub probes: Carried,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -137,6 +141,8 @@ pub struct TrainState {
     pub in_use: Option<InUse>,
     /// Where the weights under adapters came from, for those who load the adapters.
     pub base: Option<String>,
+    /// The run's probes, whose past goes into checkpoints.
+    pub carrier: Carrier,
 }
 
 impl TrainState {
@@ -161,6 +167,7 @@ impl TrainState {
             critic,
             progress: Progress::default(),
             in_use: None,
+            carrier: Carrier::default(),
             base: spec.train.from.as_deref().map(|place| {
                 let whole = std::path::absolute(place).unwrap_or_else(|_| place.into());
                 whole.display().to_string()

@@ -15,7 +15,7 @@ use super::update::{At, Gradients, Rates, apply, curvature, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::{id, ranks};
 use crate::optim::clip_scale;
-use crate::probes::Probes;
+use crate::probes::{Carrier, Probes};
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
@@ -72,6 +72,11 @@ impl Stepper {
     /// Where its batches come from.
     pub fn experience(&mut self) -> &mut dyn Experience {
         &mut *self.experience
+    }
+
+    /// The past of its probes, for checkpoints.
+    pub fn carrier(&self) -> Carrier {
+        self.probes.carrier()
     }
 
     /// The metrics of the sources of a mix, and of probes.

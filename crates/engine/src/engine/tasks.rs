@@ -4,6 +4,7 @@
 use super::checkpoint::{Fault, Manifest};
 use super::context::RunContext;
 use super::due::is_due;
+use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::child::Child;
 use crate::base::files::sync_dir;
@@ -13,7 +14,7 @@ use crate::data::source::ReadContext;
 use crate::data::tokenizer::Tokenizer;
 use crate::hub::HubConfig;
 use crate::spec::EvalConfig;
-use crate::tasks::{self, Kind, Prepared, Request, Run, Subject, TaskError};
+use crate::tasks::{self, AskedModel, Kind, Prepared, Request, Run, Subject, TaskError};
 use crate::wire::{ChartPlace, Direction, Event, MetricInfo, Num, Phase, Values};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -118,7 +119,6 @@ impl Tasks {
     pub(super) fn ask(&self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
         cx.port.enter(Phase::Evaluating, step);
-        cx.state.take_from_ranks()?;
         cx.state.show_average(true)?;
         let begun = cx.port.clock.elapsed();
         let mut values = Values::new();
@@ -145,8 +145,13 @@ impl Tasks {
             }
             let mut run = Run::open(request).map_err(failed)?;
             let data = &cx.data;
-            let policy = &mut cx.state.models.policy;
-            let mut subject = Subject::new(policy, &data.tokenizer, &data.ends)
+            let Models { policy, remote, .. } = &mut cx.state.models;
+            let mut there = None;
+            let model: &mut dyn AskedModel = match remote {
+                Some(remote) => there.insert(remote.asked(policy)?),
+                None => policy,
+            };
+            let mut subject = Subject::new(model, &data.tokenizer, &data.ends)
                 .with_template(self.template.as_ref());
             let port = &mut *cx.port;
             let asked = run.ask(&mut subject, &mut |_| match port.stop_is_waiting() {

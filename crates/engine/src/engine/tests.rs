@@ -252,3 +252,25 @@ fn same_files(a: &Path, b: &Path) {
         assert!(read(a) == read(b), "{name:?} differs");
     }
 }
+
+/// With `RUST_BACKTRACE` candle's own text of an error is a page of frames.
+#[test]
+fn errors_of_candle_become_sentences_without_their_backtrace() {
+    use crate::llama_cpp::ModelFileError;
+    use candle_core::Error;
+    let traced = || {
+        let inner = Box::new(Error::Msg("rank 0 ended without a word".into()));
+        let backtrace = Box::new(std::backtrace::Backtrace::force_capture());
+        Error::WithBacktrace { inner, backtrace }
+    };
+    let said = [
+        EngineError::from(traced()).to_string(),
+        merge::MergeError::from(traced()).to_string(),
+        checkpoint::CheckpointError::from(traced()).to_string(),
+        crate::hf::HfError::from(traced()).to_string(),
+        ModelFileError::from(traced()).to_string(),
+    ];
+    for text in said {
+        assert!(text.ends_with("rank 0 ended without a word"), "{text}");
+    }
+}

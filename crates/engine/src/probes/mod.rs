@@ -12,13 +12,14 @@ pub mod spectra;
 mod tests;
 
 pub use report::Report;
-pub use set::{COST, Probes, StepSeen};
+pub use set::{COST, Carried, Carrier, Probes, StepSeen};
 
 use crate::metrics::Metric;
 use crate::nn::tap::{Activation, AttentionInputs};
 use crate::nn::{ParamInfo, Params};
 use crate::optim::UpdateRule;
 use candle_core::Result;
+use serde_json::Value;
 
 /// How often a probe is asked, in terms of `health.every`; only on steps that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +132,13 @@ pub trait Probe: Send {
     }
     /// What was seen since the last report.
     fn report(&mut self, into: &mut Report);
+    /// What a resumed run needs to read what this one would have read; small, as it goes into each checkpoint's `state.json`.
+    /// `None` where nothing was seen yet, or one step knows nothing of those before.
+    fn carried(&self) -> Option<Value> {
+        None
+    }
+    /// Takes up what was carried; afresh without it.
+    fn take_up(&mut self, _carried: Option<&Value>) {}
 }
 
 macro_rules! probes {

@@ -5,6 +5,8 @@ use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
 use crate::base::stats::Ema;
 use crate::metrics::estimators::noise::{Estimate, Squares};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "noise",
@@ -22,7 +24,7 @@ const SCALE: Metric = metric(
     "Gradient noise scale",
     "tokens",
     Direction::Neutral,
-    Repeatable::No,
+    Repeatable::Yes,
     SOURCE,
 )
 .label("noise scale")
@@ -38,7 +40,7 @@ const GSNR: Metric = metric(
     "Gradient signal to noise",
     "",
     Direction::Higher,
-    Repeatable::No,
+    Repeatable::Yes,
     "|G|² / trΣ of one micro-batch (Liu et al. 2020, arXiv 2001.07384; McCandlish et al. 2018, arXiv 1812.06162)",
 )
 .label("GSNR, whole")
@@ -54,7 +56,7 @@ const BY_LAYER: Metric = metric(
     "Gradient signal to noise by layer",
     "",
     Direction::Higher,
-    Repeatable::No,
+    Repeatable::Yes,
     "|G|² / trΣ of each block's part of the gradient, as gsnr",
 )
 .label("GSNR")
@@ -87,7 +89,7 @@ const EXPECTED: Metric = metric(
     "Expected direction consistency",
     "",
     Direction::Neutral,
-    Repeatable::No,
+    Repeatable::Yes,
     "|G|² / (|G|² + trΣ) by gns_simple: what independent micro-batches would give",
 )
 .label("consistency, expected")
@@ -98,13 +100,20 @@ const EXPECTED: Metric = metric(
 const PAST: f64 = 0.9;
 
 /// Signal and noise of one part of the parameters, averaged apart.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Averages {
     signal: Ema,
     noise: Ema,
 }
 
 impl Averages {
+    fn new() -> Averages {
+        Averages {
+            signal: Ema::new(PAST),
+            noise: Ema::new(PAST),
+        }
+    }
+
     fn push(&mut self, seen: Estimate) -> Estimate {
         Estimate {
             signal: self.signal.push(seen.signal),
@@ -129,10 +138,6 @@ struct Noise {
 
 impl Noise {
     fn of(setup: &Setup<'_>) -> Noise {
-        let averages = Averages {
-            signal: Ema::new(PAST),
-            noise: Ema::new(PAST),
-        };
         Noise {
             sample: Sample::of(setup.params, setup.n_layer),
             tokens: setup.batch_tokens as f64 / setup.micro_batches as f64,
@@ -140,8 +145,8 @@ impl Noise {
             before: Vec::new(),
             parts: vec![0.0; setup.n_layer + 1],
             seen: 0,
-            all: averages,
-            blocks: vec![averages; setup.n_layer],
+            all: Averages::new(),
+            blocks: vec![Averages::new(); setup.n_layer],
         }
     }
 }
@@ -193,5 +198,19 @@ impl Probe for Noise {
             mean.and_then(Estimate::gsnr).unwrap_or(f64::NAN)
         };
         into.set_layers(BY_LAYER.id, blocks.map(gsnr));
+    }
+
+    fn carried(&self) -> Option<Value> {
+        let carried = (self.all, &self.blocks);
+        let seen = self.all != Averages::new();
+        seen.then(|| serde_json::to_value(carried).ok()).flatten()
+    }
+
+    fn take_up(&mut self, carried: Option<&Value>) {
+        let n_layer = self.blocks.len();
+        let carried = carried.and_then(|c| <(Averages, Vec<Averages>)>::deserialize(c).ok());
+        let carried = carried.filter(|(_, blocks)| blocks.len() == n_layer);
+        let afresh = || (Averages::new(), vec![Averages::new(); n_layer]);
+        (self.all, self.blocks) = carried.unwrap_or_else(afresh);
     }
 }

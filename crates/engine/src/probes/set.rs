@@ -8,6 +8,8 @@ use crate::nn::tap::{Activation, AttentionInputs, Tap};
 use crate::optim::UpdateRule;
 use crate::wire::MetricInfo;
 use candle_core::Result;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +62,37 @@ struct Member {
     entry: &'static ProbeEntry,
     probe: Box<dyn Probe>,
     due: bool,
+}
+
+/// What probes carry from step to step, by their ids.
+pub type Carried = BTreeMap<String, Value>;
+
+/// The probes of a run as checkpoints know them; empty where there are none.
+#[derive(Clone, Default)]
+pub struct Carrier(Option<Arc<Mutex<Set>>>);
+
+impl Carrier {
+    pub fn carried(&self) -> Carried {
+        let Some(set) = open(self.0.as_ref()) else {
+            return Carried::new();
+        };
+        let members = set.members.iter();
+        let kept = members.filter_map(|m| Some((m.entry.id.to_string(), m.probe.carried()?)));
+        kept.collect()
+    }
+
+    pub fn take_up(&self, carried: &Carried) {
+        if let Some(mut set) = open(self.0.as_ref()) {
+            for member in &mut set.members {
+                member.probe.take_up(carried.get(member.entry.id));
+            }
+        }
+    }
+}
+
+/// A probe that panicked ends the run; its lock is no second failure.
+fn open(set: Option<&Arc<Mutex<Set>>>) -> Option<MutexGuard<'_, Set>> {
+    Some(set?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Set {
@@ -120,10 +153,13 @@ impl Probes {
         }
     }
 
-    /// A probe that panicked ends the run; its lock is no second failure.
     fn open(&self) -> Option<MutexGuard<'_, Set>> {
-        let set = self.set.as_ref()?;
-        Some(set.lock().unwrap_or_else(PoisonError::into_inner))
+        open(self.set.as_ref())
+    }
+
+    /// For checkpoints.
+    pub fn carrier(&self) -> Carrier {
+        Carrier(self.set.clone())
     }
 
     /// What readings may come.

@@ -3,6 +3,8 @@
 use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
 use crate::metrics::estimators::spikes::{NormRatio, SpikeScore};
 use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub static ENTRY: ProbeEntry = ProbeEntry {
     id: "spikes",
@@ -18,7 +20,7 @@ const RATIO: Metric = metric(
     "Gradient spike",
     "× mean",
     Direction::Lower,
-    Repeatable::No,
+    Repeatable::Yes,
     "largest gradient norm over the running mean of those before it (α 0.97), since the reading before",
 )
 .label("gradient spike")
@@ -37,7 +39,7 @@ const GRADIENT: Metric = metric(
     "Spike score of the gradient norm",
     "%",
     Direction::Lower,
-    Repeatable::No,
+    Repeatable::Yes,
     SCORE,
 )
 .label("spikes, gradient")
@@ -54,7 +56,7 @@ const LOSS: Metric = metric(
     "Spike score of the loss",
     "%",
     Direction::Lower,
-    Repeatable::No,
+    Repeatable::Yes,
     SCORE,
 )
 .label("spikes, loss")
@@ -66,7 +68,8 @@ const LOSS: Metric = metric(
     "With spikes of the gradient in the same steps: bad batches. Look at their documents, filter repeated n-grams.",
 );
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Spikes {
     ratio: NormRatio,
     largest: Option<f64>,
@@ -99,5 +102,15 @@ impl Probe for Spikes {
             into.set(GRADIENT.id, self.gradient.percent());
             into.set(LOSS.id, self.loss.percent());
         }
+    }
+
+    fn carried(&self) -> Option<Value> {
+        let seen = self.seen > 0;
+        seen.then(|| serde_json::to_value(self).ok()).flatten()
+    }
+
+    fn take_up(&mut self, carried: Option<&Value>) {
+        let carried = carried.and_then(|c| Spikes::deserialize(c).ok());
+        *self = carried.unwrap_or_default();
     }
 }

@@ -23,6 +23,7 @@ pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name
 
 use crate::base::files::read_plain;
 use crate::base::text::one_line;
+use crate::kernels::errors::{error_text, io_error};
 use crate::nn::{Model, ModelConfig, ParamInfo};
 use safetensors::{TensorHead, TensorSink};
 use serde_json::{Value, json};
@@ -48,7 +49,13 @@ pub enum HfError {
     #[error(transparent)]
     Tensors(#[from] TensorFileError),
     #[error("the model's weights: {0}")]
-    Model(#[from] candle_core::Error),
+    Model(String),
+}
+
+impl From<candle_core::Error> for HfError {
+    fn from(error: candle_core::Error) -> Self {
+        HfError::Model(error_text(error))
+    }
 }
 
 /// Naming and layout of the tensors in a file.
@@ -181,7 +188,7 @@ impl<'a> Outgoing<'a> {
                     .try_for_each(|tensor| tensor.write(weights, &mut |part| sink.put(part)))
             })
         });
-        written.map_err(io::Error::other)?
+        written.map_err(io_error)?
     }
 }
 

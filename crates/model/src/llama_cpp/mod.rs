@@ -12,6 +12,7 @@ pub use read::{GgufModel, SpecialTokens, is_gguf};
 pub use write::{Written, write};
 
 use crate::base::text::one_line;
+use crate::kernels::errors::error_text;
 use std::path::{Path, PathBuf};
 
 /// Why a model could not be read from or written to a file.
@@ -34,9 +35,7 @@ impl ModelFileError {
 
 impl From<candle_core::Error> for ModelFileError {
     fn from(error: candle_core::Error) -> Self {
-        // With some environments a backtrace follows the first line.
-        let text = error.to_string();
-        ModelFileError::Model(text.lines().next().unwrap_or_default().into())
+        ModelFileError::Model(error_text(error))
     }
 }
 

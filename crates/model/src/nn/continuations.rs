@@ -1,9 +1,9 @@
 //! How likely continuations of a context are: the context is read once for all of them, and a beginning that several
 //! contexts share is read once for all of those.
 
-use super::Model;
 use super::kv_cache::Extent;
 pub use super::kv_cache::Scores;
+use super::{Model, ModelShape};
 use candle_core::{Result, bail};
 use std::ops::ControlFlow;
 
@@ -23,17 +23,15 @@ impl Group {
 }
 
 /// Bytes of keys and values that one token of one text takes (f32).
-pub fn kv_bytes_per_token(model: &Model) -> usize {
-    let shape = model.shape();
+pub fn kv_bytes_per_token(shape: &ModelShape) -> usize {
     4 * 2 * shape.n_layer * shape.n_kv_head * shape.head_dim
 }
 
-/// Scores of every continuation of every group, in their order. All texts are held side by side: the caller bounds how many
-/// groups it hands over, by [`kv_bytes_per_token`].
+/// Refuses what cannot be scored.
 ///
 /// # Errors
-/// An empty context or continuation, a text longer than the model's context, ids beyond the vocabulary, damaged weights.
-pub fn score(model: &mut Model, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
+/// An empty context or continuation, a text longer than the model's context, ids beyond the vocabulary.
+pub fn check(model: &Model, groups: &[Group]) -> Result<()> {
     let limit = model.shape().seq_len;
     for group in groups {
         if group.context.is_empty() || group.continuations.iter().any(Vec::is_empty) {
@@ -50,6 +48,16 @@ pub fn score(model: &mut Model, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
             model.check_ids("continuation", ids)?;
         }
     }
+    Ok(())
+}
+
+/// Scores of every continuation of every group, in their order. All texts are held side by side: the caller bounds how many
+/// groups it hands over, by [`kv_bytes_per_token`].
+///
+/// # Errors
+/// As [`check`]; damaged weights.
+pub fn score(model: &mut Model, groups: &[Group]) -> Result<Vec<Vec<Scores>>> {
+    check(model, groups)?;
     let texts = groups.iter().map(|group| group.continuations.len()).sum();
     let tokens = groups.iter().map(Group::tokens).max().unwrap_or(0);
     if texts == 0 {

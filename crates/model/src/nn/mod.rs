@@ -30,6 +30,7 @@ pub mod tap;
 mod tape;
 mod weights;
 
+pub use crate::kernels::errors::error_text;
 pub use adapter::AdapterConfig;
 pub use checkpointing::ActivationCheckpointing;
 pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};

@@ -95,7 +95,8 @@ fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
     found.map(|f| (f.id.as_str(), f.status)).collect()
 }
 
-const RULES_OF_ANSWERS: [&str; 8] = [
+const RULES_OF_ANSWERS: [&str; 9] = [
+    "empty_answers",
     "repeated_answers",
     "kl_runaway",
     "unread_answers",
@@ -202,6 +203,40 @@ fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
         ..healthy(step)
     };
     assert_eq!(faults(&history(hard)), [("same_rewards", Status::Warn)]);
+}
+
+#[test]
+fn answers_of_one_token_are_named_in_place_of_the_reward_that_never_varies() {
+    let ended = |step| At {
+        reward: 0.0,
+        spread: 0.0,
+        same: 1.0,
+        pass: 0.0,
+        length: 1.0,
+        cut: 0.0,
+        ..healthy(step)
+    };
+    let fault = |at: &dyn Fn(u64) -> At| {
+        let found = history(at);
+        let found: Vec<_> = found.findings.into_iter().collect();
+        assert!(found.iter().all(|f| f.id != "constant_reward"), "{found:?}");
+        let found = found.into_iter().find(|f| f.id == "empty_answers").unwrap();
+        assert_eq!(found.status, Status::Fail);
+        (found.cause, found.fix)
+    };
+    let (cause, fix) = fault(&ended);
+    assert!(cause.contains("template") && fix.contains("`question`"));
+    let (cause, fix) = fault(&|step| At {
+        cut: 1.0,
+        ..ended(step)
+    });
+    assert!(cause.contains("cut off") && fix.contains("max_new_tokens"));
+    // Short answers that earn something are answers.
+    let short = |step| At {
+        length: 1.2,
+        ..healthy(step)
+    };
+    assert_eq!(faults(&history(short)), []);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod forgetting;
+mod gpu;
 mod watch;
 
 /// ln 65 is 4.174.

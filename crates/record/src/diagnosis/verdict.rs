@@ -44,7 +44,12 @@ impl Verdict {
     fn rules(self) -> &'static [&'static str] {
         match self {
             Verdict::Diverged => &["diverged"],
-            Verdict::NotLearning => &["not_learning", "constant_reward", "reward_hacking"],
+            Verdict::NotLearning => &[
+                "not_learning",
+                "empty_answers",
+                "constant_reward",
+                "reward_hacking",
+            ],
             Verdict::Overfitting => &["overfitting"],
             Verdict::Learning | Verdict::Stable | Verdict::TooEarly => &[],
         }

@@ -44,6 +44,19 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// The status of a run that has said how it ended.
+    pub fn of(outcome: Outcome) -> RunStatus {
+        match outcome {
+            Outcome::Completed => RunStatus::Finished,
+            Outcome::Stopped => RunStatus::Stopped,
+            Outcome::Failed
+            | Outcome::Starved
+            | Outcome::Refused
+            | Outcome::Invalid
+            | Outcome::Crashed => RunStatus::Failed,
+        }
+    }
+
     /// One word for lists.
     pub fn word(self) -> &'static str {
         match self {
@@ -492,15 +505,7 @@ impl Scan {
     fn status(&self, alive: bool) -> RunStatus {
         match self.outcome {
             _ if alive => RunStatus::Live,
-            Some(Outcome::Completed) => RunStatus::Finished,
-            Some(Outcome::Stopped) => RunStatus::Stopped,
-            Some(
-                Outcome::Failed
-                | Outcome::Starved
-                | Outcome::Refused
-                | Outcome::Invalid
-                | Outcome::Crashed,
-            ) => RunStatus::Failed,
+            Some(outcome) => RunStatus::of(outcome),
             None if self.updated.is_some() => RunStatus::Crashed,
             None => RunStatus::Empty,
         }

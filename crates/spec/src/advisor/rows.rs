@@ -148,7 +148,7 @@ struct Told {
 /// If several formats fit equally well, the first that reads every row is used, and the others are listed.
 fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     let columns = Columns::default();
-    let doubt = match detect(sample, &columns) {
+    let doubt = match detect(sample, &columns, None) {
         Ok(told) => {
             return Ok(Told {
                 format: told.format,

@@ -74,7 +74,6 @@ impl RewardModel {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|text| (read(*text).len(), *text));
         let mut scores = vec![0.0; texts.len()];
-        let wrong = |e| SourceError::Folder(HfError::Model(e));
         for part in order.chunks(at_once.max(1)) {
             let width = part.iter().map(|text| read(*text).len()).max().unwrap_or(0);
             let mut inputs = vec![0; part.len() * width];
@@ -84,9 +83,9 @@ impl RewardModel {
             }
             let targets = vec![0; inputs.len()];
             let batch = TokenBatch::plain(&inputs, &targets, part.len(), width);
-            let found = self.model.score(&batch).map_err(wrong)?;
-            let found = found.logp.flatten_all().map_err(wrong)?;
-            let found: Vec<f32> = found.to_vec1().map_err(wrong)?;
+            let found = self.model.score(&batch).map_err(HfError::from)?;
+            let found = found.logp.flatten_all().map_err(HfError::from)?;
+            let found: Vec<f32> = found.to_vec1().map_err(HfError::from)?;
             for (row, text) in part.iter().enumerate() {
                 scores[*text] = found[row * width + scored_token(read(*text), self.pad)];
             }

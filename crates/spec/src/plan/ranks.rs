@@ -244,6 +244,44 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_in_small_pieces_is_told_the_fewest_that_fit() {
+        let told = |set: &[&str], gpus: usize| {
+            let request = on_ranks(asked(set), &h100s(gpus));
+            let found = plan(&request).advice;
+            let found = found.into_iter().find(|it| it.id == "micro_batch");
+            found.map(|it| it.evidence.to_string())
+        };
+        let batch = ["engine=torch", "micro_batch_size=4", "grad_accum_steps=6"];
+        let found = told(&batch, 1).unwrap();
+        let whole = "-s micro_batch_size=24 -s grad_accum_steps=1";
+        assert!(found.ends_with(whole), "{found}");
+        // All ranks share its rows.
+        let found = told(&batch, 2).unwrap();
+        assert!(found.ends_with(whole), "{found}");
+        assert_eq!(told(&["engine=torch", "grad_accum_steps=1"], 1), None);
+        assert_eq!(told(&batch[1..], 1), None, "the processor has no launches");
+        // Rows of 2,048 tokens of a model that leaves little room.
+        let tight = [
+            "engine=torch",
+            "model.n_layer=24",
+            "model.d_model=2048",
+            "model.n_head=16",
+            "seq_len=2048",
+            "micro_batch_size=1",
+            "grad_accum_steps=64",
+        ];
+        let found = told(&tight, 1).unwrap();
+        let rows: u64 = found
+            .split_once("micro_batch_size=")
+            .and_then(|(_, rest)| rest.split_once(' '))
+            .unwrap()
+            .0
+            .parse()
+            .unwrap();
+        assert!((2..64).contains(&rows), "{found}");
+    }
+
+    #[test]
     fn a_gpu_of_the_table_is_planned_as_ranks_where_the_spec_has_some() {
         let h100 = gpus::find("H100").unwrap();
         let request = on_gpus_named(asked(&["engine=torch"]), h100, 2);

@@ -288,6 +288,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         pass_tokens: None,
         val_tokens: data.val_tokens,
         here: false,
+        ..Sizes::default()
     })
 }
 

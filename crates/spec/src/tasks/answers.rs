@@ -8,7 +8,7 @@ use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
-use crate::nn::generate::{Continuing, Prompt, WhenFull, generate_batch};
+use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -95,7 +95,7 @@ pub(super) fn write(
     };
     let mut written: Vec<Vec<u32>> = vec![Vec::new(); side.len()];
     let reach = how.until.iter().map(String::len).max().unwrap_or(0);
-    generate_batch(model, &side, continuing, &mut |text, token| {
+    let mut hear = |text: usize, token: GeneratedToken| {
         written[text].push(token.id);
         // A stop text of n bytes lies in the last n tokens.
         let last = written[text].len().saturating_sub(reach + 1);
@@ -103,8 +103,9 @@ pub(super) fn write(
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
-    })
-    .map_err(|e| TaskError::Model(e.to_string()))?;
+    };
+    let done = model.answer(&side, continuing, &mut hear);
+    done.map_err(TaskError::Model)?;
     let records = items
         .iter()
         .zip(written)

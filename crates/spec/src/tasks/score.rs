@@ -87,7 +87,7 @@ impl<'a> Work<'a> {
 
 /// How many of the first items one pass takes.
 pub(super) fn fitting(subject: &Subject, works: &[Work]) -> usize {
-    let per_token = continuations::kv_bytes_per_token(subject.model).max(1);
+    let per_token = continuations::kv_bytes_per_token(subject.model.shape()).max(1);
     let (mut texts, mut longest) = (0, 0);
     let fits = works.iter().take_while(|work| {
         texts += work.pairs.len();
@@ -103,7 +103,7 @@ pub(super) fn fitting(subject: &Subject, works: &[Work]) -> usize {
 /// The model cannot compute.
 pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>, TaskError> {
     let groups: Vec<Group> = works.iter().flat_map(Work::groups).collect();
-    let per_token = continuations::kv_bytes_per_token(subject.model).max(1);
+    let per_token = continuations::kv_bytes_per_token(subject.model.shape()).max(1);
     let mut scores = Vec::new();
     let mut rest = groups.as_slice();
     // A text of many windows alone may be more than a pass holds.
@@ -115,8 +115,8 @@ pub(super) fn score(subject: &mut Subject, works: &[Work]) -> Result<Vec<Record>
             texts <= MAX_TEXTS && texts * longest * per_token <= MAX_CACHE_BYTES
         });
         let (part, others) = rest.split_at(fits.count().max(1));
-        let found = continuations::score(subject.model, part);
-        scores.extend(found.map_err(|e| TaskError::Model(e.to_string()))?);
+        let found = subject.model.score(part);
+        scores.extend(found.map_err(TaskError::Model)?);
         rest = others;
     }
     let mut scores = scores.into_iter().flatten();

@@ -1,6 +1,7 @@
 //! The model that is asked, from files or while it trains; and the fingerprint of its files.
 
 use super::error::TaskError;
+use super::model::AskedModel;
 use super::task::hex;
 use crate::base::files::open_plain;
 use crate::data::Message;
@@ -47,7 +48,7 @@ impl Loaded {
 
 /// The model that is asked.
 pub struct Subject<'a> {
-    pub(super) model: &'a mut Model,
+    pub(super) model: &'a mut dyn AskedModel,
     pub(super) tokenizer: &'a Tokenizer,
     /// What the tokenizer's own file puts in front of a text.
     pub(super) lead: Vec<u32>,
@@ -60,7 +61,11 @@ pub struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// `ends`: tokens that end an answer, besides the tokenizer's own.
-    pub fn new(model: &'a mut Model, tokenizer: &'a Tokenizer, ends: &[u32]) -> Subject<'a> {
+    pub fn new(
+        model: &'a mut dyn AskedModel,
+        tokenizer: &'a Tokenizer,
+        ends: &[u32],
+    ) -> Subject<'a> {
         let mut ends = ends.to_vec();
         ends.extend(tokenizer.eos());
         ends.retain(|id| (*id as usize) < model.shape().vocab_size);

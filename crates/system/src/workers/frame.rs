@@ -69,8 +69,8 @@ impl Frame {
         input.read_exact(&mut header)?;
         let header = serde_json::from_slice(&header)
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-        let mut bytes = Vec::new();
-        // Grown as it arrives: a length alone costs nothing.
+        // Grown as it arrives beyond one piece: a length alone costs little.
+        let mut bytes = Vec::with_capacity((payload as usize).min(PIECE));
         input.take(payload).read_to_end(&mut bytes)?;
         if bytes.len() as u64 != payload {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -84,7 +84,11 @@ impl Frame {
 
 /// Numbers as the other side reads them.
 pub fn bytes_of(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+    let mut bytes = Vec::with_capacity(4 * values.len());
+    for value in values {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    bytes
 }
 
 /// Token numbers likewise.
@@ -94,9 +98,16 @@ pub fn bytes_of_ids(ids: &[u32]) -> impl Iterator<Item = u8> + '_ {
 
 /// Numbers of a payload; `None` where it does not hold whole ones.
 pub fn floats(bytes: &[u8]) -> Option<Vec<f32>> {
-    let (numbers, rest) = bytes.as_chunks::<4>();
-    rest.is_empty()
-        .then(|| numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    bytes
+        .len()
+        .is_multiple_of(4)
+        .then(|| numbers(bytes).collect())
+}
+
+/// Numbers of a payload, without what is no whole one behind them.
+pub fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers.iter().map(|b| f32::from_le_bytes(*b))
 }
 
 #[cfg(test)]

@@ -45,9 +45,23 @@ impl Group {
         };
         std::fs::create_dir_all(&launch.logs).map_err(fault(&launch.logs))?;
         let _ = std::fs::remove_file(launch.rendezvous());
-        let words = launch.logs.join(LAUNCHER_LOG);
-        let log = File::create(&words).map_err(fault(&words))?;
-        let errors = log.try_clone().map_err(fault(&words))?;
+        // A rank alone writes where torchrun has it write.
+        let own = launch.logs.join("0");
+        let (log, errors) = match launch.alone() {
+            true => (own.join("stdout.log"), own.join("stderr.log")),
+            false => (
+                launch.logs.join(LAUNCHER_LOG),
+                launch.logs.join(LAUNCHER_LOG),
+            ),
+        };
+        if launch.alone() {
+            std::fs::create_dir_all(&own).map_err(fault(&own))?;
+        }
+        let open = |path: &Path| {
+            let file = File::options().create(true).append(true).open(path);
+            file.map_err(fault(path))
+        };
+        let (log, errors) = (open(&log)?, open(&errors)?);
         let launcher = command(launch)
             .stdin(Stdio::null())
             .stdout(log)

@@ -1,4 +1,4 @@
-//! How ranks are started: torchrun as an array of arguments, never through a shell, with a rendezvous of its own for every
+//! How ranks are started: one alone as a Python of its own, several by torchrun, as an array of arguments, never through a shell, with a rendezvous of its own for every
 //! generation. Nothing secret stands in it.
 
 use super::package::NAME;
@@ -72,11 +72,19 @@ pub trait Launcher: Send {
 }
 
 impl Launch {
+    /// Whether there is nobody to meet. Reading PyTorch a second time, for torchrun, takes seconds.
+    pub fn alone(&self) -> bool {
+        self.meeting.world == 1
+    }
+
     /// The arguments behind the Python: ranks of one machine, which meet in a file. torchrun's own way over the network listens on
     /// every interface.
     pub fn arguments(&self) -> Vec<String> {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let (ranks, logs, socket) = (self.ranks.to_string(), path(&self.logs), path(&self.socket));
+        if self.alone() {
+            return ["-m", NAME, &socket].map(String::from).to_vec();
+        }
         let rendezvous = path(&self.rendezvous());
         [
             "-m",
@@ -141,6 +149,26 @@ pub fn command(launch: &Launch) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rank_alone_needs_no_torchrun() {
+        let launch = Launch {
+            python: "python".into(),
+            package: "/cache/torch_worker-1".into(),
+            ranks: 1,
+            id: "demo-k3qf-g1".into(),
+            logs: "/runs/a b/torch/gen-1".into(),
+            socket: "/run/t.sock".into(),
+            meeting: Meeting::loopback(1),
+        };
+        assert_eq!(launch.arguments(), ["-m", "llmtui_worker", "/run/t.sock"]);
+        // One of several machines meets the others.
+        let one = Launch {
+            meeting: Meeting::loopback(2),
+            ..launch
+        };
+        assert_eq!(one.arguments()[1], "torch.distributed.run");
+    }
 
     #[test]
     fn arguments_are_an_array_and_the_environment_says_who_is_who() {

@@ -20,7 +20,7 @@ mod package;
 pub mod torch;
 
 pub use environment::{Environment, EnvironmentError};
-pub use frame::{Frame, Header, bytes_of, bytes_of_ids, floats};
+pub use frame::{Frame, Header, bytes_of, bytes_of_ids, floats, numbers};
 pub use gang::{Answer, Crew, Gang, Limits, Place, pieces};
 pub use launch::{Launch, Meeting, command};
 pub use lost::{Lost, LostKind};

@@ -5,7 +5,7 @@ use super::columns::nearest;
 use super::row::{Row, column_names};
 use super::{Columns, FormatId, Need};
 use crate::base::text::one_line;
-use crate::data::{DataError, Record};
+use crate::data::{DataError, Record, Unit};
 use std::fmt;
 
 /// Why a format is taken.
@@ -15,6 +15,8 @@ pub enum Grounds {
     Rows,
     /// The spec says it; the rows were not asked.
     Spec,
+    /// The rows show several, of which one serves the method.
+    Method,
     /// The file is plain text and has no columns.
     PlainText,
 }
@@ -46,6 +48,11 @@ impl fmt::Display for Detection {
         }
         match self.grounds {
             Grounds::Rows => write!(f, ", {} of {} rows", self.fitting, self.looked_at)?,
+            Grounds::Method => write!(
+                f,
+                ", {} of {} rows, as the method learns from them",
+                self.fitting, self.looked_at
+            )?,
             Grounds::Spec => write!(f, ", as the spec says")?,
             Grounds::PlainText => write!(f, ", a document a file")?,
         }
@@ -122,11 +129,15 @@ impl Candidate {
     }
 }
 
-/// Finds the format of some rows of a source.
+/// Finds the format of some rows of a source. Where several fit equally well, what is learned from them may decide.
 ///
 /// # Errors
 /// None fits (with the mapping that would make the nearest one fit), or several fit equally well.
-pub fn detect(sample: &[Record], columns: &Columns) -> Result<Detection, DataError> {
+pub fn detect(
+    sample: &[Record],
+    columns: &Columns,
+    unit: Option<Unit>,
+) -> Result<Detection, DataError> {
     let Some(first) = sample.first() else {
         return Err(DataError::Empty {
             place: "the source".into(),
@@ -143,9 +154,14 @@ pub fn detect(sample: &[Record], columns: &Columns) -> Result<Detection, DataErr
     }
     fitting.sort_by_key(|c| std::cmp::Reverse(c.parts.len()));
     let file = &first.place.file;
+    let mut grounds = Grounds::Rows;
+    if let Some(chosen) = chosen_by(unit, &fitting) {
+        fitting[..=chosen].rotate_right(1);
+        grounds = Grounds::Method;
+    }
     match fitting.as_slice() {
         [] => Err(no_format(first, columns)),
-        [a, b, ..] if a.parts.len() == b.parts.len() => {
+        [a, b, ..] if grounds == Grounds::Rows && a.parts.len() == b.parts.len() => {
             let most = a.parts.len();
             let equal: Vec<&str> = fitting
                 .iter()
@@ -164,13 +180,31 @@ pub fn detect(sample: &[Record], columns: &Columns) -> Result<Detection, DataErr
         }
         [best, others @ ..] => Ok(Detection {
             format: best.format,
-            grounds: Grounds::Rows,
+            grounds,
             parts: best.parts.clone(),
             others: others.iter().map(|c| c.format).collect(),
             fitting: best.fitting,
             looked_at: sample.len(),
         }),
     }
+}
+
+/// Rows of a question and its answer are a text to learn, or a prompt with what rewards compare answers with. For a method that
+/// learns from its own answers both make the same prompt, and `prompt_only` knows what the final answer is; others cannot
+/// learn from prompts. `fitting` begins with those that fit best.
+fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
+    let most = fitting.first()?.parts.len();
+    let best = fitting.iter().take_while(|c| c.parts.len() == most);
+    let best: Vec<FormatId> = best.map(|c| c.format).collect();
+    let [a, b] = best[..] else { return None };
+    let both =
+        [a, b].contains(&FormatId::PromptOnly) && [a, b].contains(&FormatId::InstructionResponse);
+    let wanted = match unit.filter(|_| both)? {
+        Unit::Prompt => FormatId::PromptOnly,
+        Unit::Text => FormatId::InstructionResponse,
+        Unit::Pair | Unit::Ranked | Unit::Judged => return None,
+    };
+    best.iter().position(|format| *format == wanted)
 }
 
 /// No format fits: the one for which most columns look right, and the mapping that it would take.

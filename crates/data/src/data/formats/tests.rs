@@ -1,7 +1,7 @@
 //! Rows in the shapes that public data sets have, each detected by its columns and read.
 
 use super::*;
-use crate::data::{Message, Place, Turns};
+use crate::data::{Message, Place, Turns, Unit};
 use serde_json::json;
 
 fn record(value: Value) -> Record {
@@ -20,7 +20,7 @@ fn record(value: Value) -> Record {
 /// Detects and reads one row.
 fn both(value: Value) -> (FormatId, Example) {
     let record = record(value);
-    let detection = detect(std::slice::from_ref(&record), &Columns::default()).unwrap();
+    let detection = detect(std::slice::from_ref(&record), &Columns::default(), None).unwrap();
     let example = read(detection.format, &record, &Columns::default()).unwrap();
     (detection.format, example)
 }
@@ -317,8 +317,26 @@ fn prompts_alone_and_with_answers() {
             answer: Some("1000".into()),
         }
     );
-    // The same rows serve two purposes: the user decides.
-    let error = detect(&[record(gsm8k)], &Columns::default()).unwrap_err();
+    // The same rows serve two purposes: the user decides, or what the method learns from.
+    let rows = [record(gsm8k.clone())];
+    for (unit, format, said) in [
+        (
+            Unit::Prompt,
+            FormatId::PromptOnly,
+            "prompt_only (prompt from question, answer), 1 of 1 rows, as the method learns from them; could also be instruction_response",
+        ),
+        (
+            Unit::Text,
+            FormatId::InstructionResponse,
+            "instruction_response (instruction from question, response from answer), 1 of 1 rows, as the method learns from them; \
+             could also be prompt_only",
+        ),
+    ] {
+        let found = detect(&rows, &Columns::default(), Some(unit)).unwrap();
+        assert_eq!((found.format, found.to_string().as_str()), (format, said));
+    }
+    assert!(detect(&rows, &Columns::default(), Some(Unit::Pair)).is_err());
+    let error = detect(&[record(gsm8k)], &Columns::default(), None).unwrap_err();
     assert!(
         error
             .to_string()
@@ -343,6 +361,7 @@ fn a_conversation_beats_the_prompt_that_it_repeats() {
     let error = detect(
         &[record(json!({"text": "t", "messages": turns}))],
         &Columns::default(),
+        None,
     )
     .unwrap_err();
     assert!(
@@ -356,7 +375,7 @@ fn a_conversation_beats_the_prompt_that_it_repeats() {
 
 #[test]
 fn unknown_columns_get_the_mapping_that_would_fix_them() {
-    let error = |value: Value| detect(&[record(value)], &Columns::default()).unwrap_err();
+    let error = |value: Value| detect(&[record(value)], &Columns::default(), None).unwrap_err();
     let wrong = error(
         json!({"id": 1, "dialog": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}),
     );
@@ -389,7 +408,7 @@ fn a_mapping_is_used_for_detection_and_reading() {
     let row = record(
         json!({"dialog": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "text": "x"}),
     );
-    let found = detect(std::slice::from_ref(&row), &columns).unwrap();
+    let found = detect(std::slice::from_ref(&row), &columns, None).unwrap();
     assert_eq!(found.format, FormatId::Sharegpt);
     assert!(
         found.to_string().contains("conversations from dialog"),
@@ -467,7 +486,7 @@ fn one_bad_row_among_good_ones_does_not_change_the_format() {
         record(json!({"messages": 3})),
         record(good),
     ];
-    let found = detect(&sample, &Columns::default()).unwrap();
+    let found = detect(&sample, &Columns::default(), None).unwrap();
     assert_eq!(
         (found.format, found.fitting, found.looked_at),
         (FormatId::Messages, 2, 3)
@@ -539,7 +558,7 @@ mod properties {
                     }
                 }
             }
-            if let Err(error) = detect(std::slice::from_ref(&row), &Columns::default()) {
+            if let Err(error) = detect(std::slice::from_ref(&row), &Columns::default(), None) {
                 prop_assert!(!error.hint().is_empty());
             }
         }

@@ -3,7 +3,7 @@
 use super::paragraphs::{Cut, Paragraphs};
 use crate::data::formats::{self, Columns, Detection, FormatId, detect};
 use crate::data::source::{CONTINUES, ReadContext, Rows, SourceConfig, rows};
-use crate::data::{Content, DataConfig, DataError, Example, Place, Record, RowFault};
+use crate::data::{Content, DataConfig, DataError, Example, Place, Record, RowFault, Unit};
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub(super) struct Feed {
     behind: u64,
     /// What the rows were found to be, for people, source by source.
     pub formats: Vec<String>,
+    /// What a method learns from them, where one is known.
+    unit: Option<Unit>,
     /// What was noticed that is no fault of a row.
     pub notes: Vec<String>,
     failure: Option<DataError>,
@@ -117,6 +119,7 @@ impl Feed {
             },
             behind: 0,
             formats: Vec::new(),
+            unit: context.unit,
             notes: Vec::new(),
             failure: None,
             fault: None,
@@ -239,7 +242,7 @@ impl Feed {
                 None => (FormatId::Text, "no rows".to_string()),
             },
             None => {
-                let found: Detection = detect(&sample, &said.columns)?;
+                let found: Detection = detect(&sample, &said.columns, self.unit)?;
                 (found.format, found.to_string())
             }
         };

@@ -17,7 +17,7 @@ use crate::data::render::TrainOn;
 use crate::data::source::{self, ReadContext, SourceConfig};
 use crate::data::tokenizer::{self, TokenizerConfig};
 use crate::data::{
-    DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, vocabulary,
+    DataConfig, DataError, Example, OnBadRow, Place, RowFault, Tokenizer, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
 use serde_json::{Map, Value};
@@ -51,6 +51,8 @@ pub struct Subject {
     /// A built-in template or a .jinja file; the tokenizer's own otherwise, else ChatML.
     pub template: Option<String>,
     pub seq_len: Option<u64>,
+    /// What the run's method learns from, where the data are a run's.
+    pub unit: Option<Unit>,
     /// A validation file, evaluation sets.
     pub val: Option<String>,
     pub against: Vec<String>,
@@ -111,6 +113,7 @@ impl Subject {
             tokenizer: None,
             template: None,
             seq_len: None,
+            unit: None,
             val: None,
             against: Vec::new(),
             max_rows: None,
@@ -180,9 +183,18 @@ impl Subject {
     }
 
     fn feed(&self, context: &ReadContext) -> Result<Feed, DataError> {
+        let context = &self.reading(context);
         match &self.what {
             What::Path(path) => self.feed_of(path, context),
             What::Spec(config) => Feed::of_spec(config, context),
+        }
+    }
+
+    /// Formats are settled as the run settled them.
+    fn reading(&self, context: &ReadContext) -> ReadContext {
+        ReadContext {
+            unit: self.unit,
+            ..context.clone()
         }
     }
 
@@ -310,7 +322,7 @@ impl Subject {
         match &self.what {
             What::Spec(config) => {
                 let tokenizer = match config.tokenizer {
-                    TokenizerConfig::Char(_) => alphabet(config, context)?,
+                    TokenizerConfig::Char(_) => alphabet(config, &self.reading(context))?,
                     _ => config.tokenizer.build(&text, &text)?,
                 };
                 let template = match Template::choose(said, &tokenizer, &child)? {
@@ -471,6 +483,33 @@ mod tests {
         let subject = Subject::of_spec("data of a run", config, Some(64));
         let mut tell = |_| ControlFlow::Continue(());
         subject.inspect(&ReadContext::default(), &mut tell).unwrap()
+    }
+
+    /// The method of the run has settled what rows of a question and its answer are.
+    #[test]
+    fn the_data_of_a_run_are_read_in_the_format_that_its_method_chose() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        let rows: String = (0..30)
+            .map(|i| {
+                let row = json!({"question": format!("1+{i}"), "answer": (i + 1).to_string()});
+                format!("{row}\n")
+            })
+            .collect();
+        std::fs::write(&path, rows).unwrap();
+        let config: DataConfig = serde_json::from_value(json!({"path": path})).unwrap();
+        let format = |unit| {
+            let subject = Subject {
+                unit,
+                ..Subject::of_spec("data of a run", config.clone(), Some(64))
+            };
+            let found =
+                subject.inspect(&ReadContext::default(), &mut |_| ControlFlow::Continue(()));
+            found.map(|inspected| inspected.report.format)
+        };
+        let prompts = format(Some(Unit::Prompt)).unwrap();
+        assert!(prompts.starts_with("prompt_only"), "{prompts}");
+        assert!(format(None).is_err());
     }
 
     #[test]

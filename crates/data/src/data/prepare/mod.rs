@@ -82,7 +82,14 @@ pub(in crate::data) fn open(
             needs: request.unit.needs(),
         });
     }
-    let (tokenizer, ends, train, val, mut notes) = tokens(config, &mut request)?;
+    let Tokens {
+        tokenizer,
+        ends,
+        unused_template,
+        train,
+        val,
+        mut notes,
+    } = tokens(config, &mut request)?;
     let how = layout(config, &train, &request)?;
     let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
     documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
@@ -93,6 +100,7 @@ pub(in crate::data) fn open(
         place: place(&train),
         notes,
         ends,
+        unused_template,
         learning: Some(learning),
         seq_len: request.seq_len,
         splits: Splits::Documents(documents),
@@ -119,7 +127,7 @@ pub(in crate::data) fn held_out(
         },
         unit: request.unit,
         cache: config.cache_folder(request.surroundings.cache.as_deref()),
-        read: request.surroundings.read.clone(),
+        read: read(&request),
         progress: match &mut request.progress {
             Some(progress) => &mut **progress,
             None => &mut silent,
@@ -150,6 +158,7 @@ pub(in crate::data) fn held_out(
         place: ready.name,
         notes,
         ends: like.ends.clone(),
+        unused_template: false,
         learning: None,
         seq_len: request.seq_len,
         splits: Splits::Documents(documents),
@@ -165,25 +174,38 @@ fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
         place: corpus.place.clone(),
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
+        unused_template: false,
         learning: None,
         seq_len,
         splits: Splits::Corpus(Box::new(corpus)),
     })
 }
 
-/// The tokenizer, what ends a turn or a text, the sources to train on, those to validate on, and what was noticed.
-type Tokens = (
-    Arc<Tokenizer>,
-    Vec<u32>,
-    Vec<Ready>,
-    Vec<Ready>,
-    Vec<String>,
-);
+/// How rows are read for the method of the request.
+fn read(request: &Request<'_>) -> ReadContext {
+    ReadContext {
+        unit: Some(request.unit),
+        ..request.surroundings.read.clone()
+    }
+}
+
+/// All sources in tokens.
+struct Tokens {
+    tokenizer: Arc<Tokenizer>,
+    /// What ends a turn or a text.
+    ends: Vec<u32>,
+    /// As [`Dataset`] has it.
+    unused_template: bool,
+    train: Vec<Ready>,
+    val: Vec<Ready>,
+    /// What was noticed.
+    notes: Vec<String>,
+}
 
 fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, DataError> {
     let (sources, val_sources) = (config.all_sources(), config.val_source());
     let cache = config.cache_folder(request.surroundings.cache.as_deref());
-    let read = request.surroundings.read.clone();
+    let read = read(request);
     let every: Vec<_> = sources.iter().chain(&val_sources).cloned().collect();
     let (tokenizer, template) = vocabulary::tokenizer(config, &every, &read, cache.as_deref())?;
     let tokenizer = Arc::new(tokenizer);
@@ -216,12 +238,21 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         .collect::<Result<_, _>>()?;
     let notes = work.notes;
     // What conversations were written in goes with the model.
-    let supervised_in = template.filter(|_| train.iter().any(|source| source.templated));
+    let templated = train.iter().any(|source| source.templated);
+    let unused_template = template.is_some() && !templated;
+    let supervised_in = template.filter(|_| templated);
     let tokenizer = match supervised_in {
         Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(&template)),
         None => tokenizer,
     };
-    Ok((tokenizer, ends, train, val, notes))
+    Ok(Tokens {
+        tokenizer,
+        ends,
+        unused_template,
+        train,
+        val,
+        notes,
+    })
 }
 
 fn layout(

@@ -4,7 +4,7 @@ use super::container::{self, Input, Notes, Stream};
 use super::fault::Trouble;
 use super::{Origin, SourceConfig, hubbed, open};
 use crate::base::text::one_line;
-use crate::data::{DataError, Place, Record, RowFault};
+use crate::data::{DataError, Place, Record, RowFault, Unit};
 use crate::hub::HubConfig;
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,6 +21,8 @@ pub struct ReadContext {
     pub hub: HubConfig,
     /// Hears of downloads.
     pub progress: Option<Progress>,
+    /// What is learned from the rows, where a method says it: one of two formats that fit equally well may be of no use to it.
+    pub unit: Option<Unit>,
 }
 
 /// Takes one line on what is being fetched: the file, bytes so far, bytes in all.

@@ -3,6 +3,7 @@
 
 use super::CheckpointError;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
+use crate::kernels::errors::io_error;
 use crate::nn::Model;
 use crate::optim::UpdateRule;
 use std::io;
@@ -22,19 +23,19 @@ pub fn write(
 ) -> io::Result<()> {
     let parts = optimizer.map(|o| o.state()).unwrap_or_default();
     let held = model.params().read_held(<[f32]>::len);
-    let weights = TensorHead::f32(WEIGHTS, vec![held.map_err(io::Error::other)?]);
+    let weights = TensorHead::f32(WEIGHTS, vec![held.map_err(io_error)?]);
     let moments = parts
         .iter()
         .map(|part| TensorHead::f32(part.name, vec![part.len]));
     let heads: Vec<TensorHead> = std::iter::once(weights).chain(moments).collect();
     write_to(out, &heads, &mut |sink| {
         let written = model.params().read_held(|values| sink.put(values));
-        written.map_err(io::Error::other)??;
+        written.map_err(io_error)??;
         parts.iter().try_for_each(|part| {
             let mut written = Ok(());
             let mut put = |values: &[f32]| written = sink.put(values);
             let read = optimizer.map(|o| o.read_state(part.name, &mut put));
-            read.transpose().map_err(io::Error::other)?;
+            read.transpose().map_err(io_error)?;
             written
         })
     })
@@ -80,7 +81,7 @@ pub fn write_value_head(policy: &Model, out: &mut dyn io::Write) -> io::Result<(
     let heads = [TensorHead::f32(info.name.as_str(), info.shape.clone())];
     write_to(out, &heads, &mut |sink| {
         let written = params.read_held(|values| sink.put(&values[from..from + info.len]));
-        written.map_err(io::Error::other)?
+        written.map_err(io_error)?
     })
 }
 

@@ -30,6 +30,7 @@ use crate::data::Dataset;
 use crate::data::render::padding;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
+use crate::kernels::errors::{error_text, io_error};
 use crate::nn::{HeadKind, Model};
 use crate::optim::UpdateRule;
 use crate::spec::RescuePolicy;
@@ -64,7 +65,13 @@ pub enum CheckpointError {
     #[error(transparent)]
     Tensors(#[from] hf::TensorFileError),
     #[error("the optimizer's state: {0}")]
-    Optimizer(#[from] candle_core::Error),
+    Optimizer(String),
+}
+
+impl From<candle_core::Error> for CheckpointError {
+    fn from(error: candle_core::Error) -> Self {
+        CheckpointError::Optimizer(error_text(error))
+    }
 }
 
 /// `state.json`
@@ -83,6 +90,7 @@ pub fn save(
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
     state.show_average(true)?;
+    state.progress.probes = state.carrier.carried();
     let state = &*state;
     let step = state.progress.step;
     let saved = SavedState {
@@ -175,7 +183,7 @@ fn write_moments(optimizer: &dyn UpdateRule, out: &mut dyn io::Write) -> io::Res
             let mut put = |values: &[f32]| written = sink.put(values);
             optimizer
                 .read_state(part.name, &mut put)
-                .map_err(io::Error::other)?;
+                .map_err(io_error)?;
             written
         })
     })
@@ -230,6 +238,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     let in_use = path.exists().then(|| InUse::read(&path)).transpose();
     state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
     state.progress = saved.progress.clone();
+    state.carrier.take_up(&state.progress.probes);
     state.changed_here();
     Ok(saved)
 }

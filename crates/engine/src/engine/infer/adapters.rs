@@ -2,6 +2,7 @@
 //! once, in whatever formats.
 
 use crate::hf::{ADAPTER_CONFIG, AdapterError, Peft};
+use crate::kernels::errors::error_text;
 use crate::models::ModelSource;
 use crate::nn::{Model, ParamInfo, Table};
 use std::path::{Path, PathBuf};
@@ -78,10 +79,10 @@ impl Adapters {
                 Some(found.ok_or_else(|| format!("there is no adapter `{name}`; {}", known()))?)
             }
         };
-        model.remove_adapters().map_err(|e| e.to_string())?;
+        model.remove_adapters().map_err(error_text)?;
         for (info, table) in self.aside.drain(..) {
             let replaced = model.replace_table(&info, table);
-            replaced.map_err(|e| e.to_string())?;
+            replaced.map_err(error_text)?;
         }
         if let Some((_, peft)) = wanted {
             self.aside = peft.stand(model).map_err(|e| e.to_string())?;

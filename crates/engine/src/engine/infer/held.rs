@@ -12,6 +12,7 @@ use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError};
+use crate::kernels::errors::error_text;
 use crate::models::SourceError;
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
@@ -141,7 +142,7 @@ impl HeldModel {
     /// # Errors
     /// A sentence: weights that cannot be read.
     pub fn base_fingerprint(&self) -> Result<String, String> {
-        self.model.base_fingerprint().map_err(|e| e.to_string())
+        self.model.base_fingerprint().map_err(error_text)
     }
 
     /// What is held, for viewers. `seconds`: how long loading took.
@@ -306,7 +307,8 @@ impl TextModel for HeldModel {
                 None => ControlFlow::Continue(()),
             }
         });
-        let generated = generated.map_err(|e| format!("the model cannot compute: {e}"))?;
+        let generated =
+            generated.map_err(|e| format!("the model cannot compute: {}", error_text(e)))?;
         if broken.is_none() && generated.finish != Finish::Stopped {
             let (mut text, stopped) = watch.push(&stream.finish(tokenizer));
             if !stopped {

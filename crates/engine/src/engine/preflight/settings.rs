@@ -19,6 +19,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: Some(data.pass_tokens()),
         val_tokens: Some(data.val_tokens()),
+        unused_template: data.unused_template,
         here: true,
     });
     Ok(judge(&found))

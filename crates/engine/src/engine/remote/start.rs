@@ -105,6 +105,7 @@ impl Remote {
             at: At::default(),
             forward: vec![0.0; ranks],
             usual: Vec::new(),
+            varied: false,
         };
         remote.generation += 1;
         remote.start(reached, broken_off)?;

@@ -4,7 +4,7 @@
 use super::Remote;
 use crate::nn::Model;
 use crate::nn::generate::Reads;
-use crate::workers::{Frame, bytes_of_ids, floats};
+use crate::workers::{Frame, bytes_of_ids, numbers};
 use candle_core::{Result, bail};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -87,13 +87,14 @@ impl Reads for Texts<'_> {
         logits.clear();
         for (rank, answer) in answers.iter().take(ranks).enumerate() {
             let expected = of(rank).count() * self.vocab_size;
-            match floats(&answer.frame.payload).filter(|values| values.len() == expected) {
-                Some(values) => logits.extend(values),
-                None => bail!(
+            let payload = &answer.frame.payload;
+            if payload.len() != 4 * expected {
+                bail!(
                     "rank {rank} answered {} bytes for {expected} logits",
-                    answer.frame.payload.len()
-                ),
+                    payload.len()
+                );
             }
+            logits.extend(numbers(payload));
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -21,6 +21,48 @@ fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
     assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
 }
 
+/// What is measured against the steps before goes on where the checkpoint was, also for the steps right behind it.
+#[test]
+fn readings_that_look_back_are_those_of_a_run_that_never_stopped() {
+    const LOOKING_BACK: [&str; 4] = [
+        "grad_spike",
+        "noise_scale",
+        "gsnr",
+        "grad_consistency/expected",
+    ];
+    let words = &[
+        "train.grad_accum_steps=2",
+        "train.log_every=1",
+        "health.every=1",
+    ];
+    let read = |logs: &[&[Event]]| {
+        let mut read = std::collections::BTreeMap::new();
+        for event in logs.iter().copied().flatten() {
+            match event {
+                Event::RolledBack { step } => read.retain(|(at, _), _| at <= step),
+                Event::Stepped { step, values, .. } => {
+                    for id in LOOKING_BACK {
+                        if let Some(x) = values.get(id) {
+                            read.insert((*step, id), x.0.to_bits());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        read
+    };
+    let straight = Run::new(words);
+    let whole = read(&[&straight.go()]);
+    assert!(whole.contains_key(&(11, "grad_spike")), "{whole:?}");
+    assert!(whole.contains_key(&(11, "noise_scale")), "{whole:?}");
+    let mut parted = Run::new(words);
+    parted.job.stop_after = Some(10);
+    let (first, second) = (parted.go(), parted.resumed());
+    assert_eq!(read(&[&first, &second]), whole);
+    same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+}
+
 /// Rules that keep more than moments: bases, curvature with labels that the model draws, an average of the weights; and what training
 /// adds at random.
 #[test]

@@ -18,6 +18,7 @@ pub use sum::attach_sum;
 
 use super::safetensors::{TensorFile, TensorHead, write_with};
 use super::{HfError, pretty};
+use crate::kernels::errors::io_error;
 use crate::nn::adapter::{RankAlpha, Whole};
 use crate::nn::{AdapterConfig, Model, ParamInfo, Role, role::AttentionRole};
 use names::Sizes;
@@ -125,7 +126,7 @@ pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
         .iter()
         .map(|info| TensorHead::f32(name_in_file(info), info.shape.clone()))
         .collect();
-    let base = model.base_fingerprint().map_err(io::Error::other)?;
+    let base = model.base_fingerprint().map_err(io_error)?;
     let params = model.params();
     let written = params.read_held(|weights| {
         write_with(out, &heads, &[(FINGERPRINT, &base)], &mut |sink| {
@@ -137,7 +138,7 @@ pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
             })
         })
     });
-    written.map_err(io::Error::other)?
+    written.map_err(io_error)?
 }
 
 /// Fills the adapters of a model from a folder that [`write_adapter`] has written to; every factor must be there with its

@@ -1,6 +1,6 @@
 //! A reward that never varies: it is never earned, or always.
 
-use super::metric;
+use super::{empty_answers, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
@@ -19,7 +19,7 @@ pub const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let spread = view.recent(metric::REWARD_SPREAD);
-    if spread.len() < ENOUGH {
+    if spread.len() < ENOUGH || empty_answers::explains(view) {
         return None;
     }
     let reward = view.typical(metric::REWARD)?;

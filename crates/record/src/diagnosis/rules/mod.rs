@@ -11,10 +11,12 @@ mod data_wait;
 mod dead_layer;
 mod displacement;
 mod diverged;
+mod empty_answers;
 mod entropy_collapse;
 mod events;
 mod forgetting;
 mod gradient_spike;
+mod idle_gpu;
 mod idle_layer;
 mod initial_loss;
 mod kl_runaway;
@@ -91,6 +93,9 @@ pub(super) mod metric {
     pub const SPEED: &str = "tok_per_sec";
     pub const STEP_MS: &str = "step_ms";
     pub const RSS: &str = "host/rss_bytes";
+    pub const GPU_UTIL: &str = "gpu/0/util";
+    /// Of the run's own processes.
+    pub const GPU_MEMORY: &str = "gpu/0/own_memory_bytes";
     pub const ATTENTION_LARGEST: &str = "attn_logit_max/layer";
 }
 
@@ -134,6 +139,8 @@ pub(super) const READ: &[&str] = &[
     metric::SPEED,
     metric::STEP_MS,
     metric::RSS,
+    metric::GPU_UTIL,
+    metric::GPU_MEMORY,
 ];
 
 macro_rules! rules {
@@ -144,8 +151,8 @@ macro_rules! rules {
 pub const RULES: &[Rule] = rules! {
     preflight diverged not_learning train_loss initial_loss sudden_drop overfitting forgetting task_drop train_above_val lr_too_high
     lr_too_low gradient_spike odd_batches weight_decay clip_tight leak same_data sorted_data dead_layer idle_layer
-    attention_collapse noise_limited preference_start displacement swapped_pairs constant_reward reward_hacking
-    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower memory_growth warnings events
+    attention_collapse noise_limited preference_start displacement swapped_pairs empty_answers constant_reward reward_hacking
+    same_rewards entropy_collapse answer_length repeated_answers kl_runaway unread_answers big_steps critic rescued data_wait slower idle_gpu memory_growth warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

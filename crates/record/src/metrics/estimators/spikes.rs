@@ -1,6 +1,7 @@
 //! How far a value stands out of those before it: as a ratio to their running mean, and as the share of steps that stand out by
 //! seven standard deviations (OLMo 2, arXiv 2501.00656, section 3). The estimators have thresholds of their own.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Values that a new one is measured against.
@@ -14,7 +15,8 @@ const PAST: f64 = 0.97;
 
 /// Steps that stood out of the last thousand before them, `olmo`, in percent. Values that stand out do not widen what the next
 /// ones are measured against.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SpikeScore {
     window: VecDeque<f64>,
     sum: f64,
@@ -60,7 +62,7 @@ impl SpikeScore {
 }
 
 /// A value over the running mean of those before it: `norm_ratio`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct NormRatio(crate::base::stats::Ema);
 
 impl Default for NormRatio {

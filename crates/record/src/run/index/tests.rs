@@ -97,6 +97,8 @@ fn statuses_follow_the_lock_and_the_last_word() {
         (Outcome::Stopped, RunStatus::Stopped),
         (Outcome::Failed, RunStatus::Failed),
         (Outcome::Completed, RunStatus::Finished),
+        (Outcome::Refused, RunStatus::Failed),
+        (Outcome::Crashed, RunStatus::Failed),
     ] {
         log(&run, [hello(), finished(outcome, 1)]);
         assert_eq!(status(&run), expected);

@@ -450,15 +450,9 @@ impl RunState {
     }
 }
 
-/// Display name of an outcome.
+/// Display name of an outcome: the word of lists. What kind of failure it was is in its message.
 pub fn outcome_word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Completed => RunStatus::Finished.word(),
-        Outcome::Stopped => "stopped",
-        Outcome::Failed | Outcome::Starved | Outcome::Invalid => "failed",
-        Outcome::Refused => "refused",
-        Outcome::Crashed => "crashed",
-    }
+    RunStatus::of(outcome).word()
 }
 
 /// Display name of a phase.

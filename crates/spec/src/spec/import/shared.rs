@@ -48,6 +48,8 @@ pub(super) const KERNELS: &str = "kernels are chosen by the engine";
 pub(super) const FOREIGN_ADAPTER: &str = "training begins with new adapters, not with these: merge them into the base model and name that folder in train.from";
 pub(super) const SHARDS: &str =
     "engine: torch trains on several GPUs; engine.torch.shard takes ddp or fsdp2, which is ZeRO-3";
+/// The setting chooses PyTorch; what trains is not an import's to decide.
+const COMPILE: &str = "set it with PyTorch, which it chooses: engine.torch.compile: true; the engine of this program has nothing to compile";
 const RESUME: &str = "checkpoints contain everything a resume needs";
 pub(super) const RUNS_DIR: &str = "set it on the command line: --runs-dir DIR";
 
@@ -82,7 +84,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
         "gradient_checkpointing_kwargs",
         To::Needless("results are the same either way"),
     ),
-    row("torch_compile", To::Needless(KERNELS)),
+    row("torch_compile", To::NoEqual(COMPILE)),
     row(
         "logging_first_step",
         To::Needless("the first step is always logged"),

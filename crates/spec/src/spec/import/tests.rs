@@ -104,6 +104,22 @@ fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
 }
 
 #[test]
+fn torch_compile_is_a_setting_of_pytorch_and_chooses_no_engine() {
+    for (dialect, text) in [("lf", LLAMA_FACTORY), ("trl", TRL)] {
+        let on = import(dialect, &format!("{text}\ntorch_compile: true\n"), None).unwrap();
+        let line = fate(&on, "torch_compile");
+        assert_eq!(line.fate, Fate::NoEqual);
+        assert!(
+            line.words.contains("engine.torch.compile: true"),
+            "{line:?}"
+        );
+        assert!(on.draft.value("engine").is_null() || on.draft.value("engine") == "candle");
+        let off = import(dialect, &format!("{text}\ntorch_compile: false\n"), None).unwrap();
+        assert_eq!(fate(&off, "torch_compile").fate, Fate::Needless);
+    }
+}
+
+#[test]
 fn kinds_of_lora_become_settings_of_the_adapter() {
     let lora = LLAMA_FACTORY.replace(
         "finetuning_type: full",

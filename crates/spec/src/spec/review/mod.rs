@@ -15,6 +15,8 @@ pub struct Sizes {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split.
     pub val_tokens: Option<u64>,
+    /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
+    pub unused_template: bool,
     /// Whether it trains on this machine, whose arithmetic is known then.
     pub here: bool,
 }
@@ -72,7 +74,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate warmup batch updates moments decay dropout adapter passes held_out precision others }
+subjects! { rate warmup batch updates moments decay dropout adapter passes held_out template precision others }
 
 pub use passes::GOOD_PASSES;
 

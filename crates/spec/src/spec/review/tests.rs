@@ -8,6 +8,7 @@ const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
     pass_tokens: Some(400_000_000),
     val_tokens: Some(1_000_000),
+    unused_template: false,
     here: true,
 };
 
@@ -27,6 +28,30 @@ fn said(preset: &str, words: &[&str], sizes: Sizes) -> Vec<Finding> {
         assert!(!finding.evidence.is_empty(), "{finding:?}");
     }
     found
+}
+
+#[test]
+fn prompts_that_pass_a_chat_template_by_are_told_of() {
+    let texts = Sizes {
+        unused_template: true,
+        ..KNOWN
+    };
+    let begun = |preset: &str, sizes: Sizes| {
+        let mut value = spec(preset, &[]).to_value();
+        value["train"]["from"] = "somewhere".into();
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
+        let found = review(&spec, sizes).into_iter();
+        found
+            .filter(|f| f.place == "data.format")
+            .collect::<Vec<_>>()
+    };
+    let found = begun("grpo-gsm8k", texts);
+    assert!(found[0].fix.contains("`question`"), "{found:?}");
+    assert_eq!(begun("grpo-gsm8k", KNOWN), []);
+    // Other methods learn texts as texts, and a model from random weights knows no template.
+    assert_eq!(begun("sft-lora", texts), []);
+    let found = said("grpo-gsm8k", &[], texts);
+    assert!(found.iter().all(|f| f.place != "data.format"), "{found:?}");
 }
 
 /// The one finding whose evidence contains `words`.

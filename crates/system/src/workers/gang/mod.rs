@@ -490,13 +490,22 @@ pub(super) fn listen(runtime: &Path, id: &str) -> Result<(UnixListener, PathBuf)
 
 /// torchrun ended, and no rank had come.
 fn never_came(member: &Member, status: &str) -> Lost {
-    let words = match words::last_line(&member.logs.join(LAUNCHER_LOG)) {
+    // One rank alone has no torchrun.
+    let log = member.logs.join(LAUNCHER_LOG);
+    let (who, log) = match log.is_file() {
+        true => ("torchrun ended before its ranks came", log),
+        false => (
+            "the rank ended before it came",
+            member.logs.join("0/stderr.log"),
+        ),
+    };
+    let words = match words::last_line(&log) {
         none if none.is_empty() => "it said nothing".into(),
         words => words,
     };
     let machine = member.launcher.machine();
     let machine = machine.map_or_else(String::new, |name| format!("{name}: "));
-    let what = format!("{machine}torchrun ended before its ranks came ({status}): {words}");
+    let what = format!("{machine}{who} ({status}): {words}");
     Lost::new(LostKind::Start, None, what)
 }
 

@@ -47,7 +47,7 @@ fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
         );
         let mut rows = crate::data::source::rows(&sources, &Default::default()).unwrap();
         let first = rows.next().unwrap().unwrap();
-        let told = crate::data::formats::detect(&[first], &Default::default());
+        let told = crate::data::formats::detect(&[first], &Default::default(), None);
         match told {
             Ok(told) => assert_eq!(told.format.word(), format),
             Err(_) => assert!(yaml.contains("format: "), "{yaml}"),

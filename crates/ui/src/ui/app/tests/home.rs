@@ -185,6 +185,30 @@ fn runs_that_failed_before_their_first_step_are_one_line_that_opens() {
     );
 }
 
+/// Who has many runs came for them: presets keep a third.
+#[test]
+fn many_runs_have_two_thirds_of_the_screen_and_presets_stay_in_reach() {
+    let one = runs().remove(0);
+    let many = (0..40).map(|i| RunSummary {
+        id: format!("many-{i:02}"),
+        name: format!("many-{i:02}"),
+        path: format!("/runs/many-{i:02}").into(),
+        parent: None,
+        ..one.clone()
+    });
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((many.collect(), Vec::new()))));
+    for (width, height, least) in [(80, 24, 10), (160, 48, 25)] {
+        let picture = bench.picture(width, height);
+        let shown = picture.matches("many-").count();
+        assert!(
+            shown >= least,
+            "{shown} runs at {width}×{height}:\n{picture}"
+        );
+        assert!(picture.contains("quickstart"), "{picture}");
+    }
+}
+
 #[test]
 fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
     let mut failed = runs().remove(3);

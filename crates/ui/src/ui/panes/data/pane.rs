@@ -4,6 +4,7 @@ use super::{DataPane, draw};
 use crate::data::DataConfig;
 use crate::data::inspect::Subject;
 use crate::run::state::Level;
+use crate::spec::RunSpec;
 use crate::ui::action::{Action, Context};
 use crate::ui::app::Freshness;
 use crate::ui::effect::Effect;
@@ -47,7 +48,10 @@ impl DataPane {
         };
         let seq_len = head.spec["model"]["seq_len"].as_u64();
         let name = format!("data of {}", held.name());
-        self.inspect(Subject::of_spec(&name, config, seq_len), Some(run))
+        let spec = RunSpec::from_yaml(&head.spec.to_string());
+        let mut subject = Subject::of_spec(&name, config, seq_len);
+        subject.unit = spec.ok().map(|spec| spec.method.needs().unit);
+        self.inspect(subject, Some(run))
     }
 
     fn inspect(&mut self, subject: Subject, run: Option<PathBuf>) -> Vec<Request> {

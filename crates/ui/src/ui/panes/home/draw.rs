@@ -67,8 +67,8 @@ impl HomePane {
         let n_runs = u16::try_from(self.listed(store).len()).unwrap_or(u16::MAX);
         let n_presets = u16::try_from(preset_lines(store).len()).unwrap_or(u16::MAX);
         let airy = area.height >= 16;
-        // Runs get what they need, up to half; presets the rest.
-        let wanted = n_runs.saturating_add(4).min((area.height / 2).max(4));
+        // Runs get what they need, up to two thirds; presets the rest.
+        let wanted = n_runs.saturating_add(4).min((area.height / 3 * 2).max(4));
         let top = area
             .height
             .saturating_sub(wanted)

@@ -1,0 +1,197 @@
+"""Matrices with the same input, as few products. Launching a kernel takes a processor longer than a small one runs: fewer is faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .layers import Table, matmul_dtype
+
+
+class Stack:
+    """Parameters one under the other in memory, (rows, …) each, and their whole in the number format of products."""
+
+    def __init__(self, table: Table, names: list[str], device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        shapes = [table.infos[name]["shape"] for name in names]
+        self.rows = [shape[0] for shape in shapes]
+        self.whole = torch.zeros([sum(self.rows), *shapes[0][1:]], dtype=dtype, device=device)
+        self.parts = [table.put(name, part) for name, part in zip(names, self.split(self.whole), strict=True)]
+        self.rounded: Tensor | None = None
+        self.version = -1
+
+    def split(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The parts of something with the rows of all."""
+        return torch.split(x, self.rows)
+
+    def like(self, dtype: torch.dtype) -> Tensor:
+        """All of them in a format: rounded once for each change of theirs, which PyTorch counts."""
+        if self.whole.dtype == dtype:
+            return self.whole
+        if self.rounded is None or self.rounded.dtype != dtype:
+            self.rounded, self.version = torch.empty_like(self.whole, dtype=dtype), -1
+        if self.version != self.whole._version:
+            with torch.no_grad():
+                self.rounded.copy_(self.whole)
+            self.version = self.whole._version
+        return self.rounded
+
+
+class Pairs:
+    """LoRA's A and B of some of the matrices of a stack. All A are one product; B become one matrix, (rows of all, ranks of all) times
+    the scale, with each B at its place and zeros around."""
+
+    def __init__(self, table: Table, names: list[str], at: list[int], rows: list[int], scale: float, device: torch.device) -> None:
+        self.a = Stack(table, [f"{name}.lora_A.weight" for name in names], device)
+        self.b = [table.take(f"{name}.lora_B.weight", device) for name in names]
+        self.scale = scale
+        self.shape = (sum(rows), sum(self.a.rows))
+        # Where each B stands among all rows and all ranks.
+        ends = [sum(rows[: i + 1]) for i in at], [sum(self.a.rows[: i + 1]) for i in range(len(at))]
+        self.places = [(slice(row - len(b), row), slice(rank - b.shape[1], rank)) for row, rank, b in zip(*ends, self.b, strict=True)]
+        self.spread: Tensor | None = None
+        self.versions: list[int] = []
+
+    def all_b(self, dtype: torch.dtype) -> Tensor:
+        if self.spread is None or self.spread.dtype != dtype:
+            self.spread, self.versions = torch.zeros(self.shape, dtype=dtype, device=self.b[0].device), []
+        versions = [b._version for b in self.b]
+        if self.versions != versions:
+            with torch.no_grad():
+                for place, b in zip(self.places, self.b, strict=True):
+                    self.spread[place] = self.scale * b
+            self.versions = versions
+        return self.spread
+
+
+class Product(torch.autograd.Function):
+    """W x + b + s · B (A x). What trains stands behind, as what the gradient goes to: weights, biases, A, B."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, of: Linear, adapters: bool, *_trained: Tensor) -> Tensor:
+        assert of.stack is not None
+        flat, dtype = x.reshape(-1, x.shape[-1]), x.dtype
+        w = of.stack.like(dtype)
+        y = F.linear(flat, w, None if of.bias is None else of.bias.like(dtype))
+        kept, dropped, low, a, b = flat, None, None, None, None
+        if adapters and of.pairs is not None:
+            if of.dropout and of.training:
+                kept, dropped = torch.native_dropout(flat, of.dropout, True)
+            a, b = of.pairs.a.like(dtype), of.pairs.all_b(dtype)
+            low = F.linear(kept, a)
+            y.addmm_(low, b.t())
+        ctx.of, ctx.trains = of, any(ctx.needs_input_grad[3 : 3 + len(of.stack.rows)])
+        ctx.save_for_backward(flat if ctx.trains else None, None if low is None else kept, dropped, low, w, a, b)
+        return y.view(*x.shape[:-1], y.shape[-1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        flat, kept, dropped, low, w, a, b = ctx.saved_tensors
+        of, needs = ctx.of, ctx.needs_input_grad
+        g = grad.reshape(-1, grad.shape[-1])
+        found: list[Tensor | None] = []
+        of_x = g @ w if needs[0] else None
+        if ctx.trains:
+            found += of.stack.split((g.t() @ flat).float())
+        else:
+            found += [None] * len(of.stack.rows)
+        if of.bias is not None:
+            found += of.bias.split(g.sum(0).float())
+        if of.pairs is not None and low is None:
+            found += [None] * (2 * len(of.pairs.b))
+        elif of.pairs is not None:
+            of_low = g @ b
+            found += of.pairs.a.split((of_low.t() @ kept).float())
+            whole = torch.addmm(g.new_empty(()), g.t(), low, beta=0, alpha=of.pairs.scale)
+            found += [whole[place].float() for place in of.pairs.places]
+            if of_x is not None and dropped is None:
+                of_x.addmm_(of_low, a)
+            elif of_x is not None:
+                of_x.addcmul_(of_low @ a, dropped, value=1 / (1 - of.dropout))
+        every = [None if x is None or not need else x for x, need in zip(found, needs[3:], strict=True)]
+        return None if of_x is None else of_x.view(*grad.shape[:-1], -1), None, None, *every
+
+
+class Linear(nn.Module):
+    """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
+
+    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant. In training
+    features of the x that goes into A are dropped, the same for all matrices of one input.
+    """
+
+    def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
+        super().__init__()
+        self.scale, self.dropout = adapter["scale"], adapter["dropout"]
+        weights, biases = ([f"{name}.{kind}" for name in names] for kind in ("weight", "bias"))
+        biased = table.has(biases[0])
+        adapted = [at for at, name in enumerate(names) if table.has(f"{name}.lora_A.weight")]
+        # DoRA takes the norms of the weights as they are.
+        exact = any(table.has(f"{name}.lora_magnitude_vector") for name in names)
+        frozen = all(table.infos[name]["grad"] is None for name in weights)
+        self.stack = self.bias = self.pairs = None
+        if table.joined and not exact:
+            self.stack = Stack(table, weights, device, table.frozen if frozen and table.frozen else torch.float32)
+            self.bias = Stack(table, biases, device) if biased else None
+            self.pairs = Pairs(table, [names[at] for at in adapted], adapted, self.stack.rows, self.scale, device) if adapted else None
+        # All of them, where nothing of them has a gradient.
+        self.frozen = self.stack.whole if self.stack is not None and frozen else None
+
+        def parameter(name: str) -> nn.Parameter:
+            return table.made[name] if name in table.made else table.take(name, device)
+
+        self.weights = nn.ParameterList([parameter(name) for name in weights])
+        self.biases = nn.ParameterList([parameter(name) for name in biases]) if biased else None
+        self.a = nn.ParameterDict({str(at): parameter(f"{names[at]}.lora_A.weight") for at in adapted})
+        self.b = nn.ParameterDict({str(at): parameter(f"{names[at]}.lora_B.weight") for at in adapted})
+        magnitudes = {str(at): f"{name}.lora_magnitude_vector" for at, name in enumerate(names)}
+        self.m = nn.ParameterDict({at: parameter(name) for at, name in magnitudes.items() if table.has(name)})
+        # In the order in which a product takes them.
+        self.trained = list(self.parameters())
+
+    def forward(self, x: Tensor, adapters: bool) -> Tensor:
+        dtype = matmul_dtype(x)
+        x = x.to(dtype)
+        if self.stack is None or torch.compiler.is_compiling():
+            return self._composite(x, dtype, adapters)
+        y: Tensor = Product.apply(x, self, adapters, *self.trained)
+        return y
+
+    def _composite(self, x: Tensor, dtype: torch.dtype, adapters: bool) -> Tensor:
+        """For the compiler, which fuses it, for shares of weights and for DoRA."""
+        if not adapters or len(self.a) == 0:
+            return self._product(x, dtype, biased=True)
+        y = self._product(x, dtype, biased=False)
+        kept = F.dropout(x, self.dropout, self.training) if self.dropout else x
+        ranks = [len(a) for a in self.a.values()]
+        # One product over x for the A of all matrices.
+        low = F.linear(kept, torch.cat([a.to(dtype) for a in self.a.values()]) if len(ranks) > 1 else next(iter(self.a.values())))
+        lows = dict(zip(self.a, torch.split(low, ranks, -1), strict=True))
+        parts = list(torch.split(y, [len(weight) for weight in self.weights], -1))
+        for at, weight in enumerate(self.weights):
+            key = str(at)
+            if key in self.a:
+                parts[at] = parts[at] + F.linear(lows[key], self.scale * self.b[key])
+                if key in self.m:
+                    with torch.no_grad():
+                        norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
+                    parts[at] = parts[at] * (self.m[key] / norm)
+            if self.biases is not None:
+                parts[at] = parts[at] + self.biases[at].to(dtype)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def _product(self, x: Tensor, dtype: torch.dtype, *, biased: bool) -> Tensor:
+        """W x of all matrices. Where they are rounded anyway they become one: one product over x instead of three."""
+        biases = self.biases if biased else None
+        if len(self.weights) == 1:
+            return F.linear(x, self.weights[0], None if biases is None else biases[0])
+        if self.frozen is not None and self.frozen.dtype == dtype:
+            return F.linear(x, self.frozen, None if biases is None else torch.cat([bias.to(dtype) for bias in biases]))
+        if all(weight.dtype == dtype for weight in self.weights):
+            each = [F.linear(x, weight, None if biases is None else biases[at]) for at, weight in enumerate(self.weights)]
+            return torch.cat(each, -1)
+        weight = torch.cat([weight.to(dtype) for weight in self.weights])
+        return F.linear(x, weight, None if biases is None else torch.cat([bias.to(dtype) for bias in biases]))

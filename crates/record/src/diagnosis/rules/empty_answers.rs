@@ -1,0 +1,62 @@
+//! Answers that end before they begin: nothing is said, so nothing earns a reward.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "empty_answers",
+        title: "answers begin",
+        summary: "Answers are longer than a token, or their rewards differ.",
+        source: "the token that ends an answer counts as one; rule of thumb",
+    },
+    needs: &[metric::ANSWER_LENGTH, metric::REWARD_SPREAD],
+    judge,
+};
+
+/// Tokens, on average.
+const NOTHING: f64 = 1.5;
+const MOST: f64 = 0.5;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let length = view.typical(metric::ANSWER_LENGTH)?;
+    let spread = view.recent(metric::REWARD_SPREAD);
+    if spread.len() < ENOUGH {
+        return None;
+    }
+    let text = format!("mean length {length:.1} tokens");
+    let signal = Signal::of(metric::ANSWER_LENGTH, length, text).at(view.state.step);
+    if length > NOTHING || spread.iter().any(|point| point.value > 0.0) {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let same = Signal::of(
+        metric::REWARD_SPREAD,
+        0.0,
+        "rewards vary in 0 % of the last steps",
+    );
+    let signals = vec![signal, same];
+    let cut = view.typical(metric::CUT_ANSWERS).unwrap_or(0.0);
+    Some(match cut > MOST {
+        true => Finding::fail(
+            signals,
+            "answers are cut off after their first token",
+            "a larger rollout.max_new_tokens; see that no rollout.stop matches what answers begin with",
+        ),
+        false => Finding::fail(
+            signals,
+            "the model ends its answers at once: prompts that are texts reach a chat model without its template, and a base model may not know \
+             the form of an answer",
+            "prompts as turns (a column `question`, or llmtui data convert FILE --to messages); else a cold start (rollout.cold_start_steps) \
+             teaches how answers begin",
+        ),
+    })
+}
+
+/// Whether it says why no reward differs.
+pub(super) fn explains(view: &View<'_>) -> bool {
+    RULE.ask(view)
+        .is_some_and(|found| found.status == crate::base::finding::Status::Fail)
+}
