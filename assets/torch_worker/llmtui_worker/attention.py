@@ -91,7 +91,8 @@ def attend_texts(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float, cap:
 
 def of_texts(q: Tensor, k: Tensor, v: Tensor, packed: Packed, window: int | None, scale: float) -> Tensor:
     more: dict[str, Any] = {"scale": scale, "window_size": (-1 if window is None else window - 1, 0)}
-    # Keys and values for every head: compiled steps with shared ones took 82 ms on an H200 (PyTorch 2.11), and 57 ms without.
+    # Keys and values for every head: compiled steps with shared ones took 82 ms on an H200 (PyTorch 2.11), once, and 57 ms without, on
+    # another day.
     groups = q.shape[2] // k.shape[2]
     if groups != 1:
         k, v = (x.repeat_interleave(groups, 2) for x in (k, v))

@@ -19,7 +19,8 @@ class Stack:
         shapes = [table.infos[name]["shape"] for name in names]
         self.rows = [shape[0] for shape in shapes]
         self.whole = torch.zeros([sum(self.rows), *shapes[0][1:]], dtype=dtype, device=device)
-        self.parts = [table.put(name, part) for name, part in zip(names, self.split(self.whole), strict=True)]
+        for name, part in zip(names, self.split(self.whole), strict=True):
+            table.put(name, part)
         self.rounded: Tensor | None = None
         self.version = -1
 

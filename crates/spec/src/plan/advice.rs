@@ -51,11 +51,11 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
                 binary(p50),
                 capacity(limit)
             ), source)),
-        Some(Verdict::Fits) if larger_pieces(&plan.request, limit).is_some() => {
-            list.extend(larger_pieces(&plan.request, limit));
-        }
-        Some(Verdict::Fits) if plan.request.estimator == Estimator::General && p90 * 2 < limit => {
-            list.push(advice("room", Status::Pass, "less than half of the memory is used: a larger micro-batch is faster", "throughput grows with the micro-batch until compute, not memory, is the bottleneck"));
+        Some(Verdict::Fits) if plan.request.estimator == Estimator::General => {
+            let room = p90 * 2 < limit;
+            list.extend(larger_pieces(&plan.request, limit).or_else(|| {
+                room.then(|| advice("room", Status::Pass, "less than half of the memory is used: a larger micro-batch is faster", "throughput grows with the micro-batch until compute, not memory, is the bottleneck"))
+            }));
         }
         _ => {}
     }
@@ -63,9 +63,7 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
 
 /// The batch of a step in the fewest micro-batches that a rank's memory holds, where it is cut into more.
 fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
-    if request.extras.ranks.is_none() || request.estimator != Estimator::General {
-        return None;
-    }
+    request.extras.ranks?;
     let larger = |times: u64| {
         let mut larger = request.clone();
         larger.micro_batch = request.micro_batch * (request.grad_accum / times);

@@ -1,5 +1,5 @@
-//! How ranks are started: one alone as a Python of its own, several by torchrun, as an array of arguments, never through a shell, with a rendezvous of its own for every
-//! generation. Nothing secret stands in it.
+//! How ranks are started: one alone as a Python of its own, several by torchrun; as an array of arguments, never through a shell, with a
+//! rendezvous of its own for every generation. Nothing secret stands in it.
 
 use super::package::NAME;
 use serde::{Deserialize, Serialize};
