@@ -84,7 +84,7 @@ fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
             "the same batch in larger pieces fits, and takes less time: -s micro_batch_size={rows} -s grad_accum_steps={}",
             larger.grad_accum
         ),
-        "kernels of small batches end before the next are launched: 135M parameters on an H200, 4 rows of 1,024 tokens at once 51,000 tokens/s, 16 rows 175,000 (benches/peers/gpu.py)",
+        "kernels of small batches end before the next are launched: a LoRA step of 135M parameters on an H200 took 188 ms with 4 rows of 1,024 tokens, 205 ms with 16",
     ))
 }
 
