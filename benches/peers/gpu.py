@@ -1,11 +1,13 @@
-"""Whole training steps on a GPU: the ranks of `engine: torch` beside transformers' Llama of the same shape, in bf16 autocast with fused AdamW.
+"""Whole training steps on a GPU: the ranks of `engine: torch` beside transformers' Llama of the same shape, in bf16 autocast, fused AdamW.
 
-    python benches/peers/gpu.py [--rows 16] [--steps 8] [SIDE ...]      SIDE: whole packed whole-compiled packed-compiled hf hf-compiled
+    python benches/peers/gpu.py [--rows 16] [--steps 8] [SIDE ...]
+    SIDE: whole packed whole-compiled packed-compiled hf hf-compiled lora lora-compiled peft peft-compiled
 
-SmolLM2's shape (135M parameters: 30 layers of 576 features, 9 heads over 3, a vocabulary of 49,152) with rows of 1,024 random tokens: forward,
-backward, the norm of the gradient, the update. `packed` rows hold four texts that do not see each other, which the other side does not know.
-A line has the median of the steps, tokens per second, the largest sum of PyTorch's allocator, and how long three first steps took, compiling
-included. Needs a GPU, PyTorch 2.10 and, for the other side, transformers.
+SmolLM2's shape (135M parameters: 30 layers of 576 features, 9 heads over 3, a vocabulary of 49,152) with rows of 1,024 random tokens:
+forward, backward, the norm of the gradient, the update. `packed` rows hold four texts that do not see each other, which the other side
+does not know. `lora` and `peft` train adapters of rank 8 with dropout 0.05 on every matrix of a layer, beside frozen weights in bf16.
+A line has the median of the steps, tokens per second, the largest sum of PyTorch's allocator, and how long three first steps took,
+compiling included. Needs a GPU, PyTorch 2.10 and, for the other side, transformers and PEFT.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ from llmtui_worker.attention import Packed
 from llmtui_worker.decoder import Decoder
 
 VOCAB, WIDTH, LAYERS, HEADS, KV, INNER, LENGTH = 49_152, 576, 30, 9, 3, 1_536, 1_024
+RANK, DROPOUT = 8, 0.05
 WARM_UP = 3
 DEVICE = torch.device("cuda")
 
 
-def described() -> dict[str, Any]:
+def described(*, lora: bool) -> dict[str, Any]:
     """The model as the engine describes it to a rank."""
     each = WIDTH // HEADS
     shapes: dict[str, list[int]] = {"model.embed_tokens.weight": [VOCAB, WIDTH], "model.norm.weight": [WIDTH]}
@@ -48,9 +51,13 @@ def described() -> dict[str, Any]:
             f"{at}mlp.up_proj.weight": [INNER, WIDTH],
             f"{at}mlp.down_proj.weight": [WIDTH, INNER],
         }
+    if lora:
+        for name, (rows, columns) in [(name, shape) for name, shape in shapes.items() if name.endswith("_proj.weight")]:
+            matrix = name.removesuffix(".weight")
+            shapes |= {f"{matrix}.lora_A.weight": [RANK, columns], f"{matrix}.lora_B.weight": [rows, RANK]}
     rotation = {"frequencies": [1e5 ** (-2 * i / each) for i in range(each // 2)], "factor": 1.0}
     return {
-        "params": [{"name": name, "shape": shape, "grad": 0} for name, shape in shapes.items()],
+        "params": [{"name": name, "shape": shape, "grad": 0 if not lora or "lora" in name else None} for name, shape in shapes.items()],
         "shape": {"n_layer": LAYERS, "n_head": HEADS, "n_kv_head": KV, "head_dim": each, "d_model": WIDTH, "seq_len": LENGTH},
         "config": {
             "norm": {"rmsnorm": {"eps": 1e-5}},
@@ -68,19 +75,19 @@ def described() -> dict[str, Any]:
         "rotations": [rotation, rotation],
         "slopes": None,
         "waves": False,
-        "adapter": {"scale": 1.0, "dropout": 0.0},
+        "adapter": {"scale": 2.0, "dropout": DROPOUT if lora else 0.0},
         "recompute": False,
     }
 
 
-def rank(rows: int, *, packed: bool, compiled: bool) -> Callable[[], None]:
-    decoder = Decoder(described(), DEVICE).train()
+def rank(rows: int, *, packed: bool = False, compiled: bool = False, lora: bool = False) -> Callable[[], None]:
+    decoder = Decoder(described(lora=lora), DEVICE, torch.bfloat16).train()
     if compiled:
         decoder.fuse()
     with torch.no_grad():
         for parameter in decoder.parameters():
             parameter.normal_(0.0, 0.02) if parameter.dim() > 1 else parameter.fill_(1.0)
-    optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW([p for p in decoder.parameters() if p.requires_grad], lr=1e-4, fused=True)
     inputs, targets = (torch.randint(0, VOCAB, (rows, LENGTH), device=DEVICE) for _ in range(2))
     first: Tensor | None = None
     texts: Packed | None = None
@@ -105,7 +112,7 @@ def rank(rows: int, *, packed: bool, compiled: bool) -> Callable[[], None]:
     return step
 
 
-def transformers(rows: int, *, compiled: bool) -> Callable[[], None]:
+def transformers(rows: int, *, compiled: bool = False, lora: bool = False) -> Callable[[], None]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -121,8 +128,14 @@ def transformers(rows: int, *, compiled: bool) -> Callable[[], None]:
         attn_implementation="sdpa",
         rms_norm_eps=1e-5,
     )
-    model = LlamaForCausalLM(config).to(DEVICE).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    model: Any = LlamaForCausalLM(config).to(DEVICE).train()
+    if lora:
+        from peft import LoraConfig, get_peft_model
+
+        every = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        adapters = LoraConfig(r=RANK, lora_alpha=2 * RANK, lora_dropout=DROPOUT, target_modules=every)
+        model = get_peft_model(model.to(torch.bfloat16), adapters)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     called = torch.compile(model) if compiled else model
     ids = torch.randint(0, VOCAB, (rows, LENGTH), device=DEVICE)
 
@@ -139,12 +152,16 @@ def transformers(rows: int, *, compiled: bool) -> Callable[[], None]:
 
 
 SIDES: dict[str, Callable[[int], Callable[[], None]]] = {
-    "whole": lambda rows: rank(rows, packed=False, compiled=False),
-    "packed": lambda rows: rank(rows, packed=True, compiled=False),
-    "whole-compiled": lambda rows: rank(rows, packed=False, compiled=True),
+    "whole": rank,
+    "packed": lambda rows: rank(rows, packed=True),
+    "whole-compiled": lambda rows: rank(rows, compiled=True),
     "packed-compiled": lambda rows: rank(rows, packed=True, compiled=True),
-    "hf": lambda rows: transformers(rows, compiled=False),
+    "hf": transformers,
     "hf-compiled": lambda rows: transformers(rows, compiled=True),
+    "lora": lambda rows: rank(rows, lora=True),
+    "lora-compiled": lambda rows: rank(rows, lora=True, compiled=True),
+    "peft": lambda rows: transformers(rows, lora=True),
+    "peft-compiled": lambda rows: transformers(rows, lora=True, compiled=True),
 }
 
 
