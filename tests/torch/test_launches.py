@@ -124,7 +124,8 @@ class Counts(unittest.TestCase):
         with mock.patch.object(F, "rms_norm", lambda x, shape, gain, eps: OneEachWay.apply(x, gain)):
             for _ in range(2):
                 with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), Launches() as launches:
-                    decoder.read(texts.take_up([(0, 1), (1, 1), (2, 1)], torch.zeros(3, dtype=torch.long)), texts)
+                    table = texts.plan([(0, 1), (1, 1), (2, 1)], torch.zeros(3, dtype=torch.long))
+                    decoder.read(texts.take_up(table), texts)
                 texts.done()
         return launches.counted
 

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .adamw8bit import AdamW8bit
 from .attention import Packed
 from .decoder import Decoder
+from .graphs import Graphs, rows_for
 from .meeting import Meeting
 from .texts import Texts
 from .wire import PIECE, Wire
@@ -39,6 +40,7 @@ class Rank:
         self.device = torch.device("cpu")
         self.shape: dict[str, Any] = {}
         self.texts: Texts | None = None
+        self.graphs: Graphs | None = None
         self.decoder: Decoder
         # The decoder as its ranks share it.
         self.model: Any
@@ -218,8 +220,11 @@ class Rank:
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Reads texts on and answers with the logits behind each piece; nothing is drawn here."""
-        if ask["begin"] or self.texts is None:
-            self.texts = Texts(ask["texts"], ask["tokens"], self.device)
+        fresh = ask["begin"] or self.texts is None
+        if self.texts is None or (self.texts.count, self.texts.tokens) != (ask["texts"], ask["tokens"]):
+            self.texts, self.graphs = Texts(ask["texts"], ask["tokens"], self.device), None
+        if fresh:
+            self.texts.forget_all()
         texts, decoder = self.texts, self.decoder
         for source, target in ask["copies"]:
             texts.copy(source, target)
@@ -234,11 +239,27 @@ class Rank:
             return {}
         was = decoder.training
         decoder.eval()
-        with self._compiled(False), torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            logits = decoder.read(texts.take_up(pieces, ids), texts)
+        # Casts that are remembered would have no place in a recorded pass.
+        cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False)
+        with self._compiled(False), torch.no_grad(), cast:
+            logits = self._read_on(decoder, texts, pieces, ids, fresh=fresh)
         texts.done()
         decoder.train(was)
         return {"payload": raw(logits.cpu()) if ask["pieces"] else b""}
+
+    def _read_on(self, decoder: Decoder, texts: Texts, pieces: list[tuple[int, int]], ids: Tensor, *, fresh: bool) -> Tensor:
+        def work(table: Tensor) -> Tensor:
+            return decoder.read(texts.take_up(table), texts)
+
+        one_each = all(new == 1 for _, new in pieces) and self.device.type == "cuda"
+        table = texts.plan(pieces, ids, rows_for(len(pieces), texts.count) if one_each else None).to(self.device)
+        # The first pass rounds weights, which have changed since the last texts; shares of weights are gathered anew each time.
+        if not one_each or fresh or self.sharded:
+            return work(table)[: len(pieces)]
+        if self.graphs is None:
+            self.graphs = Graphs(self.device)
+        shape = len(table), texts.seen, texts.all_of_them
+        return self.graphs.run(shape, table, work)[: len(pieces)]
 
     def _compiled(self, yes: bool) -> contextlib.AbstractContextManager[Any]:
         """Not for texts of every length: compiling for each would take longer than they do."""
@@ -255,6 +276,9 @@ class Rank:
         packed = Packed.of(ids[2]) if ask["first"] and self.device.type == "cuda" else None
         if packed is not None:
             packed = packed._replace(ends=packed.ends.to(self.device))
+            if self.compiled:
+                # Another number of texts in the next batch is no reason to compile again.
+                torch._dynamo.maybe_mark_dynamic(packed.ends, 0)
         tensors: list[Tensor | None] = [x.to(self.device) for x in ids]
         if not ask["first"]:
             tensors.append(None)
@@ -277,7 +301,7 @@ class Rank:
                 logp, entropy, top1, _ = chosen(inputs, targets, first, ask["adapters"], packed)
             chosen.train(was)
         else:
-            self.texts = None
+            self._let_go()
             self.decoder.train()
             if ask["micro"] == 0:
                 self.optimizer.zero_grad(set_to_none=True)
@@ -294,6 +318,14 @@ class Rank:
         elif ask["train"]:
             self.values = (logp, entropy)
         return {"payload": raw(found), "seconds": seconds}
+
+    def _let_go(self) -> None:
+        """Before a training step: texts that take a notable share of the memory. Others stay, with their graphs."""
+        if self.texts is None:
+            return
+        gpu = self.device.type == "cuda"
+        if not gpu or self.texts.bytes() > torch.cuda.get_device_properties(self.device).total_memory // 64:
+            self.texts = self.graphs = None
 
     def _sync(self, last: bool) -> None:
         """Gradients are summed over ranks once a step, behind the last micro-batch."""
