@@ -108,6 +108,7 @@ def rank(rows: int, *, packed: bool = False, compiled: bool = False, lora: bool 
         total.backward()
         float(nn.utils.get_total_norm([p.grad for p in decoder.parameters() if p.grad is not None]))
         optimizer.step()
+        decoder.changed()
 
     return step
 

@@ -41,9 +41,14 @@ fn the_worker_passes_its_own_tests() {
             "tests/torch/test_worker.py",
             "tests/torch/test_layers.py",
             "tests/torch/test_launches.py",
+            "tests/torch/test_graphs.py",
         ])
         .current_dir(root)
-        .env("PYTHONPATH", root.join("assets/torch_worker"))
+        .env(
+            "PYTHONPATH",
+            std::env::join_paths(["assets/torch_worker", "tests/torch"].map(|it| root.join(it)))
+                .unwrap(),
+        )
         .status()
         .unwrap();
     assert!(status.success());

@@ -94,7 +94,7 @@ class Layers(unittest.TestCase):
         self.assertTrue(torch.equal(SwiGlu.apply(wide), F.silu(gate) * up))
 
     def test_rotations(self) -> None:
-        rope = Rope({"frequencies": [1.0, 0.3], "factor": 1.5})
+        rope = Rope({"frequencies": [1.0, 0.3], "factor": 1.5}, 2)
         rope.reach(7, torch.device("cpu"))
         cos, sin = (x.double() for x in rope.at(torch.tensor([[0, 1, 2], [4, 6, 0]])))
         self.assertEqual(tuple(cos.shape), (2, 3, 1, 2))
@@ -206,7 +206,7 @@ class Layers(unittest.TestCase):
         self.assertEqual((found.ends.tolist(), found.ends.dtype, found.longest), ([0, 3, 5, 10], torch.int32, 5))
         found = Packed.of(torch.tensor([[0, 1, 1, 3]]))
         assert found is not None
-        self.assertEqual((found.ends.tolist(), found.longest), ([0, 1, 3, 4], 2))
+        self.assertEqual((found.ends.tolist(), found.longest), ([0, 1, 3, 4], 4))
         # Tokens that see a part of their text, or more than the token before, are no texts.
         for first in ([[0, 0, 1, 1]], [[0, 0, 2, 0]]):
             self.assertIsNone(Packed.of(torch.tensor(first)))

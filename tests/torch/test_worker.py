@@ -1,6 +1,6 @@
 """The worker by itself: frames, and texts that are read piece by piece against the same texts read whole.
 
-    PYTHONPATH=assets/torch_worker /path/to/venv/bin/python -m unittest -v tests/torch/test_worker.py
+    PYTHONPATH=assets/torch_worker:tests/torch /path/to/venv/bin/python -m unittest -v tests/torch/test_worker.py
 
 Without PyTorch what needs it is skipped, with these words.
 """
@@ -8,6 +8,7 @@ Without PyTorch what needs it is skipped, with these words.
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
 import tempfile
@@ -21,9 +22,11 @@ from llmtui_worker.adamw8bit import AdamW8bit, Moment, dynamic_map, pack, unpack
 from llmtui_worker.meeting import Meeting
 
 try:
+    import test_launches as launches
     import torch
     from llmtui_worker.decoder import Decoder
     from llmtui_worker.texts import Texts
+    from llmtui_worker.trainer import Rank
     from torch import Tensor
 except ImportError as error:
     MISSING = f"no PyTorch here: {error}"
@@ -152,6 +155,48 @@ class Reading(unittest.TestCase):
         texts = Texts(1, 3, torch.device("cpu"))
         with self.assertRaisesRegex(ValueError, "a text of 4 tokens"):
             texts.plan([(0, 4)], torch.zeros(4, dtype=torch.long))
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Updates(unittest.TestCase):
+    """What is kept of weights in another format, or side by side, is what the weights are after an update."""
+
+    def rank(self, *, lora: bool) -> Rank:
+        wire: Any = None
+        rank, model = Rank(wire, Meeting(0, 1, "127.0.0.1")), launches.described(1, lora)
+        offset = 0
+        for info in model["params"]:
+            info |= {"offset": offset, "decay": 0.1, "lr_scale": 1.0}
+            offset += math.prod(info["shape"])
+        ask = {"threads": 1, "device": "cpu", "offload": False, "precision": "bf16", "compile": False, "shard": "ddp", "model": model}
+        rank.build(ask | {"optimizer": {"kind": "adamw", "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}}, bytearray())
+        return rank
+
+    def said(self, rank: Rank) -> Tensor:
+        ids = torch.arange(8)[None]
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            logp, *_ = rank.decoder.eval()(ids, ids, None)
+        assert isinstance(logp, Tensor)
+        return logp
+
+    def test_passes_behind_an_update_read_the_new_weights(self) -> None:
+        for lora in (False, True):
+            with self.subTest(lora=lora):
+                torch.manual_seed(1)
+                rank = self.rank(lora=lora)
+                with torch.no_grad():
+                    for parameter in rank.decoder.parameters():
+                        parameter.normal_(0.0, 0.3)
+                before = self.said(rank)
+                for _, parameter in rank.trained:
+                    parameter.grad = torch.randn_like(parameter)
+                rank.apply({"scale": 1.0, "lr": 0.1}, bytearray())
+                fresh = self.rank(lora=lora)
+                with torch.no_grad():
+                    for to, of in zip(fresh.decoder.parameters(), rank.decoder.parameters(), strict=True):
+                        to.copy_(of)
+                self.assertGreater((self.said(rank) - before).abs().max().item(), 0.1)
+                self.assertTrue(torch.equal(self.said(rank), self.said(fresh)))
 
 
 class Meetings(unittest.TestCase):

@@ -21,8 +21,8 @@ MOST_WIDTH = 256
 
 
 class Packed(NamedTuple):
-    """Rows as texts one behind the other: where each ends, (texts + 1,) int32 that begin with 0, and a length that none exceeds: a power
-    of two or the whole row, so that batches differ in it seldom, which steps are compiled for."""
+    """Rows as texts one behind the other: where each ends, (texts + 1,) int32 that begin with 0, and a length that none exceeds. That is
+    the row's: steps that are compiled would be so for each other length."""
 
     ends: Tensor
     longest: int
@@ -37,7 +37,7 @@ class Packed(NamedTuple):
         if not bool((begins | (first == before)).all()) or bool((first[:, 0] != 0).any()):
             return None
         ends = torch.cat([begins.view(-1).nonzero()[:, 0], torch.tensor([rows * length])]).int()
-        return Packed(ends, min(length, 1 << (int(ends.diff().max()) - 1).bit_length()))
+        return Packed(ends, length)
 
 
 class Seen(NamedTuple):

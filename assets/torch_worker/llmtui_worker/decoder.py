@@ -135,7 +135,7 @@ class Decoder(nn.Module):
         left = sorted(set(table.infos) - set(table.made))
         if left:
             raise ValueError(f"the worker has no place for {left[0]} and {len(left) - 1} others")
-        self.ropes = [None if rotation is None else Rope(rotation) for rotation in model["rotations"]]
+        self.ropes = [None if rotation is None else Rope(rotation, self.shape["seq_len"]) for rotation in model["rotations"]]
         slopes = model["slopes"]
         self.slopes = None if slopes is None else torch.tensor(slopes, dtype=torch.float32, device=device)
         self.recompute = model["recompute"]
@@ -145,6 +145,14 @@ class Decoder(nn.Module):
             i = torch.arange(self.shape["d_model"], dtype=torch.float64)[None]
             angle = at * 10_000.0 ** (-(i - i % 2) / self.shape["d_model"])
             self.waves = torch.where(i % 2 == 0, angle.sin(), angle.cos()).float().to(device)
+
+    def changed(self) -> None:
+        """Parameters have new values."""
+        self.table.changes += 1
+
+    def reach(self) -> int:
+        """Places for which rotations are there."""
+        return max((len(rope.cos) for rope in self.ropes if rope is not None), default=0)
 
     def fuse(self) -> None:
         """Compiles a block, which serves for all of them, and what is done with each logit."""

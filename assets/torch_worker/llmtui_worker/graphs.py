@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Rows, keys that are looked at, and whether the rows are all texts in order.
-Shape = tuple[int, int, bool]
+# Rows, keys that are looked at, whether the rows are all texts in order, and places that have rotations: more of them lie elsewhere.
+Shape = tuple[int, int, bool, int]
 
 
 class Graphs:

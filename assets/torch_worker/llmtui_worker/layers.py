@@ -20,6 +20,8 @@ class Table:
         self.infos = {info["name"]: info for info in params}
         self.frozen, self.joined = frozen, joined
         self.made: dict[str, nn.Parameter] = {}
+        # How often parameters were changed: fused updates do not count it themselves.
+        self.changes = 0
 
     def has(self, name: str) -> bool:
         return name in self.infos

@@ -16,28 +16,30 @@ class Stack:
     """Parameters one under the other in memory, (rows, …) each, and their whole in the number format of products."""
 
     def __init__(self, table: Table, names: list[str], device: torch.device, dtype: torch.dtype = torch.float32) -> None:
+        self.table = table
         shapes = [table.infos[name]["shape"] for name in names]
         self.rows = [shape[0] for shape in shapes]
         self.whole = torch.zeros([sum(self.rows), *shapes[0][1:]], dtype=dtype, device=device)
         for name, part in zip(names, self.split(self.whole), strict=True):
             table.put(name, part)
         self.rounded: Tensor | None = None
-        self.version = -1
+        self.version: tuple[int, int] | None = None
 
     def split(self, x: Tensor) -> tuple[Tensor, ...]:
         """The parts of something with the rows of all."""
         return torch.split(x, self.rows)
 
     def like(self, dtype: torch.dtype) -> Tensor:
-        """All of them in a format: rounded once for each change of theirs, which PyTorch counts."""
+        """All of them in a format: rounded once for each change of theirs, always at the same place."""
         if self.whole.dtype == dtype:
             return self.whole
         if self.rounded is None or self.rounded.dtype != dtype:
-            self.rounded, self.version = torch.empty_like(self.whole, dtype=dtype), -1
-        if self.version != self.whole._version:
+            self.rounded, self.version = torch.empty_like(self.whole, dtype=dtype), None
+        version = self.table.changes, self.whole._version
+        if self.version != version:
             with torch.no_grad():
                 self.rounded.copy_(self.whole)
-            self.version = self.whole._version
+            self.version = version
         return self.rounded
 
 
@@ -54,12 +56,12 @@ class Pairs:
         ends = [sum(rows[: i + 1]) for i in at], [sum(self.a.rows[: i + 1]) for i in range(len(at))]
         self.places = [(slice(row - len(b), row), slice(rank - b.shape[1], rank)) for row, rank, b in zip(*ends, self.b, strict=True)]
         self.spread: Tensor | None = None
-        self.versions: list[int] = []
+        self.versions: tuple[int, ...] | None = None
 
     def all_b(self, dtype: torch.dtype) -> Tensor:
         if self.spread is None or self.spread.dtype != dtype:
-            self.spread, self.versions = torch.zeros(self.shape, dtype=dtype, device=self.b[0].device), []
-        versions = [b._version for b in self.b]
+            self.spread, self.versions = torch.zeros(self.shape, dtype=dtype, device=self.b[0].device), None
+        versions = self.a.table.changes, *(b._version for b in self.b)
         if self.versions != versions:
             with torch.no_grad():
                 for place, b in zip(self.places, self.b, strict=True):

@@ -11,7 +11,9 @@ from torch import Tensor
 class Rope:
     """Cosines and sines of one rotation, computed once in f64 and kept on the device."""
 
-    def __init__(self, rotation: dict[str, Any]) -> None:
+    def __init__(self, rotation: dict[str, Any], context: int) -> None:
+        # At once for the whole context: recorded passes hold the address.
+        self.context = context
         self.frequencies = torch.tensor(rotation["frequencies"], dtype=torch.float64)
         self.factor = rotation["factor"]
         # (places, half) each.
@@ -20,7 +22,7 @@ class Rope:
     def reach(self, places: int, device: torch.device) -> None:
         """Makes sure that places 0 .. `places` are there."""
         if len(self.cos) < places or self.cos.device != device:
-            angles = torch.arange(places, dtype=torch.float64)[:, None] * self.frequencies
+            angles = torch.arange(max(places, self.context), dtype=torch.float64)[:, None] * self.frequencies
             self.cos, self.sin = ((x * self.factor).float().to(device) for x in (angles.cos(), angles.sin()))
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:

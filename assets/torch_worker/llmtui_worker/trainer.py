@@ -32,6 +32,17 @@ def raw(x: Tensor) -> memoryview:
     return memoryview(numbers).cast("B")
 
 
+def cannot_compile(device: torch.device) -> str | None:
+    """Why torch.compile does not work here, if so: it needs Triton, a C compiler and Python's headers."""
+    try:
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
+    except Exception as error:
+        return str(error).strip().split("\n")[0][:200]
+    # What comes up later is no reason to end the run either.
+    torch._dynamo.config.suppress_errors = True
+    return None
+
+
 class Rank:
     def __init__(self, wire: Wire, meeting: Meeting) -> None:
         self.wire = wire
@@ -69,7 +80,9 @@ class Rank:
             store = self.meeting.store(ask["port"]) if self.world > 1 else dist.HashStore()
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, device_id=device)
         self.autocast = ask["precision"] == "bf16"
-        self.compiled = ask["compile"]
+        why = cannot_compile(self.device) if ask["compile"] and ask["compile_or_not"] else None
+        self.compiled = ask["compile"] and why is None
+        answer = {} if why is None else {"not_compiled": why}
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
         self.decoder = self._decoder()
@@ -90,14 +103,15 @@ class Rank:
         betas, eps = (settings["beta1"], settings["beta2"]), settings["eps"]
         if settings["kind"] == "adamw8bit":
             self.optimizer = AdamW8bit(groups, betas, eps)
-            return {}
-        fused = self.device.type == "cuda" and not self.offloaded
+            return answer
+        # One kernel for all of a group; on a processor too, so that both are the same path.
+        fused = not self.offloaded
         self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
         for parameter in (p for _, p in self.trained):
             step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
             state = {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
             self.optimizer.state[parameter] = state
-        return {}
+        return answer
 
     def _decoder(self, *, trains: bool = True) -> Decoder:
         """A model with zero weights, each rank with its share of them where they are sharded."""
@@ -156,6 +170,7 @@ class Rank:
                 tensor.to_local().copy_(local.to_local())
             else:
                 tensor.copy_(whole)
+        self.decoder.changed()
         return {}
 
     def _in_order(self) -> list[nn.Parameter]:
@@ -216,6 +231,7 @@ class Rank:
                     to.to_local().copy_(own.to_local())
                 else:
                     to.copy_(own)
+        self.reference.changed()
         return {}
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
@@ -258,7 +274,7 @@ class Rank:
             return work(table)[: len(pieces)]
         if self.graphs is None:
             self.graphs = Graphs(self.device)
-        shape = len(table), texts.seen, texts.all_of_them
+        shape = len(table), texts.seen, texts.all_of_them, decoder.reach()
         return self.graphs.run(shape, table, work)[: len(pieces)]
 
     def _compiled(self, yes: bool) -> contextlib.AbstractContextManager[Any]:
@@ -367,5 +383,6 @@ class Rank:
         for group in self.optimizer.param_groups:
             group["lr"] = ask["lr"] * group["lr_scale"]
         self.optimizer.step()
+        self.decoder.changed()
         memory = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
         return {"memory": memory}

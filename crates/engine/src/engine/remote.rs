@@ -80,6 +80,8 @@ pub struct Remote {
     usual: Vec<f64>,
     /// Whether rows are of ever other lengths just now, which ranks do not compile for.
     varied: bool,
+    /// Why ranks that were to compile the model do without.
+    not_compiled: Option<String>,
 }
 
 impl Remote {
@@ -100,8 +102,13 @@ impl Remote {
             0 => ranks,
             n => format!("{ranks} on {n} machines ({})", names.join(", ")),
         };
+        let compiled = match &self.not_compiled {
+            Some(why) => format!(", not compiled ({})", crate::base::text::one_line(why)),
+            None if self.build["compile"] == true => ", compiled".into(),
+            None => String::new(),
+        };
         format!(
-            "PyTorch {torch}: {ranks} on {device}, {precision}, generation {}",
+            "PyTorch {torch}: {ranks} on {device}, {precision}{compiled}, generation {}",
             self.generation
         )
     }

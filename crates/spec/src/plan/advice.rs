@@ -7,6 +7,7 @@ use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
 use crate::base::human::short;
+use crate::workers::torch;
 
 /// One sentence: a failure does not fit, what passes is a note.
 fn advice(id: &str, status: Status, what: impl Into<Evidence>, source: &str) -> Finding {
@@ -88,19 +89,23 @@ fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
     ))
 }
 
-/// Micro-batches from which on compiling saves more than it takes.
-const WORTH_COMPILING: u64 = 1_000;
-
 /// Ranks whose operations are launched one by one.
 fn compiling(request: &Request, list: &mut Vec<Finding>) {
     let passes = request.tokens / request.micro_tokens().max(1) / request.n_devices.max(1);
-    let eager = request.extras.ranks.is_some_and(|ranks| !ranks.compiled);
-    if eager && request.estimator == Estimator::General && passes >= WORTH_COMPILING {
+    // One GPU compiles such a run by itself.
+    let eager = request
+        .extras
+        .ranks
+        .is_some_and(|ranks| match ranks.compiled {
+            None => request.n_devices > 1,
+            Some(yes) => !yes,
+        });
+    if eager && request.estimator == Estimator::General && passes >= torch::WORTH_COMPILING {
         list.push(advice(
             "compile",
             Status::Pass,
             "steps of compiled ranks take less time, after some seconds at the start: -s engine.torch.compile=true",
-            "135M parameters on an H200: 82 ms a step, 53 compiled (benches/peers/gpu.py)",
+            "135M parameters on one H200: 95 ms a step, 55 compiled (benches/peers/gpu.py)",
         ));
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         gpus_allowed: true,
         gpus_asked: false,
         bf16: request.extras.asked != nn::Precision::F32,
-        compiled: false,
+        compiled: None,
     });
     let mut request = on_gpu(request.clone(), device);
     request.extras.ranks = Some(Ranks { sharded, ..ranks });
@@ -231,16 +231,19 @@ mod tests {
 
     #[test]
     fn a_long_run_is_told_what_compiling_gains() {
-        let told = |set: &[&str]| {
-            let request = on_ranks(asked(set), &h100s(1));
+        let told = |gpus: usize, set: &[&str]| {
+            let request = on_ranks(asked(set), &h100s(gpus));
             let advice = plan(&request).advice;
             advice.iter().any(|it| it.id == "compile")
         };
-        assert!(told(&["engine=torch"]));
-        assert!(!told(&["engine=torch", "engine.torch.compile=true"]));
+        assert!(told(2, &["engine=torch"]));
+        assert!(told(1, &["engine=torch", "engine.torch.compile=false"]));
+        assert!(!told(2, &["engine=torch", "engine.torch.compile=true"]));
+        // It is compiled without being told.
+        assert!(!told(1, &["engine=torch"]));
         // Compiling would take longer than what it saves.
-        assert!(!told(&["engine=torch", "max_steps=20"]));
-        assert!(!told(&[]));
+        assert!(!told(2, &["engine=torch", "max_steps=20"]));
+        assert!(!told(2, &[]));
     }
 
     #[test]

@@ -398,8 +398,8 @@ pub struct Ranks {
     pub gpus_asked: bool,
     /// Whether matmuls are in bf16 on a GPU.
     pub bf16: bool,
-    /// Whether the model is compiled (torch.compile).
-    pub compiled: bool,
+    /// Whether the model is compiled (torch.compile); `None`: where it pays.
+    pub compiled: Option<bool>,
 }
 
 /// How this program's engine learns from the model's own answers.

@@ -13,6 +13,7 @@ pub(super) fn build(
     settings: &torch::Config,
     device: &str,
     each: usize,
+    ranks: usize,
 ) -> Value {
     let (config, shape) = (model.config(), model.shape());
     let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
@@ -50,6 +51,7 @@ pub(super) fn build(
         }
         _ => Value::Null,
     };
+    let passes = spec.train.max_steps * spec.train.grad_accum_steps as u64;
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     json!({
         "type": "build",
@@ -75,7 +77,9 @@ pub(super) fn build(
         "precision": settings.format(device, spec.asked_format()),
         "shard": settings.shard_word(),
         "offload": settings.offload,
-        "compile": settings.compile,
+        "compile": settings.compiles(device, ranks, passes, spec.method.is_likelihood()),
+        // A run that did not ask for it goes on without.
+        "compile_or_not": settings.compile.is_none(),
         "threads": spec.train.threads.unwrap_or((available / each).max(1)),
     })
 }

@@ -86,7 +86,7 @@ impl Remote {
         let device = settings.device(first.gpus);
         let ranks = each * reached.len();
         let mut remote = Remote {
-            build: build(&job.spec, model, settings, device, each),
+            build: build(&job.spec, model, settings, device, each, ranks),
             torch: first.torch.clone(),
             settings: settings.clone(),
             clock: clock.clone(),
@@ -106,6 +106,7 @@ impl Remote {
             forward: vec![0.0; ranks],
             usual: Vec::new(),
             varied: false,
+            not_compiled: None,
         };
         remote.generation += 1;
         remote.start(reached, broken_off)?;
@@ -170,7 +171,9 @@ impl Remote {
         let mut ask = self.build.clone();
         ask["port"] = gang.about(0)["port"].clone();
         gang.tell(|_| Frame::new(ask.clone()))?;
-        gang.answers(Some(START), broken_off, &mut |_| {})?;
+        let answers = gang.answers(Some(START), broken_off, &mut |_| {})?;
+        let why = |header: &serde_json::Value| header["not_compiled"].as_str().map(String::from);
+        self.not_compiled = answers.iter().find_map(|answer| why(&answer.frame.header));
         self.gang = Some(gang);
         Ok(())
     }
