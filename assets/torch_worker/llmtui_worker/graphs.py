@@ -11,6 +11,8 @@ from torch import Tensor
 
 # Rows, keys that are looked at, whether the rows are all texts in order, and places that have rotations: more of them lie elsewhere.
 Shape = tuple[int, int, bool, int]
+# Bytes of logits that recordings keep, one after the other; shapes beyond are computed.
+MOST_KEPT = 512 << 20
 
 
 class Graphs:
@@ -23,6 +25,7 @@ class Graphs:
         # Shapes that were met once: their kernels are chosen and loaded.
         self.met: set[Shape] = set()
         self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self.kept = 0
         self.broken = False
 
     def run(self, shape: Shape, table: Tensor, work: Callable[[Tensor], Tensor]) -> Tensor:
@@ -32,6 +35,8 @@ class Graphs:
             self.met.add(shape)
             return work(table)
         if shape not in self.recorded:
+            if self.kept >= MOST_KEPT:
+                return work(table)
             try:
                 self._record(shape, table, work)
             except RuntimeError as error:
@@ -55,6 +60,7 @@ class Graphs:
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self.stream)
+        self.kept += found.nbytes
         self.recorded[shape] = graph, given, found
 
 
