@@ -396,8 +396,8 @@ fn quoted_evaluation_text_is_found_and_plain_text_goes_by_paragraph() {
 #[test]
 fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from_there() {
     let dir = tempfile::tempdir().unwrap();
-    let program = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+    let outcome = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_llmtui"))
             .args(args)
             .current_dir(dir.path())
             .env_clear()
@@ -405,7 +405,10 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
             .env("XDG_RUNTIME_DIR", dir.path())
             .stdin(Stdio::null())
             .output()
-            .unwrap();
+            .unwrap()
+    };
+    let program = |args: &[&str]| {
+        let output = outcome(args);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
         String::from_utf8(output.stdout).unwrap()
@@ -463,6 +466,16 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
         gone.contains("no checkpoint of step 7") && gone.contains("it keeps"),
         "{gone}"
     );
+
+    // A model is named the same way, and what is not kept is told with what is.
+    let shown = program(&["model", "show", "smoke@5"]);
+    assert!(shown.contains("step-000005"), "{shown}");
+    let checked = outcome(&["tokenizer", "check", "smoke"]).stdout;
+    let checked = String::from_utf8_lossy(&checked);
+    assert!(checked.contains("65 tokens"), "{checked}");
+    let gone = outcome(&["model", "show", "smoke@7"]);
+    let gone = String::from_utf8_lossy(&gone.stderr).into_owned();
+    assert!(gone.contains("no checkpoint of step 7"), "{gone}");
 
     let made = program(&[
         "train",

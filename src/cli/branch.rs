@@ -3,7 +3,7 @@
 
 use super::args::SpecArgs;
 use super::exit::Failure;
-use super::run_ref::{named, spec_of};
+use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
@@ -162,38 +162,6 @@ impl Branch {
         })?;
         Ok(run)
     }
-}
-
-fn whole_number(text: &str) -> Result<u64, Failure> {
-    let what = || {
-        Failure::yours(
-            format!("`{text}` is no step"),
-            "llmtui train --branch RUN@500",
-        )
-    };
-    text.replace([',', '_'], "").parse().map_err(|_| what())
-}
-
-fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Failure> {
-    let kept = run.checkpoints();
-    let found = match step {
-        Some(step) => kept.iter().find(|entry| entry.step == step),
-        None => kept.last(),
-    };
-    found.cloned().ok_or_else(|| {
-        let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
-        match (step, steps.is_empty()) {
-            (_, true) => super::run_ref::no_checkpoint(run),
-            (step, false) => Failure::yours(
-                format!(
-                    "{} has no checkpoint of step {}",
-                    run.folder(),
-                    step.unwrap_or(0)
-                ),
-                format!("it keeps {}", steps.join(", ")),
-            ),
-        }
-    })
 }
 
 /// Every value that is another one, by its dotted path.

@@ -5,6 +5,7 @@ use crate::base::files::is_of_the_name;
 use crate::base::text::{sanitize, shown};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
+use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
 use crate::run::RunError;
 use crate::spec::SaveError;
@@ -118,6 +119,19 @@ impl Failure {
         }
     }
 
+    /// What an engine refuses that is the user's to correct; the rest has no class of its own.
+    fn engine(error: &EngineError) -> Option<Failure> {
+        match error {
+            EngineError::Data(DataError::Hub(error)) if error.is_outage() => None,
+            EngineError::Data(error) => Some(Failure::data(error)),
+            EngineError::Setup(what) => Some(Failure::yours(what.clone(), "")),
+            EngineError::Training(_) | EngineError::Refused(_) => {
+                Some(Failure::training(error.to_string(), ""))
+            }
+            _ => None,
+        }
+    }
+
     /// A run that cannot be opened or is in use.
     pub fn run(error: &RunError) -> Failure {
         match error {
@@ -168,7 +182,10 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
 }
 
 fn explain(error: &anyhow::Error) -> (Exit, String) {
-    if let Some(failure) = error.downcast_ref::<Failure>() {
+    let known = error
+        .downcast_ref::<EngineError>()
+        .and_then(Failure::engine);
+    if let Some(failure) = error.downcast_ref::<Failure>().or(known.as_ref()) {
         let mut text = format!("llmtui: {failure}\n");
         if !failure.hint.is_empty() {
             text.push_str(&format!("  try: {}\n", failure.hint));
@@ -181,9 +198,14 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
     (Exit::Machine, format!("llmtui: {}\n", chain(error)))
 }
 
-/// What an error says, with its causes.
+/// What an error says, with those of its causes that it does not repeat.
 pub fn chain(error: &anyhow::Error) -> String {
-    let said: Vec<String> = error.chain().map(text_of).collect();
+    let mut said: Vec<String> = Vec::new();
+    for text in error.chain().map(text_of) {
+        if said.last().is_none_or(|last| !last.contains(&text)) {
+            said.push(text);
+        }
+    }
     said.join(": ")
 }
 
@@ -300,6 +322,27 @@ mod tests {
             )
         );
         assert_eq!(explain(&anyhow::anyhow!("disk")).0, Exit::Machine);
+    }
+
+    #[test]
+    fn what_an_engine_refuses_of_the_users_is_theirs_and_said_once() {
+        let fault = || DataError::source("a.jsonl:2", "has no answer", "complete it");
+        let (exit, text) = explain(&EngineError::from(fault()).into());
+        assert_eq!(
+            (exit, text.as_str()),
+            (
+                Exit::Yours,
+                "llmtui: a.jsonl:2 has no answer\n  try: complete it\n"
+            )
+        );
+        let (exit, text) = explain(&EngineError::Setup("no tokenizer".into()).into());
+        assert_eq!(
+            (exit, text.as_str()),
+            (Exit::Yours, "llmtui: no tokenizer\n")
+        );
+        // A cause that stands in what it caused is not repeated.
+        let error = anyhow::Error::new(fault()).context("reading: a.jsonl:2 has no answer");
+        assert_eq!(chain(&error), "reading: a.jsonl:2 has no answer");
     }
 
     #[test]

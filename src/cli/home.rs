@@ -7,5 +7,9 @@ pub fn run(cx: &Context) -> anyhow::Result<Exit> {
     if cx.stdin_is_terminal && cx.stdout_is_terminal {
         return workbench::open(What::Home, cx);
     }
+    // Somebody at a keyboard expected a screen: say why a training begins in its place.
+    if cx.stdin_is_terminal && cx.env.term == "dumb" {
+        tell!("TERM=dumb shows no workbench: the quickstart is trained headless; ctrl-c stops it");
+    }
     train::run(train::Args::quickstart(), cx)
 }

@@ -1,7 +1,7 @@
 //! Resolving a model reference: a folder, a file, a run, a hub id. Used by every subcommand that takes a model.
 
-use super::Context;
 use super::exit::{Exit, Failure};
+use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::paths::expand_home;
@@ -16,8 +16,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The folder (or GGUF file) an argument refers to: itself, a run's best checkpoint, or the hub's files in the cache,
-/// downloaded if necessary.
+/// The folder (or GGUF file) an argument refers to: itself, a run's best checkpoint or that of a step (`RUN@500`), or the
+/// hub's files in the cache, downloaded if necessary.
 ///
 /// # Errors
 /// Nothing matches; the message lists what was tried.
@@ -58,12 +58,15 @@ pub fn find_with(
             return Err(Failure::yours(error.to_string(), error.hint()).into());
         }
     }
+    if let Some(found) = run_ref::at_step(word, cx) {
+        return Ok(found?.path);
+    }
     let run = index::resolve(&cx.runs_dir, word);
     match (run, models::repo(word)) {
         (Ok(_), _) => best_of(word, cx),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) => {
-            let hint = "llmtui runs lists runs; a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
+            let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
             Err(Failure::yours(error.to_string(), hint).into())
         }
     }
@@ -79,15 +82,25 @@ pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
             // What cannot be expanded is reported with the spec.
             let full = expand_home(Path::new(value), Path::new(""), cx.env.home.as_deref());
             let full = full.map_or_else(|_| value.into(), |full| full.display().to_string());
-            if !is_run(&full, cx) {
-                return Ok(word.clone());
+            match of_run(&full, cx) {
+                Some(found) => {
+                    let found = found?.display().to_string();
+                    Ok(format!("{key}={found}"))
+                }
+                None => Ok(word.clone()),
             }
-            let best = best_of(&full, cx)?.display().to_string();
-            Ok(format!("{key}={best}"))
         }
         _ => Ok(word.clone()),
     };
     set.iter().map(one).collect()
+}
+
+/// The checkpoint that a run's folder, its name or `RUN@STEP` means; `None` for words that mean something else.
+pub fn of_run(word: &str, cx: &Context) -> Option<anyhow::Result<PathBuf>> {
+    match run_ref::at_step(word, cx) {
+        Some(found) => Some(found.map(|checkpoint| checkpoint.path)),
+        None => is_run(word, cx).then(|| best_of(word, cx)),
+    }
 }
 
 /// A run's folder, or the name of one where nothing else is called so.
@@ -103,10 +116,10 @@ fn is_run(word: &str, cx: &Context) -> bool {
 }
 
 fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
-    let run = super::run_ref::named(word, cx)?;
+    let run = run_ref::named(word, cx)?;
     match run.best_checkpoint() {
         Some(checkpoint) => Ok(checkpoint.path),
-        None => Err(super::run_ref::no_checkpoint(&run).into()),
+        None => Err(run_ref::no_checkpoint(&run).into()),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    let newest = newest_checkpoint(cx);
+    let newest = newest_checkpoints(cx);
     let machine = machine(cx)?;
     let context = wizard::Context::gather(&cx.spec_sources(), newest, machine);
     let mut out = std::io::stdout().lock();
@@ -70,10 +70,10 @@ fn machine(cx: &Context) -> anyhow::Result<Machine> {
     })
 }
 
-/// The newest checkpoint of all runs, offered as the base model.
-fn newest_checkpoint(cx: &Context) -> Option<String> {
-    let (runs, _) = crate::run::index::list(&cx.runs_dir).ok()?;
-    runs.iter().find_map(|run| {
+/// The newest checkpoint of each run, the newest run first: one of them is offered as the base model.
+fn newest_checkpoints(cx: &Context) -> impl Iterator<Item = String> {
+    let runs = crate::run::index::list(&cx.runs_dir).map(|(runs, _)| runs);
+    runs.unwrap_or_default().into_iter().filter_map(|run| {
         let run = crate::run::RunDir::open(&run.path).ok()?;
         // One of step 0 was saved by a run that was stopped before it learned anything.
         let newest = run.checkpoints().pop().filter(|kept| kept.step > 0)?;
@@ -209,9 +209,11 @@ fn reply(
 }
 
 fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
+    let mut found = None;
     let outcome = match wizard.enter() {
         Outcome::Look(look) => {
             let seen = look.now(wizard.home());
+            found = seen.summary();
             wizard.seen(seen)
         }
         outcome => outcome,
@@ -221,7 +223,12 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
         return Ok(After::Stay);
     }
     Ok(match outcome {
-        Outcome::Moved => After::Again,
+        Outcome::Moved => {
+            if let Some(found) = found {
+                writeln!(out, "  found: {}", one_line(&found))?;
+            }
+            After::Again
+        }
         // Something was detected: show it before importing anything.
         _ => {
             notes(&wizard.question(), out, columns)?;
@@ -412,6 +419,7 @@ mod tests {
         .unwrap();
         let (wizard, _, out) = talk(&format!("1\n2\n{}\n", path.display()));
         assert!(!out.contains("is not an answer"), "{out}");
+        assert!(out.contains("  found: plain text"), "{out}");
         assert_eq!(
             wizard.answers().data_path,
             path.display().to_string(),

@@ -5,7 +5,7 @@ use crate::base::files::read_plain_text;
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::run::index::RunStatus;
-use crate::run::{RunDir, RunError, RunState, Tail, index};
+use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
 use std::path::Path;
@@ -162,6 +162,54 @@ pub fn no_checkpoint(run: &RunDir) -> Failure {
             Failure::yours(what, hint)
         }
     }
+}
+
+/// The checkpoint that `RUN@STEP` names where `RUN` is one; `None` for other words.
+pub fn at_step(word: &str, cx: &Context) -> Option<anyhow::Result<CheckpointEntry>> {
+    let (run, step) = word.rsplit_once('@')?;
+    let run = named(run, cx).ok()?;
+    let found = whole_number(step).and_then(|step| checkpoint_of(&run, Some(step)));
+    Some(found.map_err(Into::into))
+}
+
+/// The step of `RUN@STEP`.
+///
+/// # Errors
+/// It is no number.
+pub fn whole_number(text: &str) -> Result<u64, Failure> {
+    let what = || {
+        Failure::yours(
+            format!("`{text}` is no step"),
+            "RUN@500 names the checkpoint of step 500",
+        )
+    };
+    text.replace([',', '_'], "").parse().map_err(|_| what())
+}
+
+/// A run's checkpoint of a step, or its newest.
+///
+/// # Errors
+/// There is none; the message says which there are.
+pub fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Failure> {
+    let kept = run.checkpoints();
+    let found = match step {
+        Some(step) => kept.iter().find(|entry| entry.step == step),
+        None => kept.last(),
+    };
+    found.cloned().ok_or_else(|| {
+        let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
+        match (step, steps.is_empty()) {
+            (_, true) => no_checkpoint(run),
+            (step, false) => Failure::yours(
+                format!(
+                    "{} has no checkpoint of step {}",
+                    run.folder(),
+                    step.unwrap_or(0)
+                ),
+                format!("it keeps {}", steps.join(", ")),
+            ),
+        }
+    })
 }
 
 /// The newest run beside this one that has its name and a checkpoint.

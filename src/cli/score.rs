@@ -224,7 +224,7 @@ fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
     let example = Example::new(Content::Text(text));
     let document = renderer
         .document(&example, &place)
-        .map_err(|e| Failure::yours(one_line(&e.to_string()), "check the file"))?;
+        .map_err(|e| Failure::data(&e.into()))?;
     let document = without_end(document, renderer);
     Ok((place.file.to_string(), "text", document))
 }

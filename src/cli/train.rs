@@ -404,7 +404,7 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             spec.model.n_layer,
             spec.model.d_model,
             spec.model.seq_len,
-            data.tokenizer.vocab_size(),
+            human::grouped(data.tokenizer.vocab_size() as u64),
         ),
         format!(
             "data    {}: {} training and {} validation tokens",
@@ -413,10 +413,11 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
             human::grouped(data.val_tokens()),
         ),
         format!(
-            "train   {} steps of {} tokens, {} in all, {epochs:.1} epochs, on {} threads",
+            "train   {} steps of {} tokens, {} in all, {} epochs, on {} threads",
             human::grouped(spec.train.max_steps),
             human::grouped(spec.batch_tokens() * sequences),
             human::short(tokens as f64),
+            human::epochs(epochs),
             crate::engine::threads(spec),
         ),
     ];

@@ -107,11 +107,19 @@ pub fn reading(x: f64, unit: &str) -> String {
         "bytes" => bytes(x.max(0.0) as u64),
         "1/s" => short(x),
         "%" => format!("{x:.0} %"),
-        "share" => format!("{:.0} %", x * 100.0),
+        "share" => percent(x * 100.0),
         "ms" if x.abs() >= 999.5 => format!("{} s", short(x / 1000.0)),
         "ms" => format!("{} ms", short(x)),
         "" | "nats" | "bits" => number(x),
         unit => format!("{} {unit}", number(x)),
+    }
+}
+
+/// `42 %`, `0.8 %`: a small share has a digit more, so that it is not told as none.
+fn percent(x: f64) -> String {
+    match x.abs() {
+        a if a > 0.0 && a < 9.95 => format!("{x:.1} %"),
+        _ => format!("{x:.0} %"),
     }
 }
 
@@ -158,12 +166,17 @@ mod tests {
             reading(3_030.0, "ms"),
             reading(240.0, "ms"),
             reading(0.42, "share"),
+            reading(0.0, "share"),
+            reading(0.0078, "share"),
+            reading(1.0, "share"),
             reading(1.5, "nats"),
             reading(70.0, "W"),
         ];
         assert_eq!(
             readings,
-            ["3.8 GiB", "3.03 s", "240 ms", "42 %", "1.500", "70.00 W"]
+            [
+                "3.8 GiB", "3.03 s", "240 ms", "42 %", "0 %", "0.8 %", "100 %", "1.500", "70.00 W"
+            ]
         );
     }
 

@@ -150,11 +150,12 @@ fn sources(out: &mut String, report: &Report) {
         let share = size(source) as f64 / total.max(1) as f64;
         let _ = writeln!(
             out,
-            "    {:<26} {:<16} {:>5.1} %  {:>9} rows",
+            "    {:<26} {:<16} {:>5.1} %  {:>9} {}",
             fit(&one_line(&source.name), 26),
             bar(share, 16),
             100.0 * share,
             grouped(source.rows),
+            if source.rows == 1 { "row" } else { "rows" },
         );
     }
     if report.sources.len() > SOURCES {

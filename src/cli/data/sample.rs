@@ -17,6 +17,7 @@ const TAIL: usize = 5;
 pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
     let mut out = String::new();
     let facts = match row.tokens {
+        Some(1) => "1 token".to_string(),
         Some(tokens) => format!("{} tokens", grouped(tokens)),
         None => format!("{} characters", grouped(row.characters)),
     };

@@ -388,17 +388,23 @@ fn fitting(plan: &Plan, style: &Style) -> String {
     let mut parts = Vec::new();
     parts.push(match fits.micro_batch {
         Some(n) => format!("micro-batch {}", crate::base::human::grouped(n)),
-        None => "not even micro-batch 1".into(),
+        None => "this does not fit at micro-batch 1".into(),
     });
+    // Where nothing of this model fits, the rest is what else would.
+    let or = if fits.micro_batch.is_some() {
+        "or"
+    } else {
+        "would fit:"
+    };
     if let Some(n) = fits.seq_len {
-        parts.push(format!("or {} tokens", crate::base::human::grouped(n)));
+        parts.push(format!("{or} {} tokens", crate::base::human::grouped(n)));
     }
     if let Some(rank) = fits.lora_rank {
-        parts.push(format!("or rank {rank}"));
+        parts.push(format!("{or} rank {rank}"));
     }
     if let Some(model) = fits.model {
         parts.push(format!(
-            "or {} ({})",
+            "{or} {} ({})",
             model.name,
             short(model.params as f64)
         ));

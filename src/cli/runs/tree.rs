@@ -6,13 +6,18 @@ use crate::base::text::one_line;
 use crate::cli::run_ref::spec_of;
 use crate::run::RunDir;
 use crate::run::compare::settings;
-use crate::run::index::RunSummary;
+use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, find_parent, tree};
 use crate::spec::shown;
 use serde_json::{Value, json};
 
-/// A change of a run against its parent: path, the parent's value, its own.
-type Change = (String, Value, Value);
+/// A change of a run against its parent: path, the parent's value, its own; `None` where one has no such setting.
+type Change = (String, Option<Value>, Option<Value>);
+
+/// Settings that describe a run and change nothing of it.
+const NAMES: [&str; 3] = ["name", "about", "group"];
+/// Sections in which one of several is chosen, with settings of its own.
+const CHOICES: [&str; 3] = ["method", "optimizer", "schedule"];
 
 /// What differs from the parent's spec; nothing where one of them cannot be read.
 fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
@@ -20,15 +25,44 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
     let (Some(was), Some(is)) = (spec(parent), spec(run)) else {
         return Vec::new();
     };
-    let value = |value: Option<Value>| value.unwrap_or_default();
-    let found = settings(&[&was, &is]).into_iter();
+    of_specs(&was, &is)
+}
+
+/// Where another method, optimizer or schedule was chosen, that comes first, and the settings that went with the parent's
+/// are not told one by one.
+fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
+    let chosen = |spec: &Value, section: &str| {
+        let word = spec[section].as_object()?.keys().next()?;
+        Some(Value::from(word.as_str()))
+    };
+    let mut found: Vec<Change> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    for section in CHOICES {
+        let (was, is) = (chosen(was, section), chosen(is, section));
+        if was != is {
+            found.push((section.into(), was, is));
+            others.push(section);
+        }
+    }
+    let gone = |path: &str, is: &Option<Value>| {
+        is.is_none() && others.iter().any(|section| path.starts_with(section))
+    };
+    for setting in settings(&[was, is]) {
+        let Ok([was, is]) = <[Option<Value>; 2]>::try_from(setting.values) else {
+            continue;
+        };
+        // A key that is not there and one that is null are both left to the program.
+        let told = word(&was) != word(&is) && !NAMES.contains(&&*setting.path);
+        if told && !gone(&setting.path, &is) {
+            found.push((setting.path, was, is));
+        }
+    }
     found
-        .filter(|setting| setting.path != "name")
-        .filter_map(|setting| {
-            let [was, is] = <[Option<Value>; 2]>::try_from(setting.values).ok()?;
-            Some((setting.path, value(was), value(is)))
-        })
-        .collect()
+}
+
+/// A value as it is shown.
+fn word(value: &Option<Value>) -> String {
+    one_line(&shown(value.as_ref().unwrap_or(&Value::Null)))
 }
 
 fn parent_in<'a>(run: &RunSummary, runs: &[&'a RunSummary]) -> Option<&'a RunSummary> {
@@ -46,8 +80,13 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
     let nodes = tree(runs);
     for (at, node) in nodes.iter().enumerate() {
         let run = runs[node.index];
-        let [method, step, val] = rows_of(run);
-        let words = [method, step, val].join("  ");
+        let mut words = rows_of(run).to_vec();
+        // A run that was refused never said its method.
+        words.retain(|word| !word.is_empty());
+        if !matches!(run.status, RunStatus::Finished) {
+            words.push(run.status.word().into());
+        }
+        let words = words.join("  ");
         let mut lines = vec![format!(
             "{}{}  {words}",
             node.branch(!utf8),
@@ -69,7 +108,7 @@ pub fn text(runs: &[&RunSummary], utf8: bool, columns: Option<usize>) -> String 
                 .max()
                 .unwrap_or(0);
             for (path, was, is) in &changes {
-                let (was, is) = (one_line(&shown(was)), one_line(&shown(is)));
+                let (was, is) = (word(was), word(is));
                 lines.push(format!("{lead}{path:<width$}  {was} → {is}"));
             }
         }
@@ -112,4 +151,35 @@ pub fn objects(runs: &[&RunSummary]) -> Vec<Value> {
         })
     };
     tree(runs).iter().map(object).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_method_is_one_change_and_what_went_with_the_first_is_not_told() {
+        let was = json!({
+            "about": "KTO teaches", "group": "demo", "method": {"kto": {"beta": 0.1, "reference": null}},
+            "model": {"head_dim": null}, "optimizer": {"adamw": {"lr": 1e-3}},
+        });
+        let is = json!({
+            "about": "SFT", "group": "template", "method": {"sft": {"neftune_alpha": 5.0}},
+            "model": {}, "optimizer": {"adamw": {"lr": 1e-4}},
+        });
+        let told = of_specs(&was, &is);
+        let told: Vec<String> = told
+            .iter()
+            .map(|(path, was, is)| format!("{path} {} {}", word(was), word(is)))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "method kto sft",
+                "method.sft.neftune_alpha auto 5",
+                "optimizer.adamw.lr 0.001 1e-4",
+            ]
+        );
+        assert_eq!(of_specs(&is, &is), []);
+    }
 }

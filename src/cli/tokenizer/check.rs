@@ -2,7 +2,7 @@
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
-use super::super::finding;
+use super::super::{finding, model_ref};
 use super::{texts, yours};
 use crate::base::child::Child;
 use crate::base::clock::{Clock, SystemClock};
@@ -26,7 +26,7 @@ const PASSES: usize = 3;
   llmtui tokenizer check model.gguf corpus.txt --against gpt2/
   llmtui tokenizer check tokenizer --speed corpus.txt --json")]
 pub struct Args {
-    /// A tokenizer.json, a model folder, vocab.json with merges.txt, a SentencePiece .model, or a .gguf file
+    /// A tokenizer.json, a model folder, vocab.json with merges.txt, a SentencePiece .model, a .gguf file, or a run
     #[arg(value_name = "TOKENIZER")]
     pub tokenizer: PathBuf,
     /// Your own text files to test on, besides the built-in samples
@@ -61,7 +61,7 @@ struct Looked {
     speed: Option<Speed>,
 }
 
-pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut files = Vec::new();
     for path in texts::files(&args.files)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -69,7 +69,12 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     }
     let timed = args.speed.as_deref().map(texts::whole).transpose()?;
     let look = |path: &Path| -> anyhow::Result<Looked> {
-        let tokenizer = load(path, &Child::of_this_program()).map_err(|e| yours(&e))?;
+        let of_a_run = || model_ref::of_run(&path.to_string_lossy(), cx);
+        let place = match path.exists() {
+            true => path.into(),
+            false => of_a_run().transpose()?.unwrap_or_else(|| path.into()),
+        };
+        let tokenizer = load(&place, &Child::of_this_program()).map_err(|e| yours(&e))?;
         let speed = timed
             .as_deref()
             .map(|text| speed(&tokenizer, text))

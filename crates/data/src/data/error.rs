@@ -143,9 +143,7 @@ impl DataError {
             DataError::Unwritable { .. } => {
                 "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory"
             }
-            DataError::NotUtf8 { .. } => {
-                "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c"
-            }
+            DataError::NotUtf8 { .. } => "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
             DataError::Empty { .. } => "name a file that holds text",
             DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
             DataError::TooLarge { .. } => "train on a part of it",
@@ -158,7 +156,7 @@ impl DataError {
                 "more text, a larger data.val_fraction, or a smaller model.seq_len"
             }
             DataError::UnknownCharacter { .. } => {
-                "use characters of the training text, or train with -s data.tokenizer=bpe, which knows every byte"
+                "text of its characters alone, or a model whose tokenizer knows every byte, such as one trained with -s data.tokenizer=bpe"
             }
             DataError::Template { fix, .. } => fix,
             DataError::Tokenizer { .. } => {

@@ -236,6 +236,14 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
+    /// `llama · 135M parameters`
+    pub fn summary(&self) -> String {
+        let size = self.n_params.map_or("unknown size".into(), |n| {
+            format!("{} parameters", human::short(n as f64))
+        });
+        format!("{} · {size}", self.family)
+    }
+
     /// Its context in tokens; where it is not known, as long as anyone wants.
     pub fn seq_len(&self) -> usize {
         let said = self

@@ -118,8 +118,11 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
         if path.join(hf::CONFIG).is_file() || path.join(hf::ADAPTER_CONFIG).is_file() {
             return Ok(Kind::Folder);
         }
+        if let Some((what, fix)) = of_a_run(path, path) {
+            return Err(no_model(what.into(), &fix));
+        }
         let what = format!(
-            "holds no {}: {}",
+            "holds no {}; {}",
             hf::CONFIG,
             hf::why_no_weights(&names(path))
         );
@@ -158,6 +161,34 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
             Err(no_model(what, FORMS))
         }
     }
+}
+
+/// Whether a model lies there that writes texts: no reward model, and one that this build can run.
+pub fn writes(path: &Path) -> bool {
+    ModelSource::open(path).is_ok_and(|source| !source.config().is_reward_model())
+}
+
+/// What is wrong with a run's folder, or its folder of checkpoints, in a model's place, and what to write instead: one of
+/// its checkpoints. `said` is the folder as the user wrote it.
+pub fn of_a_run(said: &Path, full: &Path) -> Option<(&'static str, String)> {
+    let step = |name: &String| name.starts_with("step-");
+    let newest = |folder: &Path| names(folder).into_iter().filter(step).max();
+    let (what, newest) = match full.join("run.json").is_file() {
+        true => {
+            let folder = Path::new("checkpoints");
+            let newest = newest(&full.join(folder)).map(|name| folder.join(name));
+            ("is a run, not a model", newest)
+        }
+        false => {
+            let newest = newest(full)?;
+            ("holds checkpoints of a run", Some(newest.into()))
+        }
+    };
+    let fix = match newest {
+        Some(newest) => format!("its newest checkpoint: {}", said.join(newest).display()),
+        None => "a checkpoint of it, once there is one".into(),
+    };
+    Some((what, fix))
 }
 
 fn names(folder: &Path) -> Vec<String> {

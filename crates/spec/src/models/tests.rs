@@ -86,6 +86,10 @@ fn what_is_no_model_is_named_with_what_was_looked_for_and_the_fix() {
     put("model.safetensors", b"x");
     put("chats.jsonl", b"{}");
     put("broken.gguf", b"not at all");
+    put("run/run.json", b"{}");
+    put("run/checkpoints/step-000010/config.json", b"{}");
+    put("run/checkpoints/step-000020/config.json", b"{}");
+    put("young/run.json", b"{}");
     for (name, words) in [
         ("nothing", ["nothing does not exist", "hub id (org/name)"]),
         ("empty", ["holds no config.json", "a .gguf file"]),
@@ -93,6 +97,15 @@ fn what_is_no_model_is_named_with_what_was_looked_for_and_the_fix() {
         ("pickle", ["is a pickle", "model folder"]),
         ("pickle/pytorch_model.bin", ["is a pickle", "model folder"]),
         ("odd", ["mamba", "docs/models.md"]),
+        (
+            "run",
+            ["is a run, not a model", "run/checkpoints/step-000020"],
+        ),
+        (
+            "run/checkpoints",
+            ["holds checkpoints of a run", "run/checkpoints/step-000020"],
+        ),
+        ("young", ["is a run, not a model", "once there is one"]),
         (
             "model.safetensors",
             ["without a config.json", "name the folder"],
@@ -158,4 +171,18 @@ fn a_name_keeps_its_dots_and_says_whose_checkpoint_it_is() {
         assert_eq!(name_of(&dir.path().join(path)), name, "{path}");
     }
     assert!(!name_of(Path::new(".")).is_empty() && name_of(Path::new("/")) == "model");
+}
+
+#[test]
+fn a_reward_model_writes_nothing() {
+    let room = tempfile::tempdir().unwrap();
+    let [folder, file] = both(room.path());
+    assert!(writes(&folder) && writes(&file) && !writes(room.path()));
+    let config = ModelConfig {
+        head: crate::nn::HeadKind::Score,
+        ..small().config().clone()
+    };
+    let scorer = Model::new(&config, 11, &candle_core::Device::Cpu).unwrap();
+    fs::write(folder.join(hf::CONFIG), hf::config_json(&scorer, Some(7))).unwrap();
+    assert!(!writes(&folder));
 }

@@ -23,8 +23,17 @@ const KEPT: usize = 64;
 const ENOUGH: usize = 3;
 /// Memory readings a run needs to count.
 const READINGS: u64 = 3;
-/// A run's speed applies to models up to this factor larger or smaller.
+/// A run's speed applies to models up to this factor larger or smaller, and its memory to such plans.
 const ALIKE: f64 = 6.0;
+/// Where runs of nearly the same size or a measurement of this machine are at hand, those of other sizes do not count:
+/// small models reach a fraction of the speed of larger ones.
+const SAME: f64 = 2.0;
+
+/// Whether two sizes are within a factor of each other.
+fn within(factor: f64, a: u64, b: u64) -> bool {
+    let ratio = a.max(1) as f64 / b.max(1) as f64;
+    (1.0 / factor..=factor).contains(&ratio)
+}
 
 /// One run, planned and measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,12 +153,13 @@ impl Machine {
         })
     }
 
-    /// Measured over planned memory, the median of past runs; `None` before there are enough.
-    pub fn memory_ratio(&self) -> Option<f64> {
+    /// Measured over planned memory, the median of past runs of about this size; `None` before there are enough. What the
+    /// process itself takes is most of a small run and nothing of a large one.
+    pub fn memory_ratio(&self, predicted: u64) -> Option<f64> {
         let ratios: Vec<f64> = self
             .runs
             .iter()
-            .filter(|o| o.predicted_bytes > 0)
+            .filter(|o| o.predicted_bytes > 0 && within(ALIKE, o.predicted_bytes, predicted))
             .map(|o| o.measured_bytes as f64 / o.predicted_bytes as f64)
             .collect();
         median(&ratios).filter(|_| ratios.len() >= ENOUGH)
@@ -158,17 +168,15 @@ impl Machine {
     /// Model FLOP/s that similar models reached with this matmul dtype: the median of past
     /// runs.
     pub fn flops_per_second(&self, n_params: u64, products: &str) -> Option<f64> {
-        let alike = |o: &&Observation| {
-            let ratio = o.n_params.max(1) as f64 / n_params.max(1) as f64;
-            (1.0 / ALIKE..ALIKE).contains(&ratio) && o.products == products
+        let speed = |factor: f64| {
+            let alike =
+                |o: &&Observation| within(factor, o.n_params, n_params) && o.products == products;
+            let alike = self.runs.iter().filter(alike);
+            let speeds: Vec<f64> = alike.filter_map(|o| o.flops_per_second).collect();
+            median(&speeds)
         };
-        let speeds: Vec<f64> = self
-            .runs
-            .iter()
-            .filter(alike)
-            .filter_map(|o| o.flops_per_second)
-            .collect();
-        median(&speeds)
+        let measured = self.speed.as_ref().and_then(|s| s.of(products));
+        speed(SAME).or_else(|| speed(ALIKE).filter(|_| measured.is_none()))
     }
 
     /// Applies this machine to a plan for this program's engine; plans for a GPU are unchanged.
@@ -181,7 +189,12 @@ impl Machine {
             memory: device.memory.or(self.memory),
             ..device.clone()
         };
-        device.memory_ratio = self.memory_ratio();
+        // Only runs make a ratio: a plan more is worth it only with them.
+        if self.runs.len() >= ENOUGH {
+            let predicted = plan(request).memory.steady();
+            request.device.memory_ratio = self.memory_ratio(predicted);
+        }
+        let device = &mut request.device;
         if request.mfu_said == Said::Stated {
             return;
         }
@@ -223,13 +236,28 @@ mod tests {
         for (i, measured) in [104, 108].into_iter().enumerate() {
             record(folder.path(), &observation(&format!("r{i}"), 100, measured)).unwrap();
         }
-        assert_eq!(look().memory_ratio(), None);
+        assert_eq!(look().memory_ratio(100), None);
         // An outlier moves a median little.
         record(folder.path(), &observation("r2", 100, 900)).unwrap();
-        assert_eq!(look().memory_ratio(), Some(1.08));
+        assert_eq!(look().memory_ratio(100), Some(1.08));
         // The same run again counts once.
         record(folder.path(), &observation("r2", 100, 106)).unwrap();
-        assert_eq!((look().runs.len(), look().memory_ratio()), (3, Some(1.06)));
+        assert_eq!(
+            (look().runs.len(), look().memory_ratio(100)),
+            (3, Some(1.06))
+        );
+    }
+
+    /// A toy run takes half as much again as planned, for the process itself; a run of gigabytes does not.
+    #[test]
+    fn what_a_toy_run_took_more_than_planned_is_not_expected_of_a_large_one() {
+        let runs = (0..3).map(|i| observation(&format!("r{i}"), 60 << 20, 90 << 20));
+        let machine = Machine {
+            runs: runs.collect(),
+            ..Machine::default()
+        };
+        assert_eq!(machine.memory_ratio(60 << 20), Some(1.5));
+        assert_eq!(machine.memory_ratio(3 << 30), None);
     }
 
     #[test]
@@ -247,8 +275,9 @@ mod tests {
     fn a_plan_keeps_its_own_number_beside_the_correction() {
         let set = ["precision=f32".to_string()];
         let mut request = target::resolve("quickstart", &set, &Default::default()).unwrap();
+        let size = plan(&request).memory.steady();
         let runs = (0..3)
-            .map(|i| observation(&format!("r{i}"), 100, 110))
+            .map(|i| observation(&format!("r{i}"), size, size + size / 10))
             .collect();
         Machine {
             memory: Some(1 << 30),
@@ -258,9 +287,10 @@ mod tests {
         .equip(&mut request);
         let plan = plan(&request);
         assert_eq!(request.device.memory, Some(1 << 30));
+        let ratio = (size + size / 10) as f64 / size as f64;
         assert_eq!(
             plan.corrected_bytes(),
-            Some((plan.p50_bytes() as f64 * 1.1) as u64)
+            Some((plan.p50_bytes() as f64 * ratio) as u64)
         );
         let seconds = 3600.0 * plan.work.hours.unwrap();
         let wanted = work::flops_per_token(&request.arch, 64) * request.tokens as f64 / 1e11;
@@ -368,6 +398,11 @@ mod tests {
         assert_eq!(said, Said::Probed);
         assert!((f32.unwrap() / bf16.unwrap() - 2.0).abs() < 1e-9);
         machine.runs = vec![observation("r", 1, 1)];
+        assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
+        // A model of another size reaches another speed: the measurement is the better guide, where there is one.
+        machine.runs[0].n_params /= 4;
+        assert_eq!(time(&machine, "precision=f32").1, Said::Probed);
+        machine.speed = None;
         assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
     }
 }

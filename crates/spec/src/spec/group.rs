@@ -35,7 +35,7 @@ impl PresetGroup {
         match self {
             PresetGroup::Own => "your presets",
             PresetGroup::Demo => "demos: run anywhere, as they are",
-            PresetGroup::Template => "templates: for a model and data of yours",
+            PresetGroup::Template => "templates: for your own model and data",
             PresetGroup::Size => "sizes: to inspect and to plan with",
         }
     }

@@ -453,22 +453,9 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
 
 /// A run holds several checkpoints: which one is meant has to be said.
 fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) {
-    if !full.join("run.json").is_file() {
-        return;
+    if let Some((what, fix)) = crate::models::of_a_run(said, full) {
+        judge.want(false, &[key], format!("{} {what}", said.display()), fix);
     }
-    let folders = std::fs::read_dir(full.join("checkpoints"));
-    let names = folders.into_iter().flatten().flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let newest = names.filter(|name| name.starts_with("step-")).max();
-    let fix = match newest {
-        Some(newest) => format!(
-            "its newest checkpoint: {}",
-            said.join("checkpoints").join(newest).display()
-        ),
-        None => "a checkpoint of it, once there is one".into(),
-    };
-    let what = format!("{} is a run, not a model", said.display());
-    judge.want(false, &[key], what, fix);
 }
 
 /// A folder, or a hub id that is not in the cache yet.

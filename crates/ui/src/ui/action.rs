@@ -192,11 +192,11 @@ actions! {
         AskSample "ask-sample" "sample" "Let the model continue a prompt of yours."
     }
     /// Answers that a model wrote and learned from.
-    Rollouts "rollouts" "Answers of a run that learns from its own" {
+    Rollouts "rollouts" "Rollouts of GRPO, RLOO and PPO" {
         RolloutEarlier "rollout-earlier" "earlier" "Show the answers of an earlier step."
         RolloutLater "rollout-later" "later" "Show the answers of a later step."
         RolloutSort "rollout-sort" "sort" "Sort groups as written, by reward, by spread of rewards, by length, by surprise."
-        RolloutFilter "rollout-filter" "only" "Show all groups, only those that teach, only those of one reward, only those with cut answers."
+        RolloutFilter "rollout-filter" "only" "Show all groups, only those that teach, only those with equal rewards, only those with cut answers."
         RolloutSearch "rollout-search" "search" "Show only groups whose prompt or answers contain a text."
         RolloutColours "rollout-colours" "colours" "Colour tokens by probability, by their distance from the reference, by advantage, or not."
         PinPrompt "pin-prompt" "pin" "Show the answers to this prompt over the steps; once more, those of the step."

@@ -100,7 +100,7 @@ impl Workplace {
     /// What the wizard knows before its first question, and the answers of the last time.
     pub fn wizard(&self) -> (Context, Answers) {
         // One of step 0 was saved by a run that was stopped before it learned anything.
-        let newest = self.checkpoints().into_iter().find(|row| row.step > 0);
+        let newest = self.checkpoints().into_iter().filter(|row| row.step > 0);
         let newest = newest.map(|row| row.path.display().to_string());
         let machine = self.machine_facts();
         let context = Context::gather(&self.sources, newest, machine);

@@ -143,16 +143,22 @@ pub fn detect(
             place: "the source".into(),
         });
     };
-    let mut fitting: Vec<Candidate> = FormatId::ALL
+    let (mut fitting, rare): (Vec<Candidate>, Vec<Candidate>) = FormatId::ALL
         .iter()
         .filter(|format| columns.check(**format).is_ok())
         .map(|format| Candidate::of(*format, sample, columns))
-        .filter(|c| c.fitting * 2 > sample.len())
-        .collect();
+        .filter(|c| c.fitting > 0)
+        .partition(|c| c.fitting * 2 > sample.len());
+    let rare: Vec<Candidate> = rare.into_iter().filter(|c| !c.is_weak()).collect();
     if fitting.iter().any(|c| !c.is_weak()) {
         fitting.retain(|c| !c.is_weak());
     }
     fitting.sort_by_key(|c| std::cmp::Reverse(c.parts.len()));
+    // Prompts alone are what is left of rows whose answers are missing: a method that wants prompts may have them.
+    let bare = fitting.iter().all(Candidate::is_weak);
+    if bare && !rare.is_empty() && unit != Some(Unit::Prompt) {
+        return Err(several(first, &fitting, &rare, sample.len()));
+    }
     let file = &first.place.file;
     let mut grounds = Grounds::Rows;
     if let Some(chosen) = chosen_by(unit, &fitting) {
@@ -160,6 +166,13 @@ pub fn detect(
         grounds = Grounds::Method;
     }
     match fitting.as_slice() {
+        // The nearest format of a row that fits one would be that one.
+        [] if rare
+            .iter()
+            .any(|c| Candidate::of(c.format, &sample[..1], columns).fitting == 1) =>
+        {
+            Err(several(first, &[], &rare, sample.len()))
+        }
         [] => Err(no_format(first, columns)),
         [a, b, ..] if grounds == Grounds::Rows && a.parts.len() == b.parts.len() => {
             let most = a.parts.len();
@@ -205,6 +218,32 @@ fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
         Unit::Pair | Unit::Ranked | Unit::Judged => return None,
     };
     best.iter().position(|format| *format == wanted)
+}
+
+/// Some rows fit one format and some another, or none.
+fn several(first: &Record, most: &[Candidate], rare: &[Candidate], rows: usize) -> DataError {
+    let mut found: Vec<&Candidate> = most.iter().chain(rare).collect();
+    // The first of a kind: rows that fit several formats are not told of twice.
+    found.sort_by_key(|c| {
+        (
+            std::cmp::Reverse(c.fitting),
+            std::cmp::Reverse(c.parts.len()),
+        )
+    });
+    let told = found
+        .iter()
+        .map(|c| format!("{} of {rows} {}", c.fitting, c.format));
+    let told: Vec<String> = told.collect();
+    DataError::source(
+        &first.place.file,
+        format!("holds rows that differ: {}", told.join(", ")),
+        format!(
+            "a source for each format; or data.format: {} with data.on_bad_row: skip, which leaves the others out",
+            rare.iter()
+                .max_by_key(|c| c.fitting)
+                .map_or("FORMAT", |c| c.format.word())
+        ),
+    )
 }
 
 /// No format fits: the one for which most columns look right, and the mapping that it would take.

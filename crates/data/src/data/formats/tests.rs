@@ -592,3 +592,29 @@ mod properties {
         }
     }
 }
+
+/// Rows of several shapes: what each is, and never a mapping that would not help.
+#[test]
+fn rows_of_several_formats_are_counted_by_format() {
+    let text = || record(json!({"text": "a"}));
+    let chat = || {
+        record(json!({"messages": [
+            {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}))
+    };
+    let error = detect(&[text(), chat()], &Columns::default(), None).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("1 of 2 text") && said.contains("1 of 2 messages"),
+        "{said}"
+    );
+    assert!(error.hint().contains("data.on_bad_row: skip"), "{error}");
+    // Answers that are null leave prompts behind, which only a method with rewards wants.
+    let answered = || record(json!({"prompt": "a", "completion": "b"}));
+    let open = || record(json!({"prompt": "a", "completion": null}));
+    let rows = [open(), open(), answered()];
+    let error = detect(&rows, &Columns::default(), None).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("1 of 3 prompt_completion"), "{said}");
+    let found = detect(&rows, &Columns::default(), Some(Unit::Prompt)).unwrap();
+    assert_eq!(found.format, FormatId::PromptOnly);
+}

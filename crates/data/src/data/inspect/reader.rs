@@ -45,7 +45,7 @@ impl Reader {
         let tokenizer = with_specials(tokenizer, &marks(&template))?;
         let name = format!(
             "byte-level BPE of {} trained on these data, template {}",
-            grouped(LEARNT_VOCAB as u64),
+            grouped(tokenizer.vocab_size() as u64),
             template.name()
         );
         Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))

@@ -1,6 +1,7 @@
 //! Documents cut to the length of a row, and the account of what that cost.
 
 use super::TooLong;
+use crate::base::human::grouped;
 use crate::data::Unit;
 use crate::data::store::Store;
 
@@ -69,31 +70,33 @@ impl Account {
 
     /// One line for each kind of loss; `source` and `seq_len` are for people.
     pub fn notes(&self, source: &str, documents: u64, seq_len: usize) -> Vec<String> {
-        let longer = format!("of {documents} documents are longer than a row of {seq_len} tokens");
-        let lost = format!("{} tokens are not supervised", self.lost_tokens);
+        let documents = grouped(documents);
+        let row = grouped(seq_len as u64);
+        let longer = format!("of {documents} documents are longer than a row of {row} tokens");
+        let lost = format!("{} tokens are not supervised", grouped(self.lost_tokens));
         let mut notes = Vec::new();
         if self.split > 0 {
             notes.push(format!(
                 "{source}: {} {longer} and go on in further rows",
-                self.split
+                grouped(self.split)
             ));
         }
         if self.truncated > 0 {
             notes.push(format!(
                 "{source}: {} {longer} and are truncated: {lost}; a larger model.seq_len or another data.too_long keeps them",
-                self.truncated
+                grouped(self.truncated)
             ));
         }
         if self.dropped > 0 {
             notes.push(format!(
                 "{source}: {} {longer} and are left out: {lost}",
-                self.dropped
+                grouped(self.dropped)
             ));
         }
         if self.nothing_supervised > 0 {
             notes.push(format!(
                 "{source}: {} of {documents} documents are left out because nothing of them is supervised",
-                self.nothing_supervised
+                grouped(self.nothing_supervised)
             ));
         }
         notes

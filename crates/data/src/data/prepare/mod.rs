@@ -361,7 +361,7 @@ fn lay_out(
     if how.packing == Packing::Packed {
         let filled = 100.0 * documents.filled();
         notes.push(format!(
-            "rows are {filled:.1} % full; the rest is padding that nobody learns"
+            "rows are {filled:.1} % full; the rest is padding, which is masked"
         ));
     }
     Ok((documents, learning))

@@ -1,5 +1,6 @@
 //! One source after the other into a store: from the cache, or made.
 
+use crate::base::human::grouped;
 use crate::data::chat::Template;
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, examples};
@@ -64,15 +65,19 @@ impl Tokenizing<'_> {
         let supervised = entry.store.supervised(0, tokens as usize);
         self.notes.extend(entry.notes);
         let examples = match self.unit {
-            Unit::Text => format!("{documents} documents"),
+            Unit::Text => format!("{} documents", grouped(documents)),
             Unit::Pair | Unit::Ranked => {
-                format!("{} pairs", documents / self.unit.documents() as u64)
+                format!(
+                    "{} pairs",
+                    grouped(documents / self.unit.documents() as u64)
+                )
             }
-            Unit::Prompt => format!("{} prompts", documents / 2),
-            Unit::Judged => format!("{} judged answers", documents / 2),
+            Unit::Prompt => format!("{} prompts", grouped(documents / 2)),
+            Unit::Judged => format!("{} judged answers", grouped(documents / 2)),
         };
         self.notes.push(format!(
-            "{name}: {examples}, {tokens} tokens, {:.1} % of them supervised",
+            "{name}: {examples}, {} tokens, {:.1} % of them supervised",
+            grouped(tokens),
             100.0 * supervised as f64 / tokens.max(1) as f64
         ));
         Ok(Ready {

@@ -2,6 +2,7 @@
 
 use super::container;
 use crate::base::paths::astray;
+use crate::base::text::one_line;
 use crate::data::DataError;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -155,6 +156,39 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
+/// What lies in a folder beside the files of it that are read, in words: nobody should find out from the loss that half of
+/// the texts were left out. What describes a data set is no part of it.
+pub(super) fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
+    const DESCRIBE: [&str; 4] = ["readme", "license", "licence", "dataset_info"];
+    let describes = |name: &str| {
+        let name = name.to_lowercase();
+        DESCRIBE.iter().any(|word| name.starts_with(word))
+    };
+    // Folders are named and not looked into: there may be a whole home below.
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut others: Vec<String> = entries
+        .map(|entry| entry.path())
+        .filter(|path| !is_hidden(path) && !read.contains(path))
+        .filter_map(|path| {
+            let slash = if path.is_dir() { "/" } else { "" };
+            Some(format!("{}{slash}", path.file_name()?.to_string_lossy()))
+        })
+        .filter(|name| !describes(name))
+        .collect();
+    others.sort();
+    let first = others.first()?;
+    let more = match others.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!(
+        "{}: not read: {}{more}; a glob such as {} names other files",
+        folder.display(),
+        one_line(first),
+        folder.join("**").join("*.md").display()
+    ))
+}
+
 fn is_hidden(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name.as_encoded_bytes().first() == Some(&b'.')
@@ -245,6 +279,23 @@ mod tests {
         let error = resolve(dir.path(), "deep").unwrap_err();
         assert!(error.to_string().contains("holds no data files"));
         assert!(resolve(dir.path(), "a\0b").is_err() && resolve(dir.path(), " ").is_err());
+    }
+
+    #[test]
+    fn what_a_folder_holds_besides_is_told() {
+        let dir = tree(&["a.txt", "b.md", "deep/c.txt", "README.md", ".hidden"]);
+        let read = resolve(dir.path(), ".").unwrap();
+        let read: Vec<PathBuf> = read
+            .iter()
+            .map(|path| dir.path().join(path.file_name().unwrap()))
+            .collect();
+        let told = left_out(dir.path(), &read).unwrap();
+        assert!(told.contains("not read: b.md and 1 more"), "{told}");
+        let whole = tree(&["a.jsonl", "README.md"]);
+        assert_eq!(
+            left_out(whole.path(), &[whole.path().join("a.jsonl")]),
+            None
+        );
     }
 
     #[test]

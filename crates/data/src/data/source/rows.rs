@@ -2,7 +2,7 @@
 
 use super::container::{self, Input, Notes, Stream};
 use super::fault::Trouble;
-use super::{Origin, SourceConfig, hubbed, open};
+use super::{Origin, SourceConfig, hubbed, open, paths};
 use crate::base::text::one_line;
 use crate::data::{DataError, Place, Record, RowFault, Unit};
 use crate::hub::HubConfig;
@@ -85,6 +85,14 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
         finished_bytes: 0,
         broken: false,
     };
+    if let Origin::Path(path) | Origin::Named(path) = &source.origin
+        && source.subset.is_none()
+        && source.split.is_none()
+    {
+        let folder = Some(context.base.join(path)).filter(|folder| folder.is_dir());
+        let note = folder.and_then(|folder| paths::left_out(&folder, &rows.all));
+        note.into_iter().for_each(|note| rows.notes.add(note));
+    }
     if let Origin::Synthetic(made) = &source.origin {
         rows.kind = SYNTHETIC;
         // Settings that make no row are the spec's fault, not a row's.

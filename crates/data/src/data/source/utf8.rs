@@ -11,8 +11,7 @@ pub(super) struct NotText {
     pub fix: &'static str,
 }
 
-const CONVERT: &str =
-    "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c";
+const CONVERT: &str = "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT";
 const UTF16: &str = "convert it: iconv -f utf-16 -t utf-8 IN > OUT";
 const NUL: &str = "if it is UTF-16, convert it with iconv -f utf-16 -t utf-8; else drop them: tr -d '\\000' < IN > OUT";
 

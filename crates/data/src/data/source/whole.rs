@@ -1,6 +1,7 @@
 //! Where text comes from: the corpus inside the binary, a file, a folder of files. Text is read whole and kept as it is;
 //! only a byte-order mark is dropped.
 
+use super::paths;
 use crate::base::files::read_plain;
 use crate::data::{DataConfig, DataError};
 use crate::embed;
@@ -79,7 +80,7 @@ fn folder(path: &Path) -> Result<Text, DataError> {
         .map(|m| m.len())
         .sum();
     within_limit(&place, bytes)?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = paths::left_out(path, &files).into_iter().collect();
     let mut text = String::new();
     for file in &files {
         text.push_str(&utf8(file, &mut notes)?);

@@ -64,6 +64,10 @@ impl RunState {
 
     fn line(&self, event: &Event) -> Option<Line> {
         Some(match event {
+            // What logs of other programs do not tell is 0 in their events.
+            Event::Hello { engine, pid: 0, .. } => {
+                Line::info(format!("log of another program, read as {engine}"))
+            }
             Event::Hello {
                 engine, pid, host, ..
             } => Line::info(format!("engine {engine} on {host}, process {pid}")),
@@ -79,12 +83,15 @@ impl RunState {
                 let from =
                     resumed_from.map(|s| format!(", resumed from step {}", human::grouped(s)));
                 let steps = human::grouped(*max_steps);
-                let params = human::short(*n_params as f64);
+                let params = match n_params {
+                    0 => String::new(),
+                    n => format!(", {} parameters", human::short(*n as f64)),
+                };
                 let from = from.unwrap_or_default();
                 let precision = precision.as_ref().map(|p| format!(" in {p}"));
                 let precision = precision.unwrap_or_default();
                 Line::info(format!(
-                    "{name}: {method}, {params} parameters, {steps} steps{precision}{from}"
+                    "{name}: {method}{params}, {steps} steps{precision}{from}"
                 ))
             }
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
@@ -131,9 +138,11 @@ impl RunState {
                     Some(format!(", {} on {name}", human::number(value.0)))
                 });
                 let others: String = others.collect();
-                Line::info(format!(
-                    "step {step}: validation loss {loss} over {part}{others}, {seconds:.1} s"
-                ))
+                let how = match n_windows {
+                    0 => others,
+                    _ => format!(" over {part}{others}, {seconds:.1} s"),
+                };
+                Line::info(format!("step {step}: validation loss {loss}{how}"))
             }
             Event::Checkpointed {
                 path,

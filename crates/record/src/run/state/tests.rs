@@ -408,3 +408,32 @@ fn settings_are_as_said_then_as_adjusted_and_outlive_a_resume() {
     let settings = tape.fold().settings;
     assert_eq!((settings["lr"], settings["clip_norm"]), (5e-4, 1.0));
 }
+
+#[test]
+fn what_logs_of_other_programs_do_not_tell_is_not_told_as_zero() {
+    let mut tape = Tape::new();
+    tape.add(Event::Hello {
+        run: "r".into(),
+        engine: "trainer_state".into(),
+        pid: 0,
+        host: "another program".into(),
+    });
+    let mut begun = started(None);
+    if let Event::Started { n_params, .. } = &mut begun {
+        *n_params = 0;
+    }
+    tape.add(begun);
+    tape.add(Event::Evaluated {
+        step: 100,
+        tokens: 0,
+        values: [("val/loss".to_string(), Num(2.6))].into(),
+        n_windows: 0,
+        whole: true,
+        seconds: 0.0,
+    });
+    let state = tape.fold();
+    let lines: Vec<&str> = state.log.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(lines[0], "log of another program, read as trainer_state");
+    assert!(!lines[1].contains("parameters"), "{lines:?}");
+    assert_eq!(lines[2], "step 100: validation loss 2.600");
+}

@@ -31,12 +31,14 @@ pub struct Context {
 
 impl Context {
     /// Reads the presets. Presets that fail to load are left out: the list of presets reports
-    /// them.
+    /// them. `checkpoints` are those of runs, the newest first; reward models among them are no base models.
     pub fn gather(
         sources: &SpecSources,
-        newest_checkpoint: Option<String>,
+        checkpoints: impl IntoIterator<Item = String>,
         machine: Machine,
     ) -> Context {
+        let mut checkpoints = checkpoints.into_iter();
+        let newest_checkpoint = checkpoints.find(|folder| crate::models::writes(Path::new(folder)));
         let presets = crate::spec::presets(sources)
             .into_iter()
             .filter_map(|preset| {
@@ -80,6 +82,17 @@ pub enum Seen {
     Data(PathBuf, Result<DataFacts, String>),
     Model(PathBuf, Result<ModelFacts, String>),
     Config(PathBuf, Result<ConfigFacts, String>),
+}
+
+impl Seen {
+    /// What was found, in a line; nothing where the next question shows it.
+    pub fn summary(&self) -> Option<String> {
+        match self {
+            Seen::Data(_, Ok(facts)) => Some(facts.summary()),
+            Seen::Model(_, Ok(facts)) => Some(facts.summary()),
+            _ => None,
+        }
+    }
 }
 
 impl Look {

@@ -74,7 +74,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate warmup batch updates moments decay dropout adapter passes held_out template precision others }
+subjects! { rate warmup batch updates moments decay dropout adapter passes held_out template cold_start precision others }
 
 pub use passes::GOOD_PASSES;
 

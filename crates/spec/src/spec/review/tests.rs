@@ -375,3 +375,26 @@ fn policies_learn_at_a_millionth() {
         "{found:?}"
     );
 }
+
+#[test]
+fn a_cold_start_that_leaves_no_step_for_the_method_is_told_of() {
+    let found = finds(
+        "grpo-sort",
+        &["max_steps=60"],
+        KNOWN,
+        "the cold start takes 250",
+    );
+    assert!(found.fix.contains("max_steps=500"), "{found:?}");
+    // What the fix names is no longer reported.
+    for set in [
+        &["max_steps=500"][..],
+        &["max_steps=60", "rollout.cold_start_steps=30"],
+        &[],
+    ] {
+        let found = said("grpo-sort", set, KNOWN);
+        assert!(
+            found.iter().all(|f| f.place != "rollout.cold_start_steps"),
+            "{found:?}"
+        );
+    }
+}

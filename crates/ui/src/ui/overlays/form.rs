@@ -80,7 +80,7 @@ impl Form {
 
 impl Overlay for Form {
     fn hints(&self) -> Hints {
-        Hints::of_overlay(vec![(Action::Accept, "take"), (Action::Down, "next")])
+        Hints::of_overlay(vec![(Action::Accept, "accept"), (Action::Down, "next")])
     }
 
     fn typing(&self) -> bool {

@@ -90,7 +90,7 @@ impl Overlay for Prompt {
     }
 
     fn hints(&self) -> Hints {
-        let mut own = vec![(Action::Accept, "take")];
+        let mut own = vec![(Action::Accept, "accept")];
         own.extend(self.path.as_ref().map(|_| (Action::Complete, "complete")));
         Hints::of_overlay(own)
     }

@@ -374,16 +374,16 @@ impl Overlay for WizardScreen {
     }
 
     fn hints(&self) -> Hints {
-        let mut own = vec![(Action::Accept, "take")];
+        let mut own = vec![(Action::Accept, "choose")];
         if self.types_a_path() {
             own.push((Action::Complete, "complete"));
             own.push((Action::KillLine, "clear"));
         }
         own.push((Action::Down, "next row"));
-        own.push((Action::PageDown, "more words"));
+        own.push((Action::PageDown, "more text"));
         Hints {
             own,
-            kept: vec![(Action::Cancel, "question before"), (Action::Leave, "close")],
+            kept: vec![(Action::Cancel, "previous question"), (Action::Leave, "close")],
         }
     }
 

@@ -61,6 +61,12 @@ const MILLIS: Unit = Unit {
     letter: "ms",
 };
 
+/// A share is told in percent, as its readings are.
+const PERCENT: Unit = Unit {
+    size: 0.01,
+    letter: "%",
+};
+
 /// Height of a range beside its values: below it, ticks would share a label of six columns.
 const FINEST: f64 = 1e-3;
 
@@ -110,11 +116,21 @@ impl Axis {
         Axis { unit, ..axis }
     }
 
-    /// The axis that suits a metric's unit: bytes and times have letters behind their labels.
+    /// An axis of shares, labelled in percent: what is round in hundredths is round.
+    fn of_shares(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+        let axis = Self::snapped(low, high, max_ticks, scale);
+        Axis {
+            unit: PERCENT,
+            ..axis
+        }
+    }
+
+    /// The axis that suits a metric's unit: bytes, times and shares have letters behind their labels.
     pub fn of_unit(unit: &str, low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
         match (unit, scale) {
             ("bytes", Scale::Linear) => Self::of_bytes(low, high, max_ticks),
             ("ms", _) => Self::of_millis(low, high, max_ticks, scale),
+            ("share", _) => Self::of_shares(low, high, max_ticks, scale),
             _ => Self::snapped(low, high, max_ticks, scale),
         }
     }
@@ -354,6 +370,21 @@ mod tests {
 
     fn labels(axis: Axis) -> Vec<String> {
         axis.ticks().into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn shares_are_labelled_in_percent_as_they_are_read() {
+        let of = |high: f64, scale| labels(Axis::of_unit("share", 0.0, high, 4, scale));
+        assert_eq!(of(1.0, Scale::Linear), ["0", "25%", "50%", "75%", "100%"]);
+        assert_eq!(
+            of(0.002, Scale::Linear),
+            ["0", "0.05%", "0.10%", "0.15%", "0.20%"]
+        );
+        let log = labels(Axis::of_unit("share", 0.01, 1.0, 4, Scale::Log));
+        assert!(
+            log.contains(&"1%".into()) && log.contains(&"100%".into()),
+            "{log:?}"
+        );
     }
 
     #[test]

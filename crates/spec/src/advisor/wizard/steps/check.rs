@@ -32,7 +32,11 @@ impl Ask for Check {
     }
 
     fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
-        let lines = &wizard.checks().lines;
+        let checks = wizard.checks();
+        let lines = &checks.lines;
+        if lines.is_empty() && checks.state != State::Running {
+            return (Vec::new(), Vec::new());
+        }
         if lines.is_empty() {
             let words = "A copy of the model is being tested; the first results come in a moment.";
             return (vec![note("At work", words)], Vec::new());

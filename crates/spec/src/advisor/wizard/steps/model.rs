@@ -30,7 +30,7 @@ impl Ask for Model {
                 };
                 let length = match draft.value("train.epochs").as_f64() {
                     Some(1.0) => "1 epoch".into(),
-                    Some(epochs) => format!("{} epochs", human::number(epochs)),
+                    Some(epochs) => format!("{epochs} epochs"),
                     None => {
                         let steps = draft.value("train.max_steps").as_u64().unwrap_or(0);
                         format!("{} steps", human::grouped(steps))

@@ -25,7 +25,7 @@ impl Ask for Start {
             let known = wizard.model.as_ref().filter(|(known, _)| known == path);
             let facts = known.and_then(|(_, facts)| facts.as_ref().ok());
             let mut row = Row::input(title, path, hint);
-            row.detail = facts.map_or(String::new(), found);
+            row.detail = facts.map_or(String::new(), ModelFacts::summary);
             row
         };
         vec![
@@ -47,7 +47,7 @@ impl Ask for Start {
             && let Some((known, Ok(facts))) = &wizard.model
             && known == wizard.answers.start_path.trim()
         {
-            notes.insert(0, note("Found", found(facts)));
+            notes.insert(0, note("Found", facts.summary()));
         } else if wizard.selected() > 0
             && let Some(newest) = &wizard.context.newest_checkpoint
         {
@@ -133,12 +133,4 @@ fn leave(wizard: &mut Wizard) -> Outcome {
         return wizard.refuse(format!("the data is {kind}, and {why}"));
     }
     wizard.advance()
-}
-
-/// `llama · 135M parameters`
-fn found(facts: &ModelFacts) -> String {
-    let size = facts.n_params.map_or("unknown size".into(), |n| {
-        format!("{} parameters", human::short(n as f64))
-    });
-    format!("{} · {size}", facts.family)
 }

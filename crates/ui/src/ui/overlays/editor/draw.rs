@@ -193,10 +193,7 @@ fn row_words(
         (false, true) => Meaning::Muted,
         (false, false) => Meaning::Text,
     };
-    let origin = match differs {
-        true => format!("yours; {parent}: {}", shown(&place.parent)),
-        false => origin_words(&place.origin),
-    };
+    let origin = whence(place, parent);
     let text = crate::base::text::one_line(&shown(&place.value));
     vec![
         word(
@@ -206,6 +203,17 @@ fn row_words(
         word(format!("{} ", fill(&text, values, glyphs.ellipsis)), value),
         word(crate::base::text::one_line(&origin), Meaning::Muted),
     ]
+}
+
+/// Where a value comes from. One that differs and that nobody edited follows from those that were: a schedule's last rate
+/// from its peak, for one.
+pub(super) fn whence(place: &Place, parent: &str) -> String {
+    let was = || format!("{parent}: {}", shown(&place.parent));
+    match (place.value != place.parent, place.edited) {
+        (true, true) => format!("yours; {}", was()),
+        (true, false) => format!("follows; {}", was()),
+        (false, _) => origin_words(&place.origin),
+    }
 }
 
 fn origin_words(origin: &Origin) -> String {

@@ -338,7 +338,7 @@ impl Overlay for Editor {
     fn hints(&self) -> Hints {
         use Action as A;
         if self.typing() {
-            let mut own = vec![(A::Accept, "take")];
+            let mut own = vec![(A::Accept, "accept")];
             own.extend((self.mode == Mode::SaveAs).then_some((A::Complete, "complete")));
             own.push((A::KillLine, "clear"));
             return Hints::of_overlay(own);

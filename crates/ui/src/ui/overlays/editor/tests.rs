@@ -120,3 +120,24 @@ fn only_changes_shows_only_changes() {
     editor.act(Action::OnlyChanges);
     assert_eq!((editor.places().len(), all > 30), (1, true));
 }
+
+/// One edit may move other values: the count in the title is of edits, and the rows say which is which.
+#[test]
+fn a_value_that_follows_an_edit_is_not_called_yours() {
+    let mut editor = editor();
+    say(&mut editor, "optimizer.adamw.lr", "0.002");
+    search(&mut editor, "");
+    editor.act(Action::OnlyChanges);
+    let told: Vec<String> = editor
+        .places()
+        .iter()
+        .map(|place| format!("{} {}", place.path, super::draw::whence(place, "quickstart")))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "optimizer.adamw.lr yours; quickstart: 0.001",
+            "schedule.cosine.min_lr follows; quickstart: 1e-4"
+        ]
+    );
+}

@@ -295,7 +295,7 @@ fn file_item(path: &Path) -> Item {
 impl Pane for ChatPane {
     fn hints(&self, _store: &Store) -> Hints {
         use Action as A;
-        let stop = if self.answering() { "stop" } else { "out" };
+        let stop = if self.answering() { "stop" } else { "commands" };
         let mut own = match self.typing {
             true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
             false => vec![(A::Send, "write")],

@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(reading("train/loss", 1.7641), "1.764");
         assert_eq!(reading("tok_per_sec", 20_941.0), "20.9k");
         assert_eq!(reading("host/rss_bytes", 81_788_928.0), "78 MiB");
-        assert_eq!(reading("data_wait", 0.021), "2 %");
+        assert_eq!(reading("data_wait", 0.021), "2.1 %");
         assert_eq!(reading("grad_norm", f64::NAN), "NaN");
     }
 }

@@ -80,7 +80,7 @@ impl Only {
         match self {
             Only::All => "all groups",
             Only::Teaching => "groups that teach",
-            Only::Flat => "groups of one reward",
+            Only::Flat => "groups with equal rewards",
             Only::Cut => "groups with cut answers",
         }
     }

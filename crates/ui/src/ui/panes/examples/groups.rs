@@ -48,7 +48,7 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
         let part = mean(answers().filter_map(|a| Some(a.rewards.get(at)?.1.0)));
         all.push((format!("  {name}"), part, 1.0));
     }
-    all.push(("groups of one reward".into(), flat, -1.0));
+    all.push(("groups with equal rewards".into(), flat, -1.0));
     all.push(("tokens an answer".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
     all.push(("cut answers".into(), share(|a| a.cut), -1.0));
     all.push(("surprise, nats a token".into(), mean(answers().map(Answer::surprise)), 0.0));
@@ -123,12 +123,12 @@ impl Page<'_> {
         // With the step's mean as baseline they teach, too.
         let idle = |group: &Group| group.answers.iter().all(|answer| answer.advantage.0 == 0.0);
         let nothing = match now.groups.iter().filter(|g| g.is_flat()).all(idle) {
-            true => " teach nothing",
+            true => ": nothing to learn",
             false => "",
         };
         // A single answer has no others to be compared with.
         if size > 1 {
-            second.push(word(format!("  {flat} of one reward{nothing}"), meaning));
+            second.push(word(format!("  {flat} with equal rewards{nothing}"), meaning));
         }
         if now.left_out > 0 {
             second.push(muted(format!("  {} not kept", now.left_out)));
@@ -305,7 +305,7 @@ impl Page<'_> {
         lines.push(vec![muted(of)]);
         for rollout in rollouts {
             for group in &rollout.groups {
-                let flat = if group.is_flat() { "  all worth the same" } else { "" };
+                let flat = if group.is_flat() { "  equal rewards" } else { "" };
                 lines.push(vec![
                     word(format!("step {}", human::grouped(rollout.step)), Meaning::Title),
                     muted(format!("  reward {:.2}", group.mean_reward())),
@@ -416,7 +416,7 @@ mod tests {
         let mut browser = browser();
         let text = screen(&mut browser, 80, 24);
         assert!(text.contains("answers at step 4  2 of 2 kept"), "{text}");
-        assert!(text.contains("2 groups of 2  reward 0.750  1 of one reward teach nothing"), "{text}");
+        assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: nothing to learn"), "{text}");
         assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  right: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
         // The best answer comes first.

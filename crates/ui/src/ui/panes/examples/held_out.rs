@@ -16,6 +16,9 @@ pub(super) fn note(words: &str) -> Vec<Vec<Word>> {
 
 pub(super) fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
     let Some(now) = state.examined.back() else {
+        if state.is_foreign() {
+            return note("Another program trains this run: its log holds no examples.");
+        }
         return note("Examples come with the first evaluation.");
     };
     let before = state.examined.iter().rev().nth(1);
@@ -101,10 +104,10 @@ fn timeline(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
     };
     let learning = (1.0 - writing - scoring - comparing).max(0.0);
     let parts = [
-        ("writing", writing, Meaning::Accent, ['█', 'w']),
-        ("scoring", scoring, Meaning::Warn, ['▓', 's']),
-        ("comparing", comparing, Meaning::Muted, ['░', 'c']),
-        ("learning", learning, Meaning::Good, ['▒', 'l']),
+        ("generation", writing, Meaning::Accent, ['█', 'g']),
+        ("rewards", scoring, Meaning::Warn, ['▓', 'r']),
+        ("log-probs", comparing, Meaning::Muted, ['░', 'l']),
+        ("update", learning, Meaning::Good, ['▒', 'u']),
     ];
     let room = width.saturating_sub(8).min(60) as f64;
     let mut bar = vec![word("a step  ", Meaning::Muted)];
@@ -121,11 +124,23 @@ fn timeline(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
         words.push(word(format!("{name} {:.0} %  ", 100.0 * share), meaning));
     }
     let mut lines = vec![bar, words];
+    lines.extend(cold_start(state));
     if writing > MOST {
-        let advice = "        writing takes most: rollout.epochs=2 learns twice from it; fewer max_new_tokens";
+        let advice = "        generation takes most: rollout.epochs=2 learns twice from it; fewer max_new_tokens";
         lines.push(vec![word(advice, Meaning::Muted)]);
     }
     lines
+}
+
+/// Until when the model learns answers that it did not generate, while it does.
+fn cold_start(state: &RunState) -> Option<Vec<Word>> {
+    let spec = &state.head.as_ref()?.spec;
+    let steps = spec.pointer("/rollout/cold_start_steps")?.as_u64()?;
+    let words = format!(
+        "        cold start: the data's answers are learned until step {}, the model's own after it",
+        human::grouped(steps)
+    );
+    (state.step < steps).then(|| vec![word(words, Meaning::Muted)])
 }
 
 /// Prompt, then a line for each sequence with its answer beneath.
@@ -137,7 +152,7 @@ fn drawn(
     theme: &Theme,
 ) -> Vec<Vec<Word>> {
     /// Lines of a prompt and of an answer.
-    const PROMPT: usize = 2;
+    const PROMPT: usize = 3;
     const ANSWER: usize = 3;
     let wrap = |text: &str, rows: usize| {
         text::wrap(text.trim_end(), width.saturating_sub(4), rows, theme.ascii)
@@ -151,8 +166,14 @@ fn drawn(
     }
     let lead = lead(example);
     if let Some(first) = example.sequences.first().filter(|_| lead.is_none()) {
-        let prompt = wrap(&first.prompt, PROMPT);
-        lines.extend(prompt.into_iter().map(|line| vec![word(format!("  {line}"), Meaning::Muted)]));
+        // The question stands at its end: templates begin all prompts alike.
+        let prompt = wrap(&first.prompt, usize::MAX);
+        let above = prompt.len().saturating_sub(PROMPT);
+        for (at, line) in prompt.iter().skip(above).enumerate() {
+            let cut = above > 0 && at == 0;
+            let dots = if cut { theme.glyphs().ellipsis } else { "" };
+            lines.push(vec![word(format!("  {dots}{line}"), Meaning::Muted)]);
+        }
     }
     for (at, sequence) in example.sequences.iter().enumerate() {
         let earlier = before.and_then(|before| before.sequences.get(at));
@@ -279,7 +300,7 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
         }
         let rewards: Vec<_> = example.sequences.iter().map(|s| s.reward).collect();
         if rewards.len() > 1 && rewards.windows(2).all(|two| two[0] == two[1]) {
-            words.push(word("  all worth the same: nothing to learn", Meaning::Warn));
+            words.push(word("  equal rewards: nothing to learn", Meaning::Warn));
         }
         return words;
     }
@@ -489,6 +510,49 @@ mod tests {
         assert!(text.contains("  held out       0  2 1  exact 0"), "{text}");
     }
 
+    /// Every prompt of a chat template begins with the same system prompt.
+    #[test]
+    fn of_a_long_prompt_the_end_is_shown_with_the_question() {
+        let prompt = "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nWhy is it dark?<|im_end|>\n<|im_start|>assistant\n";
+        let mut one = sequence("text", -1.0, None);
+        one.prompt = prompt.into();
+        let text = text_of(vec![Event::Examined {
+            step: 5,
+            examples: vec![ExaminedExample {
+                sequences: vec![one],
+            }],
+        }]);
+        let shown = "  …<|im_start|>user\n  Why is it dark?<|im_end|>\n  <|im_start|>assistant\n";
+        assert!(text.contains(shown) && !text.contains("You help"), "{text}");
+    }
+
+    #[test]
+    fn a_cold_start_is_named_while_it_lasts() {
+        let started = Event::Started {
+            name: "r".into(),
+            method: "grpo".into(),
+            spec: serde_json::json!({"rollout": {"cold_start_steps": 250}}),
+            n_params: 1,
+            vocab_size: 17,
+            max_steps: 600,
+            batch_tokens: 64,
+            epoch_tokens: 64,
+            resumed_from: None,
+            precision: None,
+        };
+        let at = |step: u64| {
+            let shares = ["time/writing", "time/scoring", "time/comparing"];
+            let stepped = Event::Stepped {
+                step,
+                tokens: 1,
+                values: shares.map(|id| (id.to_string(), Num(0.0))).into(),
+            };
+            text_of(vec![started.clone(), stepped, examined(step, -8.0)])
+        };
+        assert!(at(200).contains("cold start: the data's answers are learned until step 250"));
+        assert!(!at(250).contains("cold start"));
+    }
+
     #[test]
     fn the_time_of_a_step_is_a_bar_of_its_parts_with_advice_where_writing_takes_most() {
         let step = |writing: f64| Event::Stepped {
@@ -504,7 +568,7 @@ mod tests {
         };
         let most = text_of(vec![step(0.6), examined(70, -8.0)]);
         assert!(
-            most.contains("writing 60 %  scoring 10 %  comparing 0 %  learning 30 %"),
+            most.contains("generation 60 %  rewards 10 %  log-probs 0 %  update 30 %"),
             "{most}"
         );
         assert_eq!(most.matches('█').count(), 36, "{most}");

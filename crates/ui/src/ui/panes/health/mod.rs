@@ -119,6 +119,8 @@ impl Pane for HealthPane {
         if rows.is_empty() {
             let words = if held.state.step == 0 && held.state.finished.is_some() {
                 "This run ended before its first step, so nothing was measured. Its error stands on Run."
+            } else if held.state.is_foreign() {
+                "Another program trains this run: its log holds no readings of probes."
             } else if held.state.metrics.is_empty() || held.live() {
                 "Probes report with the first logged step. Without any: health.enabled is false in this run."
             } else {

@@ -177,7 +177,7 @@ impl Pane for PlanPane {
         use Action as A;
         if self.typing() {
             return Hints {
-                own: vec![(A::Accept, "take"), (A::Down, "take, next")],
+                own: vec![(A::Accept, "accept"), (A::Down, "accept, next")],
                 kept: vec![(A::Cancel, "as it was")],
             };
         }

@@ -127,9 +127,13 @@ impl Page<'_> {
         let (prompt, number, of) = self.prompt;
         let shown = prompt.trim();
         let mut words = vec![word("the model continues ", Meaning::Muted)];
+        // Of a long prompt the end says what is continued; a third is left for what stands on the right.
+        let room = usize::from(area.width) * 2 / 3;
+        let shown = crate::base::text::one_line(shown);
+        let shown = crate::base::text::cut_middle(&shown, room, theme.glyphs().ellipsis);
         words.push(match shown.is_empty() {
             true => word("a line break", Meaning::Text),
-            false => word(crate::base::text::one_line(shown), Meaning::Text),
+            false => word(shown, Meaning::Text),
         });
         if of > 1 {
             let which = format!("  prompt {number} of {of}");
