@@ -105,7 +105,7 @@ class Rank:
             self.optimizer = AdamW8bit(groups, betas, eps)
             return answer
         # One kernel for all of a group; on a processor too, so that both are the same path.
-        fused = not self.offloaded
+        fused = self.device.type == "cpu" or not self.offloaded
         self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=eps, fused=fused)
         for parameter in (p for _, p in self.trained):
             step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
