@@ -42,7 +42,7 @@ pub struct Norms {
 }
 
 impl Norms {
-    /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pre-training (Karpathy, CS231n).
+    /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pretraining (Karpathy, CS231n).
     /// `None` for a tensor that was 0, as LoRA's second matrix is before its first step.
     pub fn update_ratio(&self) -> Option<f64> {
         (self.weight != 0.0).then(|| self.update / self.weight)

@@ -44,7 +44,7 @@ const UPDATE: Metric = metric(
 .per_layer()
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
 .meaning(
-    "3e-4 to 3e-3 in pre-training with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault. The warm-up begins near 0.",
+    "3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault. The warm-up begins near 0.",
     "Above 1e-2: the learning rate is too high or the warm-up too short. Far below the other blocks: that block does not train.",
 );
 

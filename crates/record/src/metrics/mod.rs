@@ -184,7 +184,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::TRAIN_LOSS, "Training loss", "nats", Lower, Yes, "mean negative log-likelihood of the step's target tokens").label("loss"),
     metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
     metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013, arXiv 1211.5063)").label("grad norm").estimator("l2_global")
-        .meaning("Falls fast in the warm-up, then drifts slowly, in pre-training mostly within 0.1 to 1. Its size depends on the model and on what the loss is divided by.", "Slow growth over a twentieth of the run: instability builds up, lower the learning rate. Near 0 with a high loss: nothing trains, or every target is masked."),
+        .meaning("Falls fast in the warm-up, then drifts slowly, in pretraining mostly within 0.1 to 1. Its size depends on the model and on what the loss is divided by.", "Slow growth over a twentieth of the run: instability builds up, lower the learning rate. Near 0 with a high loss: nothing trains, or every target is masked."),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions").label("token entropy").estimator("mean_exact")
         .meaning("Begins at ln V and follows the loss: a calibrated model is as uncertain as it is wrong. Loss far above entropy: over-confident.", "In RL a fall by half within 50 steps is collapse: raise the temperature, clip higher, take new prompts. Low entropy with high gradients: confident and wrong, look at the data."),
     metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations").label("tokens/s"),
@@ -205,7 +205,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)").label("update ratio").estimator("median_l2_ratio")
         .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
-        .meaning("3e-4 to 3e-3 in pre-training with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pre-training: too low, or frozen."),
+        .meaning("3e-4 to 3e-3 in pretraining with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pretraining: too low, or frozen."),
     metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model gave the highest probability"),
 ];
 

@@ -10,7 +10,7 @@ const FAR: f64 = 4.0;
 /// And so many times below it: published models of every size begin at a twentieth or more.
 const FAR_BELOW: f64 = 200.0;
 
-/// In tokens, for a model of `n` parameters near the end of its pre-training on subwords.
+/// In tokens, for a model of `n` parameters near the end of its pretraining on subwords.
 pub(super) fn critical(n: f64) -> f64 {
     let loss = (8.8e13 / n).powf(0.076);
     2e8 / loss.powf(1.0 / 0.21)
