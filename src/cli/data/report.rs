@@ -233,7 +233,7 @@ fn findings(out: &mut String, report: &Report) {
         wrapped(out, 4, &passed.join(" · "));
     }
     if !report.limits.is_empty() {
-        out.push_str("\n  not looked at\n");
+        out.push_str("\n  notes\n");
         for limit in &report.limits {
             wrapped(out, 4, &one_line(limit));
         }

@@ -40,7 +40,7 @@ const UPDATE: Metric = metric(
     "‖ΔW‖ / ‖W‖ over a block's matrices, by what really changed, decay included (Karpathy, CS231n: about 1e-3)",
 )
 .estimator("l2_ratio")
-.label("update / weight")
+.label("update ratio/layer")
 .per_layer()
 .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
 .meaning(

@@ -9,7 +9,7 @@ pub const KIND: Kind = Kind {
     title: "Unreadable rows",
     severity: Severity::Problem,
     cleans: true,
-    cause: "a row lacks a column, has it under another name, or is not whole",
+    cause: "a row lacks a column, has it under another name, is cut off, or is not UTF-8",
     fix: "correct the rows, map the columns, or set data.on_bad_row: skip",
     make: |_| Some(Box::new(Unreadable)),
 };
