@@ -7,7 +7,6 @@ use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
 use crate::base::human::short;
-use crate::workers::torch;
 
 /// One sentence: a failure does not fit, what passes is a note.
 fn advice(id: &str, status: Status, what: impl Into<Evidence>, source: &str) -> Finding {
@@ -92,15 +91,12 @@ fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
 /// Ranks whose operations are launched one by one.
 fn compiling(request: &Request, list: &mut Vec<Finding>) {
     let passes = request.tokens / request.micro_tokens().max(1) / request.n_devices.max(1);
+    let Some(ranks) = request.extras.ranks else {
+        return;
+    };
     // One GPU compiles such a run by itself.
-    let eager = request
-        .extras
-        .ranks
-        .is_some_and(|ranks| match ranks.compiled {
-            None => request.n_devices > 1,
-            Some(yes) => !yes,
-        });
-    if eager && request.estimator == Estimator::General && passes >= torch::WORTH_COMPILING {
+    let eager = !ranks.compiled.unwrap_or(request.n_devices == 1);
+    if eager && request.estimator == Estimator::General && passes >= ranks.worth_compiling {
         list.push(advice(
             "compile",
             Status::Pass,

@@ -58,6 +58,7 @@ pub(super) fn as_ranks(request: &Request, device: Device, sharded: bool) -> Requ
         gpus_asked: false,
         bf16: request.extras.asked != nn::Precision::F32,
         compiled: None,
+        worth_compiling: u64::MAX,
     });
     let mut request = on_gpu(request.clone(), device);
     request.extras.ranks = Some(Ranks { sharded, ..ranks });

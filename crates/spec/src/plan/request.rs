@@ -400,6 +400,8 @@ pub struct Ranks {
     pub bf16: bool,
     /// Whether the model is compiled (torch.compile); `None`: where it pays.
     pub compiled: Option<bool>,
+    /// Micro-batches from which on it pays.
+    pub worth_compiling: u64,
 }
 
 /// How this program's engine learns from the model's own answers.

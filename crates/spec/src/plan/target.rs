@@ -307,6 +307,7 @@ fn ranks(spec: &RunSpec) -> Option<Ranks> {
         gpus_asked: torch.device(0) == "cuda",
         bf16: torch.format("cuda", spec.asked_format()) == "bf16",
         compiled: torch.compile,
+        worth_compiling: torch.worth_compiling(),
     })
 }
 

@@ -13,7 +13,7 @@ pub const ENTRY: Entry = Entry {
 
 /// Micro-batches from which on compiling saves more than it takes: 135M parameters on an H200 (PyTorch 2.11, 16 rows of 1,024 tokens) took 95 ms
 /// a step, 55 compiled, and 25 s to compile steps and evaluations.
-pub const WORTH_COMPILING: u64 = 2_000;
+const WORTH_COMPILING: u64 = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -162,6 +162,11 @@ impl Config {
             Device::Auto if gpus > 0 => "cuda",
             Device::Auto => "cpu",
         }
+    }
+
+    /// Micro-batches from which on compiling saves more than it takes.
+    pub fn worth_compiling(&self) -> u64 {
+        WORTH_COMPILING
     }
 
     /// Whether ranks compile the model, in a run of so many micro-batches whose rows all have one length, or not.
