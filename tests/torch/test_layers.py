@@ -203,10 +203,10 @@ class Layers(unittest.TestCase):
     def test_texts_of_rows(self) -> None:
         found = Packed.of(torch.tensor([[0, 0, 0, 3, 3], [0, 0, 0, 0, 0]]))
         assert found is not None
-        self.assertEqual((found.ends.tolist(), found.ends.dtype, found.longest), ([0, 3, 5, 10], torch.int32, 5))
+        self.assertEqual((found.ends.tolist(), found.ends.dtype), ([0, 3, 5, 10], torch.int32))
         found = Packed.of(torch.tensor([[0, 1, 1, 3]]))
         assert found is not None
-        self.assertEqual((found.ends.tolist(), found.longest), ([0, 1, 3, 4], 4))
+        self.assertEqual(found.ends.tolist(), [0, 1, 3, 4])
         # Tokens that see a part of their text, or more than the token before, are no texts.
         for first in ([[0, 0, 1, 1]], [[0, 0, 2, 0]]):
             self.assertIsNone(Packed.of(torch.tensor(first)))

@@ -21,11 +21,9 @@ MOST_WIDTH = 256
 
 
 class Packed(NamedTuple):
-    """Rows as texts one behind the other: where each ends, (texts + 1,) int32 that begin with 0, and a length that none exceeds. That is
-    the row's: steps that are compiled would be so for each other length."""
+    """Rows as texts one behind the other: where each ends, (texts + 1,) int32 that begin with 0."""
 
     ends: Tensor
-    longest: int
 
     @staticmethod
     def of(first: Tensor) -> Packed | None:
@@ -37,7 +35,7 @@ class Packed(NamedTuple):
         if not bool((begins | (first == before)).all()) or bool((first[:, 0] != 0).any()):
             return None
         ends = torch.cat([begins.view(-1).nonzero()[:, 0], torch.tensor([rows * length])]).int()
-        return Packed(ends, length)
+        return Packed(ends)
 
 
 class Seen(NamedTuple):
@@ -97,9 +95,10 @@ def of_texts(q: Tensor, k: Tensor, v: Tensor, packed: Packed, window: int | None
     groups = q.shape[2] // k.shape[2]
     if groups != 1:
         k, v = (x.repeat_interleave(groups, 2) for x in (k, v))
+    # No text is longer than a row. The length of the longest would be another in each batch, and compiled for.
+    length, ends = q.shape[1], packed.ends
     q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-    ends, longest = packed
-    found = varlen_attn(q, k, v, ends, ends, longest, longest, **more)
+    found = varlen_attn(q, k, v, ends, ends, length, length, **more)
     assert isinstance(found, Tensor)
     return found
 

@@ -150,8 +150,8 @@ class Decoder(nn.Module):
         """Parameters have new values."""
         self.table.changes += 1
 
-    def reach(self) -> int:
-        """Places for which rotations are there."""
+    def places(self) -> int:
+        """For how many places rotations are there."""
         return max((len(rope.cos) for rope in self.ropes if rope is not None), default=0)
 
     def fuse(self) -> None:

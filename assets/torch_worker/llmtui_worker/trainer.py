@@ -38,8 +38,6 @@ def cannot_compile(device: torch.device) -> str | None:
         torch.compile(lambda x: x.sin() + 1)(torch.ones(8, device=device))
     except Exception as error:
         return str(error).strip().split("\n")[0][:200]
-    # What comes up later is no reason to end the run either.
-    torch._dynamo.config.suppress_errors = True
     return None
 
 
@@ -51,7 +49,11 @@ class Rank:
         self.device = torch.device("cpu")
         self.shape: dict[str, Any] = {}
         self.texts: Texts | None = None
+        # Whether passes over one token are recorded, which shares of weights forbid: they are gathered anew each time.
+        self.records = False
         self.graphs: Graphs | None = None
+        # The change of weights that the last computed pass saw, which rounds them: recorded ones read what is rounded.
+        self.rounded_at = -1
         self.decoder: Decoder
         # The decoder as its ranks share it.
         self.model: Any
@@ -80,11 +82,16 @@ class Rank:
             store = self.meeting.store(ask["port"]) if self.world > 1 else dist.HashStore()
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, device_id=device)
         self.autocast = ask["precision"] == "bf16"
-        why = cannot_compile(self.device) if ask["compile"] and ask["compile_or_not"] else None
+        why = None
+        if ask["compile"] and not ask["compile_asked"]:
+            why = cannot_compile(self.device)
+            # What comes up later is no reason to end the run either.
+            torch._dynamo.config.suppress_errors = True
         self.compiled = ask["compile"] and why is None
         answer = {} if why is None else {"not_compiled": why}
         self.shape = ask["model"]
         self.sharded = ask["shard"] == "fsdp2" and (self.world > 1 or self.offloaded)
+        self.records = self.device.type == "cuda" and not self.sharded
         self.decoder = self._decoder()
         if self.sharded:
             self.model = self.decoder
@@ -236,10 +243,9 @@ class Rank:
 
     def read(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
         """Reads texts on and answers with the logits behind each piece; nothing is drawn here."""
-        fresh = ask["begin"] or self.texts is None
         if self.texts is None or (self.texts.count, self.texts.tokens) != (ask["texts"], ask["tokens"]):
             self.texts, self.graphs = Texts(ask["texts"], ask["tokens"], self.device), None
-        if fresh:
+        if ask["begin"]:
             self.texts.forget_all()
         texts, decoder = self.texts, self.decoder
         for source, target in ask["copies"]:
@@ -258,23 +264,25 @@ class Rank:
         # Casts that are remembered would have no place in a recorded pass.
         cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False)
         with self._compiled(False), torch.no_grad(), cast:
-            logits = self._read_on(decoder, texts, pieces, ids, fresh=fresh)
+            logits = self._read_on(texts, pieces, ids)
         texts.done()
         decoder.train(was)
         return {"payload": raw(logits.cpu()) if ask["pieces"] else b""}
 
-    def _read_on(self, decoder: Decoder, texts: Texts, pieces: list[tuple[int, int]], ids: Tensor, *, fresh: bool) -> Tensor:
+    def _read_on(self, texts: Texts, pieces: list[tuple[int, int]], ids: Tensor) -> Tensor:
+        decoder = self.decoder
+
         def work(table: Tensor) -> Tensor:
             return decoder.read(texts.take_up(table), texts)
 
-        one_each = all(new == 1 for _, new in pieces) and self.device.type == "cuda"
+        one_each = self.records and all(new == 1 for _, new in pieces)
         table = texts.plan(pieces, ids, rows_for(len(pieces), texts.count) if one_each else None).to(self.device)
-        # The first pass rounds weights, which have changed since the last texts; shares of weights are gathered anew each time.
-        if not one_each or fresh or self.sharded:
+        if not one_each or self.rounded_at != decoder.table.changes:
+            self.rounded_at = decoder.table.changes
             return work(table)[: len(pieces)]
         if self.graphs is None:
             self.graphs = Graphs(self.device)
-        shape = len(table), texts.seen, texts.all_of_them, decoder.reach()
+        shape = len(table), texts.seen, texts.all_of_them, decoder.places()
         return self.graphs.run(shape, table, work)[: len(pieces)]
 
     def _compiled(self, yes: bool) -> contextlib.AbstractContextManager[Any]:

@@ -11,8 +11,8 @@ pub const ENTRY: Entry = Entry {
     source: "PyTorch 2.15: torchrun, DDP, FSDP2",
 };
 
-/// Micro-batches from which on compiling saves more than it takes: 135M parameters on an H200 (PyTorch 2.11, 16 rows of 1,024 tokens) took 95 ms
-/// a step, 55 compiled, and 25 s to compile steps and evaluations.
+/// Micro-batches from which on compiling saves more than it takes: 135M parameters on an H200 (PyTorch 2.11, 16 rows of 1,024 tokens) took 104 ms
+/// a step, 70 compiled, and about 20 s to compile steps and evaluations.
 const WORTH_COMPILING: u64 = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

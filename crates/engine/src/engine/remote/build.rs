@@ -79,7 +79,7 @@ pub(super) fn build(
         "offload": settings.offload,
         "compile": settings.compiles(device, ranks, passes, spec.method.is_likelihood()),
         // A run that did not ask for it goes on without.
-        "compile_or_not": settings.compile.is_none(),
+        "compile_asked": settings.compile.is_some(),
         "threads": spec.train.threads.unwrap_or((available / each).max(1)),
     })
 }
