@@ -12,6 +12,8 @@ pub enum Level {
     Baseline,
     Avx2,
     Avx512,
+    /// AVX-512 with bf16, and AMX: matrices of bf16 in tile registers.
+    Amx,
 }
 
 /// This machine's level, detected once. The environment variable [`CAP`] lowers it.
@@ -20,13 +22,14 @@ pub fn level() -> Level {
     *LEVEL.get_or_init(|| detect().min(cap()))
 }
 
-/// Names the widest level to use, `baseline`, `avx2` or `avx512`: to measure and to test as on an older processor. Other
+/// Names the widest level to use, `baseline`, `avx2`, `avx512` or `amx`: to measure and to test as on an older processor. Other
 /// values change nothing.
 pub const CAP: &str = "LLMTUI_SIMD";
 
 /// The widest instructions in use, for people: what a measured speed depends on.
 pub fn instructions() -> &'static str {
     match level() {
+        Level::Amx => "AVX-512 with bf16 and AMX",
         Level::Avx512 if crate::matmul::bf16_available() => "AVX-512 with bf16",
         Level::Avx512 => "AVX-512",
         Level::Avx2 => "AVX2",
@@ -42,7 +45,8 @@ fn cap() -> Level {
     match std::env::var(CAP).as_deref() {
         Ok("baseline") => Level::Baseline,
         Ok("avx2") => Level::Avx2,
-        _ => Level::Avx512,
+        Ok("avx512") => Level::Avx512,
+        _ => Level::Amx,
     }
 }
 
@@ -54,6 +58,7 @@ fn detect() -> Level {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
     match (avx2, avx512) {
+        (true, true) if crate::matmul::tiles_available() => Level::Amx,
         (true, true) => Level::Avx512,
         (true, false) => Level::Avx2,
         (false, _) => Level::Baseline,
@@ -81,7 +86,7 @@ macro_rules! multiversion {
                 fn avx2($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 match $crate::simd::level() {
                     // SAFETY: the level guarantees that this machine has the instructions.
-                    $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
+                    $crate::simd::Level::Avx512 | $crate::simd::Level::Amx => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
                     $crate::simd::Level::Baseline => {}

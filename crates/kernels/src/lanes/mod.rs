@@ -205,12 +205,12 @@ macro_rules! widest {
                 }
                 use $crate::simd::{Level, level};
                 match level() {
-                    Level::Avx512 if pairs && std::is_x86_feature_detected!("avx512bf16") => {
+                    Level::Avx512 | Level::Amx if pairs && std::is_x86_feature_detected!("avx512bf16") => {
                         // SAFETY: the machine has the instructions; the rest is the caller's.
                         return unsafe { avx512_pairs($($arg),*) };
                     }
                     // SAFETY: as above.
-                    Level::Avx512 => return unsafe { avx512($($arg),*) },
+                    Level::Avx512 | Level::Amx => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     Level::Avx2 => return unsafe { avx2($($arg),*) },
                     Level::Baseline => {}

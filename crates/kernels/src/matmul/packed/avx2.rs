@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::blocked::Job;
-use super::instructions::{Instructions, frame};
+use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
@@ -57,9 +57,7 @@ unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
     turned
 }
 
-impl Instructions for F32 {
-    type Sum = __m256;
-    type Words = __m256;
+impl Tiles for F32 {
     const LANES: usize = 8;
     const PER_WORD: usize = 1;
     const ROWS: usize = 6;
@@ -68,6 +66,13 @@ impl Instructions for F32 {
     const DEPTH: usize = 512;
     const CHUNK: usize = 256;
     const BLOCK_ROWS: usize = 72;
+
+    tiles!(F32, "avx2,fma", [1 2 3 4 5 6], [1 2]);
+}
+
+impl Instructions for F32 {
+    type Sum = __m256;
+    type Words = __m256;
     const FEW: (usize, usize) = (4, 3);
 
     #[inline(always)]
@@ -161,5 +166,5 @@ impl Instructions for F32 {
         }
     }
 
-    frame!(F32, "avx2,fma", [1 2 3 4 5 6], [1 2], few: [1 2 3 4] by [1 3]);
+    few_rows!(F32, "avx2,fma", [1 2 3 4] by [1 3]);
 }

@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::blocked::Job;
-use super::instructions::{Instructions, frame};
+use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
@@ -22,7 +22,7 @@ fn first(n: usize) -> __mmask16 {
 
 /// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
 #[inline(always)]
-unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
+pub(super) unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
     let mut pairs = x;
     for i in 0..8 {
         pairs[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
@@ -166,9 +166,7 @@ macro_rules! kernel {
         $(#[$meta])*
         pub(super) struct $name;
 
-        impl Instructions for $name {
-            type Sum = __m512;
-            type Words = __m512i;
+        impl Tiles for $name {
             const LANES: usize = 16;
             const PER_WORD: usize = $per_word;
             const ROWS: usize = $rows;
@@ -176,6 +174,13 @@ macro_rules! kernel {
             const DEPTH: usize = $depth;
             const CHUNK: usize = $depth;
             const BLOCK_ROWS: usize = 156;
+
+            tiles!($name, $features, $each_row, $each_vector);
+        }
+
+        impl Instructions for $name {
+            type Sum = __m512;
+            type Words = __m512i;
             const FEW: (usize, usize) = (5, 4);
 
             #[inline(always)]
@@ -262,7 +267,7 @@ macro_rules! kernel {
                 }
             }
 
-            frame!($name, $features, $each_row, $each_vector, few: [1 2 3 4 5] by [1 4]);
+            few_rows!($name, $features, [1 2 3 4 5] by [1 4]);
         }
     };
 }

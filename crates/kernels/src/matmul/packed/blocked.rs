@@ -1,7 +1,7 @@
 //! The loops around the tiles: cache blocking, and the work of each thread.
 
 use super::ahead::Ahead;
-use super::instructions::Instructions;
+use super::instructions::Tiles;
 use super::pack::{Source, distance};
 use super::shared::{Claim, Claims, Panels, Room};
 use super::tile::{WORDS_PER_TURN, Write};
@@ -95,13 +95,13 @@ thread_local! {
 ///
 /// # Safety
 /// The machine must have the instructions; the inputs must be readable and the destination exclusively writable.
-pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
+pub(super) unsafe fn product<I: Tiles>(job: &Job, n_threads: usize) {
     let n_threads = if job.m * job.n * job.k < WORTHWHILE {
         1
     } else {
         n_threads
     };
-    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH);
+    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH).next_multiple_of(I::STEP);
     let depth = (words * I::PER_WORD).max(1);
     let panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
     let distance = distance::<I>(words, I::COLS);
@@ -160,7 +160,7 @@ unsafe impl Sync for Area<'_> {}
 
 impl Area<'_> {
     /// Takes claims until none is left. Threads begin at columns far from each other: each packs panels that it needs first.
-    unsafe fn work<I: Instructions>(&self, task: usize, n_threads: usize) {
+    unsafe fn work<I: Tiles>(&self, task: usize, n_threads: usize) {
         let words = self.depth.div_ceil(I::PER_WORD);
         let most = I::BLOCK_ROWS / I::ROWS;
         LEFT.with_borrow_mut(|left| {
@@ -168,6 +168,8 @@ impl Area<'_> {
             let left = left.get(words).as_mut_ptr().cast();
             // The block that `left` holds: its first panel of rows, and its number along k.
             let mut held = None;
+            // SAFETY: the machine has the instructions.
+            unsafe { I::begin() };
             while let Some(claim) = self.claims.take() {
                 let blocks = self.terms.1.div_ceil(self.depth).max(1);
                 for block in 0..blocks {
@@ -189,6 +191,8 @@ impl Area<'_> {
                     }
                 }
             }
+            // SAFETY: as above.
+            unsafe { I::end() };
         });
     }
 
@@ -199,20 +203,20 @@ impl Area<'_> {
         (self.terms.0 + from, count)
     }
 
-    fn left<I: Instructions>(&self, claim: Claim, block: usize) -> Source {
+    fn left<I: Tiles>(&self, claim: Claim, block: usize) -> Source {
         let (row, (term, depth)) = (claim.rows.0 * I::ROWS, self.terms(block));
         let rows = (claim.rows.1 * I::ROWS).min(self.job.m - row);
         self.job.a.block((row, term), rows, depth)
     }
 
-    fn right<I: Instructions>(&self, panel: usize, block: usize) -> Source {
+    fn right<I: Tiles>(&self, panel: usize, block: usize) -> Source {
         let (col, (term, depth)) = (panel * I::COLS, self.terms(block));
         let width = I::COLS.min(self.cols.1 - col);
         self.job.b.block((self.cols.0 + col, term), width, depth)
     }
 
     /// All tiles of a claim with the terms of one block, whose left input is packed. What is packed next is fetched meanwhile.
-    unsafe fn block<I: Instructions>(
+    unsafe fn block<I: Tiles>(
         &self,
         claim: Claim,
         block: usize,
@@ -262,7 +266,7 @@ impl Area<'_> {
 /// One tile, its terms summed in even chunks of at most CHUNK words: the first is written, the others are added to it while it is
 /// in the L1 cache.
 #[inline(always)]
-unsafe fn tile<I: Instructions>(
+unsafe fn tile<I: Tiles>(
     size: (usize, usize),
     words: usize,
     left: *const u32,

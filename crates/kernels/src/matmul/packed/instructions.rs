@@ -6,16 +6,12 @@ use super::ahead::Ahead;
 use super::rows::Part;
 use super::tile::Write;
 
-/// The vector instructions of one matmul kernel.
+/// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///
 /// # Safety
 /// Implementations must be called only on machines that have the instructions; pointers must be valid for what is said.
-pub(super) trait Instructions {
-    /// A vector of f32 sums.
-    type Sum: Copy;
-    /// A vector of packed words.
-    type Words: Copy;
-    /// Elements of both.
+pub(super) trait Tiles {
+    /// Elements of a vector of sums.
     const LANES: usize;
     /// Neighbours along k in one word.
     const PER_WORD: usize;
@@ -25,8 +21,10 @@ pub(super) trait Instructions {
     const VECTORS: usize;
     /// Columns of a tile: words of a panel of the right input.
     const COLS: usize = Self::LANES * Self::VECTORS;
-    /// Words along k packed at once: a panel of the right input should stay in the L1 cache, or come from the L2 cache as
-    /// fast as it is used. The deeper, the less often sums are written and read again.
+    /// Words along k of which panels hold a multiple, the last ones 0.
+    const STEP: usize = 1;
+    /// Words along k packed at once, a multiple of STEP: a panel of the right input should stay in the L1 cache, or come from
+    /// the L2 cache as fast as it is used. The deeper, the less often sums are written and read again.
     const DEPTH: usize;
     /// Words along k summed in registers before they are added to the destination: rounding errors grow with the number of
     /// terms summed in a row.
@@ -34,6 +32,35 @@ pub(super) trait Instructions {
     /// Rows of the left input packed at once, a multiple of ROWS: with a panel of the right input they should stay in the
     /// L2 cache, of which two threads of one core have half each.
     const BLOCK_ROWS: usize;
+
+    /// What a thread does before its first tile.
+    unsafe fn begin() {}
+    /// What it does after its last.
+    unsafe fn end() {}
+    /// Packs rows of the left input: panels of ROWS words for each word along k, [`super::pack::distance`] apart.
+    unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
+    /// Packs columns of the right input: panels of COLS words.
+    unsafe fn pack_right(to: *mut u32, from: super::pack::Source);
+    /// One tile of `size` (rows, vectors) with `words` words along k.
+    unsafe fn tile(
+        size: (usize, usize),
+        words: usize,
+        left: *const u32,
+        right: *const u32,
+        write: Write,
+        ahead: &mut Ahead,
+    );
+}
+
+/// The vector instructions of one matmul kernel.
+///
+/// # Safety
+/// As for [`Tiles`].
+pub(super) trait Instructions: Tiles {
+    /// A vector of f32 sums.
+    type Sum: Copy;
+    /// A vector of packed words.
+    type Words: Copy;
     /// Rows and columns computed together where the right input is not packed (`rows`): their sums, the columns and one row
     /// fill the registers.
     const FEW: (usize, usize);
@@ -78,29 +105,16 @@ pub(super) trait Instructions {
         k: usize,
     );
 
-    /// [`super::pack::panels`] with the instructions enabled.
-    unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
-    /// The same for the right input.
-    unsafe fn pack_right(to: *mut u32, from: super::pack::Source);
-    /// [`super::tile::tile`] with the instructions enabled, for `size` (rows, vectors).
-    unsafe fn tile(
-        size: (usize, usize),
-        words: usize,
-        left: *const u32,
-        right: *const u32,
-        write: Write,
-        ahead: &mut Ahead,
-    );
     /// [`super::rows::all`] with the instructions enabled.
     unsafe fn few_rows(job: &super::blocked::Job, packed: *mut u32);
     /// [`super::rows::part`] with the instructions enabled, for `size` (rows, columns).
     unsafe fn few_rows_part(size: (usize, usize), job: &super::blocked::Job, at: Part);
 }
 
-/// The methods that run the loops of the neighbouring files, inside `impl Instructions for $name`. The instructions are
+/// The methods of [`Tiles`] that run the loops of the neighbouring files, inside `impl Tiles for $name`. The instructions are
 /// enabled around each loop, so that the operations above are inlined into it.
-macro_rules! frame {
-    ($name:ident, $features:literal, $rows:tt, $vectors:tt, few: $few_rows:tt by $few_cols:tt) => {
+macro_rules! tiles {
+    ($name:ident, $features:literal, $rows:tt, $vectors:tt) => {
         unsafe fn pack_left(to: *mut u32, from: Source) {
             #[target_feature(enable = $features)]
             unsafe fn pack(to: *mut u32, from: Source) {
@@ -140,6 +154,13 @@ macro_rules! frame {
                 sized(words, left, right, write, ahead)
             )
         }
+    };
+}
+pub(super) use tiles;
+
+/// The same for [`Instructions`].
+macro_rules! few_rows {
+    ($name:ident, $features:literal, $few_rows:tt by $few_cols:tt) => {
         unsafe fn few_rows(job: &Job, packed: *mut u32) {
             #[target_feature(enable = $features)]
             unsafe fn few_rows(job: &Job, packed: *mut u32) {
@@ -156,4 +177,4 @@ macro_rules! frame {
         }
     };
 }
-pub(super) use frame;
+pub(super) use few_rows;

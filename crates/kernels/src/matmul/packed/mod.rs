@@ -5,6 +5,7 @@
 //! The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
 mod ahead;
+mod amx;
 mod avx2;
 mod avx512;
 mod blocked;
@@ -17,13 +18,15 @@ mod tile;
 
 use super::{ComputeDtype, bf16_available};
 use crate::simd::{Level, level};
+pub(super) use amx::permitted as tiles_permitted;
 pub(super) use blocked::{Factor, Job};
-use instructions::Instructions;
+use instructions::{Instructions, Tiles};
 pub(super) use tile::Write;
 
 /// The instruction sets with a matmul kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
+    Amx,
     Avx512Bf16,
     Avx512,
     Avx2,
@@ -37,14 +40,20 @@ impl Kernel {
 
     /// All that this machine supports, fastest first.
     pub fn all(arithmetic: ComputeDtype) -> impl Iterator<Item = Kernel> {
-        [Kernel::Avx512Bf16, Kernel::Avx512, Kernel::Avx2]
-            .into_iter()
-            .filter(move |kernel| match (arithmetic, kernel) {
-                (ComputeDtype::Bf16, Kernel::Avx512Bf16) => bf16_available(),
-                (ComputeDtype::F32, Kernel::Avx512) => level() == Level::Avx512,
-                (ComputeDtype::F32, Kernel::Avx2) => level() >= Level::Avx2,
-                _ => false,
-            })
+        [
+            Kernel::Amx,
+            Kernel::Avx512Bf16,
+            Kernel::Avx512,
+            Kernel::Avx2,
+        ]
+        .into_iter()
+        .filter(move |kernel| match (arithmetic, kernel) {
+            (ComputeDtype::Bf16, Kernel::Amx) => level() == Level::Amx,
+            (ComputeDtype::Bf16, Kernel::Avx512Bf16) => bf16_available(),
+            (ComputeDtype::F32, Kernel::Avx512) => level() >= Level::Avx512,
+            (ComputeDtype::F32, Kernel::Avx2) => level() >= Level::Avx2,
+            _ => false,
+        })
     }
 }
 
@@ -57,20 +66,21 @@ pub(super) unsafe fn product(kernel: Kernel, job: &Job, threads: usize) {
     // SAFETY: passed on to the caller.
     unsafe {
         match kernel {
-            Kernel::Avx512Bf16 => with::<avx512::Bf16>(job, threads),
-            Kernel::Avx512 => with::<avx512::F32>(job, threads),
-            Kernel::Avx2 => with::<avx2::F32>(job, threads),
+            Kernel::Amx => with::<avx512::Bf16, amx::Bf16>(job, threads),
+            Kernel::Avx512Bf16 => with::<avx512::Bf16, avx512::Bf16>(job, threads),
+            Kernel::Avx512 => with::<avx512::F32, avx512::F32>(job, threads),
+            Kernel::Avx2 => with::<avx2::F32, avx2::F32>(job, threads),
         }
     }
 }
 
-unsafe fn with<I: Instructions>(job: &Job, threads: usize) {
+unsafe fn with<I: Instructions, T: Tiles>(job: &Job, threads: usize) {
     // SAFETY: passed on to the caller.
     unsafe {
         if rows::fits(job) {
             rows::product::<I>(job, threads);
         } else {
-            blocked::product::<I>(job, threads);
+            blocked::product::<T>(job, threads);
         }
     }
 }
@@ -83,6 +93,7 @@ pub(super) unsafe fn peak_trial(kernel: Kernel) -> f64 {
     // SAFETY: passed on to the caller.
     unsafe {
         match kernel {
+            Kernel::Amx => peak::trial::<amx::Bf16>(),
             Kernel::Avx512Bf16 => peak::trial::<avx512::Bf16>(),
             Kernel::Avx512 => peak::trial::<avx512::F32>(),
             Kernel::Avx2 => peak::trial::<avx2::F32>(),

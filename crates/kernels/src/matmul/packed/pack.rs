@@ -1,7 +1,7 @@
 //! Packing: an input is copied into panels in the order in which the tiles read it, so that the innermost loop reads
 //! memory sequentially whatever the strides of the input.
 
-use super::instructions::Instructions;
+use super::instructions::{Instructions, Tiles};
 
 /// A block of an input. Its *width* runs along the rows of the left input or the columns of the right one.
 #[derive(Clone, Copy)]
@@ -17,8 +17,8 @@ pub(super) struct Source {
 
 /// Words from one panel to the next. The gap absorbs what whole vectors write beyond a panel's end, and avoids
 /// cache-set conflicts between panels.
-pub(super) fn distance<I: Instructions>(words: usize, panel: usize) -> usize {
-    words * panel + I::LANES
+pub(super) fn distance<I: Tiles>(words: usize, panel: usize) -> usize {
+    words.next_multiple_of(I::STEP) * panel + I::LANES
 }
 
 /// Words along k packed before switching to the next panel, if neighbours in memory belong to different panels.

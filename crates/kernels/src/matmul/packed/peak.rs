@@ -1,7 +1,7 @@
 //! The innermost loop alone: the peak of the arithmetic units.
 
 use super::ahead::Ahead;
-use super::instructions::Instructions;
+use super::instructions::Tiles;
 use super::tile::Write;
 
 /// Words along k of a tile: both panels fit the L1 cache.
@@ -11,7 +11,7 @@ const TILES: usize = 1000;
 
 /// # Safety
 /// The machine must have the instructions.
-pub(super) unsafe fn trial<I: Instructions>() -> f64 {
+pub(super) unsafe fn trial<I: Tiles>() -> f64 {
     rayon::broadcast(|_| {
         let (left, right) = (vec![0_u32; I::ROWS * WORDS], vec![0_u32; I::COLS * WORDS]);
         let mut out = vec![0.0_f32; I::ROWS * I::COLS];
@@ -24,11 +24,15 @@ pub(super) unsafe fn trial<I: Instructions>() -> f64 {
             bias: None,
         };
         let mut ahead = Ahead::of_left(None);
+        // SAFETY: the machine has the instructions.
+        unsafe { I::begin() };
         for _ in 0..TILES {
             let (left, right) = (left.as_ptr(), right.as_ptr());
             // SAFETY: panels and destination are as large as a whole tile's.
             unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, &mut ahead) };
         }
+        // SAFETY: as above.
+        unsafe { I::end() };
         std::hint::black_box(&mut out);
     });
     let per_tile = 2 * I::ROWS * I::COLS * WORDS * I::PER_WORD;

@@ -1,7 +1,7 @@
 //! The microkernel: one tile of the destination in registers, its sum along k, and the write-back.
 
 use super::ahead::Ahead;
-use super::instructions::Instructions;
+use super::instructions::{Instructions, Tiles};
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     // SAFETY: passed on to the caller.
     unsafe {
         let mut sums = [[I::zero(); N]; M];
-        prefetch::<I, M, N>(write);
+        prefetch::<I>(write, M, N);
         for _ in 0..words / WORDS_PER_TURN {
             ahead.turn();
             // Unrolled by hand: compilers find it too large, and it is 3 % faster.
@@ -122,10 +122,10 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
 
 /// Prefetches the destination and the addends, so that both are cached when the sum is done.
 #[inline(always)]
-unsafe fn prefetch<I: Instructions, const M: usize, const N: usize>(write: Write) {
+pub(super) unsafe fn prefetch<I: Tiles>(write: Write, rows: usize, vectors: usize) {
     #[cfg(target_arch = "x86_64")]
-    for i in 0..M {
-        for j in 0..N {
+    for i in 0..rows {
+        for j in 0..vectors {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let at = write.to.wrapping_add(i * write.stride + j * I::LANES);
             // SAFETY: a hint may name any address.
@@ -146,27 +146,41 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
     sums: &[[I::Sum; N]; M],
     write: Write,
 ) {
-    // SAFETY: rows and columns of the tile, guaranteed by the caller.
+    for (i, sums) in sums.iter().enumerate() {
+        // SAFETY: a row of the tile, guaranteed by the caller.
+        unsafe { finish_row::<I, N>(sums, i, write) };
+    }
+}
+
+/// Writes row `i` of a tile.
+///
+/// # Safety
+/// As for [`tile`].
+#[inline(always)]
+pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
+    sums: &[I::Sum; N],
+    i: usize,
+    write: Write,
+) {
+    // SAFETY: a row of the tile, guaranteed by the caller.
     unsafe {
         let scale = I::splat(write.scale);
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, &sum) in sums.iter().enumerate() {
-                let col = j * I::LANES;
-                let n = write.cols.saturating_sub(col).min(I::LANES);
-                if n == 0 {
-                    break;
-                }
-                let mut x = match write.base {
-                    Some((base, stride)) => {
-                        I::mul_add(sum, scale, I::load(base.add(i * stride + col), n))
-                    }
-                    None => I::mul(sum, scale),
-                };
-                if let Some(bias) = write.bias {
-                    x = I::add(x, I::load(bias.add(col), n));
-                }
-                I::store(write.to.add(i * write.stride + col), n, x);
+        for (j, &sum) in sums.iter().enumerate() {
+            let col = j * I::LANES;
+            let n = write.cols.saturating_sub(col).min(I::LANES);
+            if n == 0 {
+                break;
             }
+            let mut x = match write.base {
+                Some((base, stride)) => {
+                    I::mul_add(sum, scale, I::load(base.add(i * stride + col), n))
+                }
+                None => I::mul(sum, scale),
+            };
+            if let Some(bias) = write.bias {
+                x = I::add(x, I::load(bias.add(col), n));
+            }
+            I::store(write.to.add(i * write.stride + col), n, x);
         }
     }
 }

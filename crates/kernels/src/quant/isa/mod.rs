@@ -71,7 +71,7 @@ impl Isa {
         #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
         let wide = {
             use crate::simd::{Level, level};
-            let avx512 = level() == Level::Avx512 && is_x86_feature_detected!("avx512vnni");
+            let avx512 = level() >= Level::Avx512 && is_x86_feature_detected!("avx512vnni");
             let avx2 = level() >= Level::Avx2 && is_x86_feature_detected!("f16c");
             let avx512 = avx512.then_some(Isa::Avx512);
             avx512.into_iter().chain(avx2.then_some(Isa::Avx2))

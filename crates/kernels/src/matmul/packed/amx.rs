@@ -1,0 +1,274 @@
+//! AMX: tiles of 16 × 16 sums in registers of their own, and 16 × 16 × 32 multiplications of bf16 in one instruction.
+//!
+//! Rust has no stable functions for these instructions, so they are written as assembly. Compilers never use tile registers by
+//! themselves: what one block leaves in them is there in the next.
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every line is an instruction; the trait says what callers owe"
+)]
+
+use super::ahead::Ahead;
+use super::avx512;
+use super::instructions::{Instructions, Tiles};
+use super::pack::{Source, distance, panels};
+use super::tile::{WORDS_PER_TURN, Write, finish_row, prefetch};
+use std::arch::asm;
+use std::arch::x86_64::_mm512_setzero_si512;
+use std::mem::MaybeUninit;
+
+/// Rows of a tile register, and words of each.
+const SIDE: usize = 16;
+const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
+
+/// A square of four tile registers of sums. Two hold its rows of the left input, two its columns of the right one.
+/// Subnormal numbers count as 0.
+pub(super) struct Bf16;
+
+impl Tiles for Bf16 {
+    const LANES: usize = SIDE;
+    const PER_WORD: usize = 2;
+    const ROWS: usize = 2 * SIDE;
+    const VECTORS: usize = 2;
+    const STEP: usize = SIDE;
+    const DEPTH: usize = 256;
+    const CHUNK: usize = 256;
+    const BLOCK_ROWS: usize = 256;
+
+    unsafe fn begin() {
+        let shape = Shape::WHOLE;
+        asm!("ldtilecfg [{}]", in(reg) &raw const shape, options(nostack));
+    }
+
+    unsafe fn end() {
+        asm!("tilerelease", options(nostack, nomem));
+    }
+
+    unsafe fn pack_left(to: *mut u32, from: Source) {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+        unsafe fn pack(to: *mut u32, from: Source) {
+            let words = from.k.div_ceil(Bf16::PER_WORD);
+            for first in (0..from.width).step_by(Bf16::ROWS) {
+                let panel = Source {
+                    start: from.start.add(first * from.stride),
+                    width: Bf16::ROWS.min(from.width - first),
+                    ..from
+                };
+                let to = to.add(first / Bf16::ROWS * distance::<Bf16>(words, Bf16::ROWS));
+                if panel.stride == 1 {
+                    left_across(to, panel);
+                } else {
+                    left_along(to, panel);
+                }
+            }
+        }
+        pack(to, from);
+    }
+
+    unsafe fn pack_right(to: *mut u32, from: Source) {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+        unsafe fn pack(to: *mut u32, from: Source) {
+            let words = from.k.div_ceil(Bf16::PER_WORD);
+            panels::<avx512::Bf16>(to, from, Bf16::COLS);
+            let rest = words.next_multiple_of(Bf16::STEP) - words;
+            to.add(words * Bf16::COLS).write_bytes(0, rest * Bf16::COLS);
+        }
+        pack(to, from);
+    }
+
+    unsafe fn tile(
+        size: (usize, usize),
+        words: usize,
+        left: *const u32,
+        right: *const u32,
+        write: Write,
+        ahead: &mut Ahead,
+    ) {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+        unsafe fn tile(
+            (rows, vectors): (usize, usize),
+            words: usize,
+            left: *const u32,
+            right: *const u32,
+            write: Write,
+            ahead: &mut Ahead,
+        ) {
+            prefetch::<Bf16>(write, rows, vectors);
+            let mut sums = MaybeUninit::uninit();
+            let steps = words.div_ceil(SIDE);
+            if rows > SIDE {
+                square::<2>(steps, left, right, &mut sums, ahead);
+            } else {
+                square::<1>(steps, left, right, &mut sums, ahead);
+            }
+            // All of it was written.
+            let sums: &Sums = sums.assume_init_ref();
+            for (i, sums) in sums.0.as_chunks::<{ Bf16::COLS }>().0[..rows]
+                .iter()
+                .enumerate()
+            {
+                let sums = [
+                    avx512::Bf16::load(sums.as_ptr(), SIDE),
+                    avx512::Bf16::load(sums[SIDE..].as_ptr(), SIDE),
+                ];
+                finish_row::<avx512::Bf16, 2>(&sums, i, write);
+            }
+        }
+        tile(size, words, left, right, write, ahead);
+    }
+}
+
+/// The sums of a tile, as rows.
+#[repr(align(64))]
+struct Sums([f32; Bf16::ROWS * Bf16::COLS]);
+
+/// Sums of `M` registers of rows and two of columns. A panel of the left input holds, for each step of 16 words along k, its rows
+/// one below the other; one of the right input holds the words one below the other.
+#[inline(always)]
+unsafe fn square<const M: usize>(
+    steps: usize,
+    mut left: *const u32,
+    mut right: *const u32,
+    sums: &mut MaybeUninit<Sums>,
+    ahead: &mut Ahead,
+) {
+    let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
+    asm!(
+        "tilezero tmm0",
+        "tilezero tmm1",
+        "tilezero tmm2",
+        "tilezero tmm3",
+        options(nostack, nomem)
+    );
+    for _ in 0..steps {
+        for _ in 0..SIDE / WORDS_PER_TURN {
+            ahead.turn();
+        }
+        asm!(
+            "tileloadd tmm6, [{right} + {wide}*1]",
+            "tileloadd tmm4, [{left} + {narrow}*1]",
+            "tileloadd tmm7, [{right} + {wide}*1 + 64]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            left = in(reg) left,
+            right = in(reg) right,
+            narrow = in(reg) narrow,
+            wide = in(reg) wide,
+            options(nostack, readonly)
+        );
+        if M == 2 {
+            asm!(
+                "tileloadd tmm5, [{left} + {narrow}*1 + 1024]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                left = in(reg) left,
+                narrow = in(reg) narrow,
+                options(nostack, readonly)
+            );
+        }
+        left = left.add(SIDE * Bf16::ROWS);
+        right = right.add(SIDE * Bf16::COLS);
+    }
+    asm!(
+        "tilestored [{to} + {wide}*1], tmm0",
+        "tilestored [{to} + {wide}*1 + 64], tmm1",
+        "tilestored [{to} + {wide}*1 + 2048], tmm2",
+        "tilestored [{to} + {wide}*1 + 2112], tmm3",
+        to = in(reg) sums.as_mut_ptr(),
+        wide = in(reg) wide,
+        options(nostack)
+    );
+}
+
+/// Packs up to ROWS rows whose elements are neighbours along k.
+#[inline(always)]
+unsafe fn left_along(to: *mut u32, rows: Source) {
+    let zero = _mm512_setzero_si512();
+    let step = SIDE * Bf16::PER_WORD;
+    for row in 0..Bf16::ROWS {
+        for (at, k) in (0..rows.k).step_by(step).enumerate() {
+            let words = if row < rows.width {
+                let from = rows.start.add(row * rows.stride + k);
+                avx512::Bf16::along(from, step.min(rows.k - k))
+            } else {
+                zero
+            };
+            let to = to.add((at * Bf16::ROWS + row) * SIDE);
+            avx512::Bf16::store_words(to, words);
+        }
+    }
+}
+
+/// The same for neighbours in memory that are neighbours across k: squares are transposed.
+#[inline(always)]
+unsafe fn left_across(to: *mut u32, rows: Source) {
+    let step = SIDE * Bf16::PER_WORD;
+    for (at, k) in (0..rows.k).step_by(step).enumerate() {
+        for row in (0..Bf16::ROWS).step_by(SIDE) {
+            let n = rows.width.saturating_sub(row).min(SIDE);
+            let mut square = [_mm512_setzero_si512(); SIDE];
+            for (word, square) in square.iter_mut().enumerate() {
+                let k = k + word * Bf16::PER_WORD;
+                if k < rows.k && n > 0 {
+                    let second = if k + 1 < rows.k { rows.k_stride } else { 0 };
+                    let from = rows.start.add(k * rows.k_stride + row);
+                    *square = avx512::Bf16::across(from, second, n);
+                }
+            }
+            for (i, words) in avx512::transpose(square).into_iter().enumerate() {
+                let to = to.add((at * Bf16::ROWS + row + i) * SIDE);
+                avx512::Bf16::store_words(to, words);
+            }
+        }
+    }
+}
+
+/// What `ldtilecfg` reads: the shapes of eight tile registers (Intel, "Instruction Set Extensions Programming Reference",
+/// chapter 3).
+#[repr(C, align(64))]
+struct Shape {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    bytes_per_row: [u16; 16],
+    rows: [u8; 16],
+}
+
+impl Shape {
+    /// All eight with 16 rows of 64 bytes.
+    const WHOLE: Shape = {
+        let mut shape = Shape {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            bytes_per_row: [0; 16],
+            rows: [0; 16],
+        };
+        let mut register = 0;
+        while register < 8 {
+            shape.bytes_per_row[register] = BYTES_PER_ROW as u16;
+            shape.rows[register] = SIDE as u8;
+            register += 1;
+        }
+        shape
+    };
+}
+
+/// Whether the processor has AMX for bf16 and the system lets this process use it: Linux wants to be asked, because tiles add
+/// 8 KiB to what it saves of a thread. Other systems are not asked.
+pub fn permitted() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        const AMX_BF16: u32 = 1 << 22;
+        const AMX_TILE: u32 = 1 << 24;
+        // `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state (Linux, Documentation/arch/x86/xstate.rst).
+        const REQUEST_PERMISSION: libc::c_long = 0x1023;
+        const TILE_DATA: libc::c_long = 18;
+        let features = (__cpuid(0).eax >= 7).then(|| __cpuid_count(7, 0).edx);
+        let has = features.is_some_and(|edx| edx & AMX_BF16 != 0 && edx & AMX_TILE != 0);
+        // SAFETY: the call reads no memory.
+        has && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) } == 0
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
