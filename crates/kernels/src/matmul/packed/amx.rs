@@ -11,9 +11,9 @@ use super::ahead::Ahead;
 use super::avx512;
 use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
-use super::tile::{WORDS_PER_TURN, Write, finish_row, prefetch};
+use super::tile::{WORDS_PER_TURN, Write, finish_row};
 use std::arch::asm;
-use std::arch::x86_64::_mm512_setzero_si512;
+use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_setzero_si512};
 use std::mem::MaybeUninit;
 
 /// Rows of a tile register, and words of each.
@@ -30,8 +30,9 @@ impl Tiles for Bf16 {
     const ROWS: usize = 2 * SIDE;
     const VECTORS: usize = 2;
     const STEP: usize = SIDE;
-    const DEPTH: usize = 256;
-    const CHUNK: usize = 256;
+    // Sapphire Rapids, of 128, 192, 256, 512 and 1024: the fastest.
+    const DEPTH: usize = 192;
+    const CHUNK: usize = Self::DEPTH;
     const BLOCK_ROWS: usize = 256;
 
     unsafe fn begin() {
@@ -47,17 +48,24 @@ impl Tiles for Bf16 {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
         unsafe fn pack(to: *mut u32, from: Source) {
             let words = from.k.div_ceil(Bf16::PER_WORD);
-            for first in (0..from.width).step_by(Bf16::ROWS) {
-                let panel = Source {
-                    start: from.start.add(first * from.stride),
-                    width: Bf16::ROWS.min(from.width - first),
-                    ..from
-                };
-                let to = to.add(first / Bf16::ROWS * distance::<Bf16>(words, Bf16::ROWS));
-                if panel.stride == 1 {
-                    left_across(to, panel);
-                } else {
-                    left_along(to, panel);
+            // Where neighbours in memory lie across k, all panels take some words before any takes the next.
+            let depth = if from.stride == 1 { 2 * SIDE } else { from.k };
+            for k in (0..from.k).step_by(depth.max(1)) {
+                for first in (0..from.width).step_by(Bf16::ROWS) {
+                    let part = Source {
+                        start: from.start.add(first * from.stride + k * from.k_stride),
+                        width: Bf16::ROWS.min(from.width - first),
+                        k: depth.min(from.k - k),
+                        ..from
+                    };
+                    let to = to
+                        .add(first / Bf16::ROWS * distance::<Bf16>(words, Bf16::ROWS))
+                        .add(k / Bf16::PER_WORD * Bf16::ROWS);
+                    if part.stride == 1 {
+                        left_across(to, part);
+                    } else {
+                        left_along(to, part);
+                    }
                 }
             }
         }
@@ -85,20 +93,20 @@ impl Tiles for Bf16 {
     ) {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
         unsafe fn tile(
-            (rows, vectors): (usize, usize),
+            rows: usize,
             words: usize,
             left: *const u32,
             right: *const u32,
             write: Write,
             ahead: &mut Ahead,
         ) {
-            prefetch::<Bf16>(write, rows, vectors);
             let mut sums = MaybeUninit::uninit();
             let steps = words.div_ceil(SIDE);
+            let lines = Lines::new(write, rows, steps);
             if rows > SIDE {
-                square::<2>(steps, left, right, &mut sums, ahead);
+                square::<2>(steps, left, right, &mut sums, lines, ahead);
             } else {
-                square::<1>(steps, left, right, &mut sums, ahead);
+                square::<1>(steps, left, right, &mut sums, lines, ahead);
             }
             // All of it was written.
             let sums: &Sums = sums.assume_init_ref();
@@ -113,7 +121,7 @@ impl Tiles for Bf16 {
                 finish_row::<avx512::Bf16, 2>(&sums, i, write);
             }
         }
-        tile(size, words, left, right, write, ahead);
+        tile(size.0, words, left, right, write, ahead);
     }
 }
 
@@ -129,6 +137,7 @@ unsafe fn square<const M: usize>(
     mut left: *const u32,
     mut right: *const u32,
     sums: &mut MaybeUninit<Sums>,
+    mut lines: Lines,
     ahead: &mut Ahead,
 ) {
     let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
@@ -143,6 +152,8 @@ unsafe fn square<const M: usize>(
         for _ in 0..SIDE / WORDS_PER_TURN {
             ahead.turn();
         }
+        lines.turn();
+        fetch_left(left.wrapping_add(2 * SIDE * Bf16::ROWS));
         asm!(
             "tileloadd tmm6, [{right} + {wide}*1]",
             "tileloadd tmm4, [{left} + {narrow}*1]",
@@ -177,6 +188,45 @@ unsafe fn square<const M: usize>(
         wide = in(reg) wide,
         options(nostack)
     );
+}
+
+/// The lines of a tile of the destination, fetched for writing while its sums are computed: all at once they would take the
+/// place of the panels' in the queue of misses.
+struct Lines {
+    row: *const f32,
+    stride: usize,
+    left: usize,
+    per_step: usize,
+}
+
+impl Lines {
+    fn new(write: Write, rows: usize, steps: usize) -> Self {
+        Lines {
+            row: write.to,
+            stride: write.stride,
+            left: rows,
+            per_step: rows.div_ceil(steps.max(1)),
+        }
+    }
+
+    /// The share of one step.
+    #[inline(always)]
+    unsafe fn turn(&mut self) {
+        for _ in 0..self.per_step.min(self.left) {
+            _mm_prefetch::<_MM_HINT_ET0>(self.row.cast());
+            _mm_prefetch::<_MM_HINT_ET0>(self.row.wrapping_add(SIDE).cast());
+            self.row = self.row.wrapping_add(self.stride);
+            self.left -= 1;
+        }
+    }
+}
+
+/// Fetches the left input's words of one step, which come from the L2 cache.
+#[inline(always)]
+unsafe fn fetch_left(step: *const u32) {
+    for row in 0..Bf16::ROWS {
+        _mm_prefetch::<_MM_HINT_T0>(step.wrapping_add(row * SIDE).cast());
+    }
 }
 
 /// Packs up to ROWS rows whose elements are neighbours along k.

@@ -246,8 +246,11 @@ impl Area<'_> {
                     I::pack_right(to, self.right::<I>(panel, block));
                 });
                 let next = Some(panel_at(step + 1))
-                    .filter(|next| step + 1 < panels && !self.right.is_ready(block * all + next))
-                    .map(|next| self.right::<I>(next, block));
+                    .filter(|_| step + 1 < panels)
+                    .map(|next| match self.right.ready(block * all + next) {
+                        Some(packed) => run(packed, words * I::COLS),
+                        None => self.right::<I>(next, block),
+                    });
                 ahead.panel(next, turns, turns * (panels - step));
                 let col = panel * I::COLS;
                 let cols = I::COLS.min(self.cols.1 - col);
@@ -260,6 +263,17 @@ impl Area<'_> {
                 }
             }
         }
+    }
+}
+
+/// A packed panel as what it is in memory: one run.
+fn run(start: *const u32, words: usize) -> Source {
+    Source {
+        start: start.cast(),
+        stride: words,
+        k_stride: 1,
+        width: 1,
+        k: words,
     }
 }
 

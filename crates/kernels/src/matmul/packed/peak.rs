@@ -3,6 +3,7 @@
 use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::tile::Write;
+use crate::aligned::Aligned;
 
 /// Words along k of a tile: both panels fit the L1 cache.
 const WORDS: usize = 128;
@@ -13,8 +14,11 @@ const TILES: usize = 1000;
 /// The machine must have the instructions.
 pub(super) unsafe fn trial<I: Tiles>() -> f64 {
     rayon::broadcast(|_| {
-        let (left, right) = (vec![0_u32; I::ROWS * WORDS], vec![0_u32; I::COLS * WORDS]);
-        let mut out = vec![0.0_f32; I::ROWS * I::COLS];
+        let (left, right) = (
+            Aligned::zeros(I::ROWS * WORDS),
+            Aligned::zeros(I::COLS * WORDS),
+        );
+        let mut out = Aligned::zeros(I::ROWS * I::COLS);
         let write = Write {
             to: out.as_mut_ptr(),
             stride: I::COLS,
@@ -27,7 +31,7 @@ pub(super) unsafe fn trial<I: Tiles>() -> f64 {
         // SAFETY: the machine has the instructions.
         unsafe { I::begin() };
         for _ in 0..TILES {
-            let (left, right) = (left.as_ptr(), right.as_ptr());
+            let (left, right) = (left.as_ptr().cast(), right.as_ptr().cast());
             // SAFETY: panels and destination are as large as a whole tile's.
             unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, &mut ahead) };
         }

@@ -46,8 +46,15 @@ pub(super) struct Panels<'a> {
 unsafe impl Sync for Panels<'_> {}
 
 impl Panels<'_> {
-    pub fn is_ready(&self, index: usize) -> bool {
+    fn is_ready(&self, index: usize) -> bool {
         self.states[index].load(Ordering::Acquire) == READY
+    }
+
+    /// Panel `index`, if it is packed.
+    pub fn ready(&self, index: usize) -> Option<*const u32> {
+        // SAFETY: there is room for as many panels as states.
+        let at = || unsafe { self.start.add(index * self.distance) }.cast_const();
+        self.is_ready(index).then(at)
     }
 
     /// Panel `index`, packed by `pack` if nobody has.
