@@ -45,6 +45,8 @@ pub mod spectrum;
 mod team;
 pub mod tensors;
 pub mod threads;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 pub mod update;
 
 /// Budgets are the allocator's: tests of them need it.

@@ -8,7 +8,7 @@ use super::tile::{
     Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
 use super::{Scores, Sizes};
-use crate::lanes::{Buffer, LINE, Left, ROWS, Right, To, Vector, rows8, widest};
+use crate::lanes::{Buffer, LINE, Left, Right, To, Vector, begin, end, widest};
 use crate::math::sum2;
 use crate::matmul::ComputeDtype;
 use crate::softcap;
@@ -213,13 +213,17 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     }
     scratch.dkeys.get(n)[..n].fill(0.0);
     scratch.dvalues.get(n)[..n].fill(0.0);
+    // SAFETY: the caller's.
+    unsafe { begin::<V>() };
     for member in 0..group {
         for block in (0..seq_len.div_ceil(QUERIES)).filter(|&block| task.takes_block(block)) {
-            let block = Block::new(&task.sizes, task.b, block);
+            let block = Block::new::<V>(&task.sizes, task.b, block);
             // SAFETY: the caller's.
             unsafe { one_block::<V>(task, task.kv * group + member, &block, scratch) }
         }
     }
+    // SAFETY: the caller's.
+    unsafe { end::<V>() };
     if task.wants != Wants::Queries {
         for tile in (0..seq_len.div_ceil(KEYS)).filter(|&tile| task.takes_tile(tile)) {
             let rows = tile * KEYS..((tile + 1) * KEYS).min(seq_len);
@@ -452,11 +456,11 @@ unsafe fn spread<V: Vector>(
     (sums, width): (*mut f32, usize),
 ) {
     let base = tile * KEYS;
-    let groups = block.rows() / ROWS;
-    let (first, last) = block.columns(tile, groups - 1);
-    for key in (first..last).step_by(ROWS) {
-        // The first group of rows that attends to these keys.
-        let row = (base + key).saturating_sub(block.from) / ROWS * ROWS;
+    let group = block.group;
+    let (first, last) = block.columns(tile, block.rows() / group.rows - 1);
+    for key in (first..last).step_by(group.rows) {
+        // The first rows that attend to these keys.
+        let row = (base + key).saturating_sub(block.from) / group.multiple * group.multiple;
         // SAFETY: the caller's; rows and keys are whole groups.
         unsafe {
             let to = To {
@@ -474,7 +478,7 @@ unsafe fn spread<V: Vector>(
                 row_stride: width,
             };
             let k = (block.rows() - row) / V::NUMBERS;
-            rows8::<V>(to, left, right, width / LINE, k);
+            group.product::<V>(to, left, right, width / LINE, k);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::Sizes;
 use super::tile::{
     Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
-use crate::lanes::{Buffer, Lanes, Vector, widest};
+use crate::lanes::{Buffer, Lanes, Vector, begin, end, widest};
 use crate::math::{exp, max};
 use crate::matmul::ComputeDtype;
 use crate::threads::{self, Shared};
@@ -100,13 +100,17 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
         v.copy::<V>(0, task.sizes.seq_len, 1.0, rows);
         column_words::<V>(rows, width, scratch.values.get(n));
     }
+    // SAFETY: the caller's.
+    unsafe { begin::<V>() };
     for member in 0..group {
         for block in (task.part..blocks).step_by(task.parts) {
-            let block = Block::new(&task.sizes, task.b, block);
+            let block = Block::new::<V>(&task.sizes, task.b, block);
             // SAFETY: the caller's.
             unsafe { one_block::<V>(task, task.kv * group + member, &block, scratch) }
         }
     }
+    // SAFETY: the caller's.
+    unsafe { end::<V>() };
 }
 
 impl Task<'_> {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Scores, Sizes};
-use crate::lanes::{LINE, Left, ROWS, Right, To, Vector, rows8};
+use crate::lanes::{Group, LINE, Left, Right, To, Vector};
 use crate::math::normal;
 
 /// Queries per tile.
@@ -146,13 +146,15 @@ pub(super) struct Block {
     pub from: usize,
     pub to: usize,
     pub first: [usize; QUERIES],
-    /// The smallest of them, rounded down to whole groups of rows.
+    /// The smallest of them, rounded down as parts of matmuls are.
     pub lowest: usize,
+    pub group: Group,
 }
 
 impl Block {
     #[inline(always)]
-    pub fn new(sizes: &Sizes, b: usize, block: usize) -> Self {
+    pub fn new<V: Vector>(sizes: &Sizes, b: usize, block: usize) -> Self {
+        let group = Group::of::<V>();
         let from = block * QUERIES;
         let to = (from + QUERIES).min(sizes.seq_len);
         let mut first = [0; QUERIES];
@@ -166,14 +168,15 @@ impl Block {
             from,
             to,
             first,
-            lowest: lowest / ROWS * ROWS,
+            lowest: lowest / group.multiple * group.multiple,
+            group,
         }
     }
 
-    /// Queries, rounded up to whole groups.
+    /// Queries, rounded up as parts of matmuls are.
     #[inline(always)]
     pub fn rows(&self) -> usize {
-        (self.to - self.from).next_multiple_of(ROWS)
+        (self.to - self.from).next_multiple_of(self.group.multiple)
     }
 
     /// The tiles that any query attends to.
@@ -186,7 +189,8 @@ impl Block {
     #[inline(always)]
     pub fn columns(&self, tile: usize, group: usize) -> (usize, usize) {
         let base = tile * KEYS;
-        let last = (self.from + (group + 1) * ROWS)
+        let last = (self.from + (group + 1) * self.group.rows)
+            .next_multiple_of(self.group.multiple)
             .saturating_sub(base)
             .min(KEYS);
         (self.lowest.saturating_sub(base).min(last), last)
@@ -206,7 +210,7 @@ impl Block {
     /// The columns of a tile's row that the matmuls read, in whole lines.
     #[inline(always)]
     pub fn lines(&self, tile: usize, r: usize) -> (usize, usize) {
-        let (read, end) = self.columns(tile, r / ROWS);
+        let (read, end) = self.columns(tile, r / self.group.rows);
         (read / LINE * LINE, end.next_multiple_of(LINE))
     }
 
@@ -214,7 +218,7 @@ impl Block {
     /// unchanged, except for the rest of a panel.
     ///
     /// # Safety
-    /// As for [`rows8`]: `left` holds rows() × words, `keys` all panels of the tile, `scores` QUERIES × KEYS.
+    /// As for [`Group::product`]: `left` holds rows() × words, `keys` all panels of the tile, `scores` QUERIES × KEYS.
     #[inline(always)]
     pub unsafe fn scores<V: Vector>(
         &self,
@@ -224,9 +228,9 @@ impl Block {
         words: usize,
         scores: *mut f32,
     ) {
-        let groups = self.rows() / ROWS;
+        let (all, each) = (self.rows(), self.group.rows);
         for panel in 0..KEYS / PANEL {
-            for group in 0..groups {
+            for group in 0..all / each {
                 let (first, last) = self.columns(tile, group);
                 if panel * PANEL >= last || (panel + 1) * PANEL <= first {
                     continue;
@@ -234,12 +238,12 @@ impl Block {
                 // SAFETY: the caller's.
                 unsafe {
                     let to = To {
-                        start: scores.add(group * ROWS * KEYS + panel * PANEL),
+                        start: scores.add(group * each * KEYS + panel * PANEL),
                         row_stride: KEYS,
                         add: false,
                     };
                     let left = Left {
-                        start: left.add(group * ROWS * words),
+                        start: left.add(group * each * words),
                         row_stride: words,
                         col_stride: 1,
                     };
@@ -247,7 +251,8 @@ impl Block {
                         start: keys.add((tile * KEYS + panel * PANEL) * words),
                         row_stride: PANEL,
                     };
-                    rows8::<V>(to, left, right, PANEL / LINE, words);
+                    self.group
+                        .product::<V>(to, left, right, PANEL / LINE, words);
                 }
             }
         }
@@ -268,7 +273,7 @@ impl Block {
     /// the tile alone and of all keys.
     ///
     /// # Safety
-    /// As for [`rows8`].
+    /// As for [`Group::product`].
     #[inline(always)]
     pub unsafe fn weigh<V: Vector>(
         &self,
@@ -278,18 +283,19 @@ impl Block {
         (out, width): (*mut f32, usize),
         add: bool,
     ) {
-        for group in 0..self.rows() / ROWS {
+        let each = self.group.rows;
+        for group in 0..self.rows() / each {
             let (first, last) = self.columns(tile, group);
             let stride = KEYS / V::NUMBERS;
             // SAFETY: the caller's; columns are whole groups, and so whole words.
             unsafe {
                 let to = To {
-                    start: out.add(group * ROWS * width),
+                    start: out.add(group * each * width),
                     row_stride: width,
                     add,
                 };
                 let left = Left {
-                    start: weights.add(group * ROWS * stride + first / V::NUMBERS),
+                    start: weights.add(group * each * stride + first / V::NUMBERS),
                     row_stride: stride,
                     col_stride: 1,
                 };
@@ -298,7 +304,7 @@ impl Block {
                     row_stride: width,
                 };
                 let k = (last - first) / V::NUMBERS;
-                rows8::<V>(to, left, right, width / LINE, k);
+                self.group.product::<V>(to, left, right, width / LINE, k);
             }
         }
     }

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod rows16;
 mod rows8;
 #[cfg(test)]
 mod tests;
@@ -24,6 +26,10 @@ pub(super) trait Vector: Copy {
     const LANES: usize;
     /// Numbers per word.
     const NUMBERS: usize;
+    /// Whether the machine multiplies these words in tile registers as well.
+    fn has_tiles() -> bool {
+        false
+    }
     unsafe fn zero() -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
@@ -121,7 +127,7 @@ pub(super) trait Vector: Copy {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Ymm, Zmm, ZmmPairs, normal_ymm, normal_zmm};
+pub(super) use x86::{Ymm, Zmm, ZmmPairs, normal_ymm, normal_zmm, transpose};
 
 /// Columns per line of a destination, whatever the register width.
 pub(super) const LINE: usize = 16;
@@ -177,6 +183,80 @@ impl Buffer {
             self.0 = Aligned::zeros(len.next_multiple_of(LINE));
         }
         &mut self.0
+    }
+}
+
+/// How many rows of a matmul of words are computed together, and of what number of rows and columns its parts are multiples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Group {
+    pub rows: usize,
+    pub multiple: usize,
+}
+
+impl Group {
+    /// Sixteen rows in tile registers, where a word of 16 pairs fills one; else eight in others.
+    #[inline(always)]
+    pub fn of<V: Vector>() -> Self {
+        if V::has_tiles() {
+            Group {
+                rows: 16,
+                multiple: 32,
+            }
+        } else {
+            Group {
+                rows: ROWS,
+                multiple: ROWS,
+            }
+        }
+    }
+
+    /// [`rows8`] of this group's rows. Between [`begin`] and [`end`].
+    ///
+    /// # Safety
+    /// As for [`rows8`].
+    #[inline(always)]
+    pub unsafe fn product<V: Vector>(
+        self,
+        to: To,
+        left: Left,
+        right: Right,
+        lines: usize,
+        k: usize,
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if self.rows > ROWS {
+                return rows16::rows16::<V>(to, left, right, lines, k);
+            }
+            rows8::<V>(to, left, right, lines, k);
+        }
+    }
+}
+
+/// What a thread does before the products of a group.
+///
+/// # Safety
+/// The machine must have V's instructions.
+#[inline(always)]
+pub(super) unsafe fn begin<V: Vector>() {
+    #[cfg(target_arch = "x86_64")]
+    if V::has_tiles() {
+        // SAFETY: the machine has them.
+        unsafe { crate::tiles::configure() }
+    }
+}
+
+/// What it does after them.
+///
+/// # Safety
+/// As for [`begin`].
+#[inline(always)]
+pub(super) unsafe fn end<V: Vector>() {
+    #[cfg(target_arch = "x86_64")]
+    if V::has_tiles() {
+        // SAFETY: the machine has them.
+        unsafe { crate::tiles::release() }
     }
 }
 

@@ -57,9 +57,31 @@ pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: u
     }
 }
 
+/// [`rows8`] from row `row` on.
+///
+/// # Safety
+/// As for [`rows8`].
+#[inline(always)]
+pub(super) unsafe fn registers_below<V: Vector>(
+    to: To,
+    left: Left,
+    right: Right,
+    (row, lines): (usize, usize),
+    k: usize,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        let to = To {
+            start: to.start.add(row * to.row_stride),
+            ..to
+        };
+        rows8::<V>(to, left.below(row), right, lines, k);
+    }
+}
+
 impl To {
     #[inline(always)]
-    unsafe fn at(self, row: usize, line: usize) -> Self {
+    pub(super) unsafe fn at(self, row: usize, line: usize) -> Self {
         // SAFETY: the caller's.
         let start = unsafe { self.start.add(row * self.row_stride + line * LINE) };
         To { start, ..self }
@@ -73,11 +95,27 @@ impl Left {
         let start = unsafe { self.start.add(rows * self.row_stride) };
         Left { start, ..self }
     }
+
+    /// From word `k` on.
+    #[inline(always)]
+    pub(super) unsafe fn from(self, k: usize) -> Self {
+        // SAFETY: the caller's.
+        let start = unsafe { self.start.add(k * self.col_stride) };
+        Left { start, ..self }
+    }
 }
 
 impl Right {
+    /// From word `k` on.
     #[inline(always)]
-    unsafe fn at(self, line: usize) -> Self {
+    pub(super) unsafe fn from(self, k: usize) -> Self {
+        // SAFETY: the caller's.
+        let start = unsafe { self.start.add(k * self.row_stride) };
+        Right { start, ..self }
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn at(self, line: usize) -> Self {
         // SAFETY: the caller's.
         let start = unsafe { self.start.add(line * LINE) };
         Right { start, ..self }

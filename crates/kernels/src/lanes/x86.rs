@@ -1,6 +1,7 @@
 //! The registers of x86-64: AVX2, AVX-512, and AVX-512 with pairs of bf16.
 
 use super::Vector;
+use crate::simd::{Level, level};
 use std::arch::x86_64::*;
 
 /// Methods that are one expression of instructions.
@@ -111,7 +112,7 @@ unsafe fn power_of_two(n: __m256i) -> __m256 {
 }
 
 macro_rules! zmm {
-    ($(#[$meta:meta])* $name:ident, $numbers:literal: $($own:tt)*) => {
+    ($(#[$meta:meta])* $name:ident, $numbers:literal: has_tiles: $has_tiles:expr; $($own:tt)*) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name(__m512);
@@ -119,6 +120,10 @@ macro_rules! zmm {
         impl Vector for $name {
             const LANES: usize = 16;
             const NUMBERS: usize = $numbers;
+            #[inline(always)]
+            fn has_tiles() -> bool {
+                $has_tiles
+            }
             instructions! {
                 fn zero() -> Self { $name(_mm512_setzero_ps()) }
                 fn load(from: *const f32) -> Self { $name(_mm512_loadu_ps(from)) }
@@ -161,7 +166,7 @@ fn lanes(first: usize, last: usize) -> __mmask16 {
 
 zmm! {
     /// AVX-512.
-    Zmm, 1:
+    Zmm, 1: has_tiles: false;
     fn multiply_add(self, b: Self, sum: Self) -> Self { Zmm(_mm512_fmadd_ps(self.0, b.0, sum.0)) }
     fn words_along(self, _next: Self) -> Self { self }
     fn words_down(self, _below: Self) -> Self { self }
@@ -169,7 +174,7 @@ zmm! {
 
 zmm! {
     /// AVX-512 with bf16: pairs of bf16 numbers, sums in f32.
-    ZmmPairs, 2:
+    ZmmPairs, 2: has_tiles: level() == Level::Amx;
     fn multiply_add(self, b: Self, sum: Self) -> Self {
         ZmmPairs(_mm512_dpbf16_ps(sum.0, as_pairs(self.0), as_pairs(b.0)))
     }
@@ -198,4 +203,44 @@ unsafe fn widened(x: __m512) -> __m512i {
         let short = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
         _mm512_cvtepu16_epi32(short)
     }
+}
+
+/// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
+///
+/// # Safety
+/// The machine must have AVX-512.
+#[inline(always)]
+#[allow(unsafe_op_in_unsafe_fn, reason = "every line is an instruction")]
+pub(crate) unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
+    let mut pairs = x;
+    for i in 0..8 {
+        pairs[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+    }
+    // fours[4 g + c] holds, in part p, column 4 p + c of rows 4 g .. 4 g + 4.
+    let mut fours = pairs;
+    for i in 0..4 {
+        let at = 4 * i;
+        fours[at] = _mm512_unpacklo_epi64(pairs[at], pairs[at + 2]);
+        fours[at + 1] = _mm512_unpackhi_epi64(pairs[at], pairs[at + 2]);
+        fours[at + 2] = _mm512_unpacklo_epi64(pairs[at + 1], pairs[at + 3]);
+        fours[at + 3] = _mm512_unpackhi_epi64(pairs[at + 1], pairs[at + 3]);
+    }
+    let mut turned = fours;
+    for c in 0..4 {
+        let (a, b, d, e) = (fours[c], fours[4 + c], fours[8 + c], fours[12 + c]);
+        let (low_ab, low_de) = (
+            _mm512_shuffle_i32x4::<0x44>(a, b),
+            _mm512_shuffle_i32x4::<0x44>(d, e),
+        );
+        let (high_ab, high_de) = (
+            _mm512_shuffle_i32x4::<0xee>(a, b),
+            _mm512_shuffle_i32x4::<0xee>(d, e),
+        );
+        turned[c] = _mm512_shuffle_i32x4::<0x88>(low_ab, low_de);
+        turned[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low_ab, low_de);
+        turned[8 + c] = _mm512_shuffle_i32x4::<0x88>(high_ab, high_de);
+        turned[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high_ab, high_de);
+    }
+    turned
 }

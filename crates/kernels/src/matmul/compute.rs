@@ -63,13 +63,3 @@ pub fn bf16_available() -> bool {
     #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
     false
 }
-
-/// Whether this machine multiplies bf16 in tile registers, and the system lets this process.
-pub(crate) fn tiles_available() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-    {
-        is_x86_feature_detected!("avx512bf16") && super::packed::tiles_permitted()
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
-    false
-}

@@ -15,7 +15,6 @@ mod portable;
 mod tests;
 mod view;
 
-pub(crate) use compute::tiles_available;
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};

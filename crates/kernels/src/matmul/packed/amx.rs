@@ -1,7 +1,4 @@
-//! AMX: tiles of 16 × 16 sums in registers of their own, and 16 × 16 × 32 multiplications of bf16 in one instruction.
-//!
-//! Rust has no stable functions for these instructions, so they are written as assembly. Compilers never use tile registers by
-//! themselves: what one block leaves in them is there in the next.
+//! AMX, see `tiles`: squares of 32 × 32 sums.
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "every line is an instruction; the trait says what callers owe"
@@ -12,12 +9,12 @@ use super::avx512;
 use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
 use super::tile::{WORDS_PER_TURN, Write, finish_row};
+use crate::lanes::transpose;
+use crate::tiles::{self, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_setzero_si512};
 use std::mem::MaybeUninit;
 
-/// Rows of a tile register, and words of each.
-const SIDE: usize = 16;
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
 
 /// A square of four tile registers of sums. Two hold its rows of the left input, two its columns of the right one.
@@ -36,12 +33,11 @@ impl Tiles for Bf16 {
     const BLOCK_ROWS: usize = 256;
 
     unsafe fn begin() {
-        let shape = Shape::WHOLE;
-        asm!("ldtilecfg [{}]", in(reg) &raw const shape, options(nostack));
+        tiles::configure();
     }
 
     unsafe fn end() {
-        asm!("tilerelease", options(nostack, nomem));
+        tiles::release();
     }
 
     unsafe fn pack_left(to: *mut u32, from: Source) {
@@ -264,61 +260,10 @@ unsafe fn left_across(to: *mut u32, rows: Source) {
                     *square = avx512::Bf16::across(from, second, n);
                 }
             }
-            for (i, words) in avx512::transpose(square).into_iter().enumerate() {
+            for (i, words) in transpose(square).into_iter().enumerate() {
                 let to = to.add((at * Bf16::ROWS + row + i) * SIDE);
                 avx512::Bf16::store_words(to, words);
             }
         }
     }
-}
-
-/// What `ldtilecfg` reads: the shapes of eight tile registers (Intel, "Instruction Set Extensions Programming Reference",
-/// chapter 3).
-#[repr(C, align(64))]
-struct Shape {
-    palette: u8,
-    start_row: u8,
-    reserved: [u8; 14],
-    bytes_per_row: [u16; 16],
-    rows: [u8; 16],
-}
-
-impl Shape {
-    /// All eight with 16 rows of 64 bytes.
-    const WHOLE: Shape = {
-        let mut shape = Shape {
-            palette: 1,
-            start_row: 0,
-            reserved: [0; 14],
-            bytes_per_row: [0; 16],
-            rows: [0; 16],
-        };
-        let mut register = 0;
-        while register < 8 {
-            shape.bytes_per_row[register] = BYTES_PER_ROW as u16;
-            shape.rows[register] = SIDE as u8;
-            register += 1;
-        }
-        shape
-    };
-}
-
-/// Whether the processor has AMX for bf16 and the system lets this process use it: Linux wants to be asked, because tiles add
-/// 8 KiB to what it saves of a thread. Other systems are not asked.
-pub fn permitted() -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        const AMX_BF16: u32 = 1 << 22;
-        const AMX_TILE: u32 = 1 << 24;
-        // `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state (Linux, Documentation/arch/x86/xstate.rst).
-        const REQUEST_PERMISSION: libc::c_long = 0x1023;
-        const TILE_DATA: libc::c_long = 18;
-        let features = (__cpuid(0).eax >= 7).then(|| __cpuid_count(7, 0).edx);
-        let has = features.is_some_and(|edx| edx & AMX_BF16 != 0 && edx & AMX_TILE != 0);
-        // SAFETY: the call reads no memory.
-        has && unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) } == 0
-    }
-    #[cfg(not(target_os = "linux"))]
-    false
 }

@@ -10,7 +10,7 @@ use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
 use super::rows;
 use super::tile::{Write, by_size, tile};
-use crate::lanes::normal_zmm as normal;
+use crate::lanes::{normal_zmm as normal, transpose};
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
@@ -18,42 +18,6 @@ use std::mem::transmute;
 #[inline(always)]
 fn first(n: usize) -> __mmask16 {
     ((1_u32 << n) - 1) as u16
-}
-
-/// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
-#[inline(always)]
-pub(super) unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
-    let mut pairs = x;
-    for i in 0..8 {
-        pairs[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-        pairs[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-    }
-    // fours[4 g + c] holds, in part p, column 4 p + c of rows 4 g .. 4 g + 4.
-    let mut fours = pairs;
-    for i in 0..4 {
-        let at = 4 * i;
-        fours[at] = _mm512_unpacklo_epi64(pairs[at], pairs[at + 2]);
-        fours[at + 1] = _mm512_unpackhi_epi64(pairs[at], pairs[at + 2]);
-        fours[at + 2] = _mm512_unpacklo_epi64(pairs[at + 1], pairs[at + 3]);
-        fours[at + 3] = _mm512_unpackhi_epi64(pairs[at + 1], pairs[at + 3]);
-    }
-    let mut turned = fours;
-    for c in 0..4 {
-        let (a, b, d, e) = (fours[c], fours[4 + c], fours[8 + c], fours[12 + c]);
-        let (low_ab, low_de) = (
-            _mm512_shuffle_i32x4::<0x44>(a, b),
-            _mm512_shuffle_i32x4::<0x44>(d, e),
-        );
-        let (high_ab, high_de) = (
-            _mm512_shuffle_i32x4::<0xee>(a, b),
-            _mm512_shuffle_i32x4::<0xee>(d, e),
-        );
-        turned[c] = _mm512_shuffle_i32x4::<0x88>(low_ab, low_de);
-        turned[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low_ab, low_de);
-        turned[8 + c] = _mm512_shuffle_i32x4::<0x88>(high_ab, high_de);
-        turned[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high_ab, high_de);
-    }
-    turned
 }
 
 /// Adds upper halves to lower ones until one number is left: of four vectors at once, three quarters of the shuffles are saved.

@@ -18,7 +18,6 @@ mod tile;
 
 use super::{ComputeDtype, bf16_available};
 use crate::simd::{Level, level};
-pub(super) use amx::permitted as tiles_permitted;
 pub(super) use blocked::{Factor, Job};
 use instructions::{Instructions, Tiles};
 pub(super) use tile::Write;
