@@ -58,13 +58,25 @@ fn detect() -> Level {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
     match (avx2, avx512) {
-        (true, true) if is_x86_feature_detected!("avx512bf16") && crate::tiles::permitted() => {
-            Level::Amx
-        }
+        (true, true) if has_bf16() && crate::tiles::permitted() => Level::Amx,
         (true, true) => Level::Avx512,
         (true, false) => Level::Avx2,
         (false, _) => Level::Baseline,
     }
+}
+
+/// Whether the processor has AVX-512's instructions for pairs of bf16. Processors by AMD multiply them at twice the speed of f32;
+/// those by Intel at 0.6 of it (Sapphire Rapids: 227 against 393 GFLOP/s), and have AMX for bf16.
+#[cfg(target_arch = "x86_64")]
+pub fn has_bf16() -> bool {
+    is_x86_feature_detected!("avx512bf16")
+}
+
+/// The maker's name that the processor tells.
+#[cfg(target_arch = "x86_64")]
+pub fn is_by_amd() -> bool {
+    let id = std::arch::x86_64::__cpuid(0);
+    [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -285,7 +285,7 @@ macro_rules! widest {
                 }
                 use $crate::simd::{Level, level};
                 match level() {
-                    Level::Avx512 | Level::Amx if pairs && std::is_x86_feature_detected!("avx512bf16") => {
+                    Level::Avx512 | Level::Amx if pairs && $crate::simd::has_bf16() => {
                         // SAFETY: the machine has the instructions; the rest is the caller's.
                         return unsafe { avx512_pairs($($arg),*) };
                     }

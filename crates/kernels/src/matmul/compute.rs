@@ -57,8 +57,12 @@ impl Compute {
 pub fn bf16_available() -> bool {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     {
-        use crate::simd::{Level, level};
-        level() >= Level::Avx512 && is_x86_feature_detected!("avx512bf16")
+        use crate::simd::{Level, has_bf16, is_by_amd, level};
+        match level() {
+            Level::Amx => true,
+            Level::Avx512 => has_bf16() && is_by_amd(),
+            Level::Avx2 | Level::Baseline => false,
+        }
     }
     #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
     false

@@ -21,7 +21,9 @@ pub enum Precision {
 
 /// bf16 was asked for where it would be slower than f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("this processor has no bf16 arithmetic (avx512_bf16)")]
+#[error(
+    "this processor multiplies bf16 no faster than f32 (it needs AMX, or AVX-512 with bf16 by AMD)"
+)]
 pub struct PrecisionError;
 
 impl PrecisionError {

@@ -202,9 +202,11 @@ impl Machine {
         if let Some(speed) = self.flops_per_second(request.arch.n_params(), products) {
             device.peak_flops = Some(speed);
             (request.mfu, request.mfu_said) = (1.0, Said::Learned);
-        } else if let Some(speed) = self.speed.as_ref().and_then(|s| s.of(products)) {
-            device.peak_flops = Some(speed);
-            (request.mfu, request.mfu_said) = (probe::SHARE, Said::Probed);
+        } else if let Some(speed) = &self.speed
+            && let Some(matmuls) = speed.of(products)
+        {
+            device.peak_flops = Some(matmuls);
+            (request.mfu, request.mfu_said) = (speed.share(products), Said::Probed);
         }
     }
 }

@@ -16,8 +16,8 @@ mod rows;
 mod shared;
 mod tile;
 
-use super::{ComputeDtype, bf16_available};
-use crate::simd::{Level, level};
+use super::ComputeDtype;
+use crate::simd::{Level, has_bf16, level};
 pub(super) use blocked::{Factor, Job};
 use instructions::{Instructions, Tiles};
 pub(super) use tile::Write;
@@ -48,7 +48,7 @@ impl Kernel {
         .into_iter()
         .filter(move |kernel| match (arithmetic, kernel) {
             (ComputeDtype::Bf16, Kernel::Amx) => level() == Level::Amx,
-            (ComputeDtype::Bf16, Kernel::Avx512Bf16) => bf16_available(),
+            (ComputeDtype::Bf16, Kernel::Avx512Bf16) => level() >= Level::Avx512 && has_bf16(),
             (ComputeDtype::F32, Kernel::Avx512) => level() >= Level::Avx512,
             (ComputeDtype::F32, Kernel::Avx2) => level() >= Level::Avx2,
             _ => false,

@@ -110,7 +110,7 @@ enum To {
     OfData(&'static str),
     /// A chat template: theirs and ours.
     Template(&'static [(&'static str, &'static str)]),
-    /// `true` means the first value at this path, `false` the second; what to know of either.
+    /// `true` means the first value at this path, `false` the second; what to know of the first.
     Either(&'static str, &'static str, &'static str, &'static str),
     /// `true` means this value at this path; `false` is not quite the default here: the text gives the difference.
     NearlyOff(&'static str, &'static str, &'static str),
@@ -426,7 +426,7 @@ impl Reader {
             To::Template(words) => self.template(theirs, words, value),
             To::Either(path, yes, no, words) => match value {
                 Value::Bool(true) => self.set(theirs, path, yes, words),
-                Value::Bool(false) => self.set(theirs, path, no, words),
+                Value::Bool(false) => self.set(theirs, path, no, ""),
                 _ => self.undecided(theirs, value),
             },
             To::NearlyOff(path, ours, words) => match value {

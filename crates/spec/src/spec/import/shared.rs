@@ -121,7 +121,15 @@ pub(super) const EVERYWHERE: &[Row] = &[
         "resume_from_checkpoint",
         To::NoEqual("set it on the command line: --resume RUN"),
     ),
-    row("bf16", To::Either("train.precision", "bf16", "f32", "")),
+    row(
+        "bf16",
+        To::Either(
+            "train.precision",
+            "auto",
+            "f32",
+            "bf16 on a GPU, and on a processor that is faster with it; weights and moments are f32",
+        ),
+    ),
     row(
         "fp16",
         To::NoEqual("fp16 with loss scaling is not supported; use bf16 or f32"),

@@ -196,7 +196,7 @@ fn switches_that_are_off_are_off_here_too() {
         ("completion_only_loss: false", "data.train_on", "all"),
         ("completion_only_loss: true", "data.train_on", "completion"),
         ("bf16: false", "train.precision", "f32"),
-        ("bf16: true", "train.precision", "bf16"),
+        ("bf16: true", "train.precision", "auto"),
         ("bf16: auto", "train.precision", "auto"),
     ] {
         assert_eq!(trl(line).draft.value(path), value, "{line}");
