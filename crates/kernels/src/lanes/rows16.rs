@@ -24,7 +24,7 @@ pub(crate) unsafe fn rows16<V: Vector>(to: To, left: Left, right: Right, lines: 
     let whole = k / SIDE * SIDE;
     // SAFETY: the caller's; offsets stay within the 16 × lines · 16 block.
     unsafe {
-        if left.col_stride == 1 {
+        if k == 0 || left.col_stride == 1 {
             steps(to, left, right, lines, whole / SIDE);
         } else {
             for from in (0..whole).step_by(TURNED) {
@@ -47,8 +47,6 @@ pub(crate) unsafe fn rows16<V: Vector>(to: To, left: Left, right: Right, lines: 
                 let (left, right) = (left.from(whole), right.from(whole));
                 registers_below::<V>(to, left, right, (row, lines), k - whole);
             }
-        } else if k == 0 && !to.add {
-            steps(to, left, right, lines, 0);
         }
     }
 }

@@ -48,6 +48,82 @@ fn products_overwrite_and_then_add_at_every_width() {
     }
 }
 
+/// Small whole numbers as words, of which all sums are exact.
+fn words<V: Vector>(n: usize, seed: usize) -> Aligned {
+    let number = |i: usize| (i * i + 7 * i + seed) as f32 % 9.0 - 4.0;
+    let mut words = Aligned::zeros(n);
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = match V::NUMBERS {
+            2 => {
+                let (low, high) = (number(2 * i), number(2 * i + 1));
+                f32::from_bits(low.to_bits() >> 16 | high.to_bits() & 0xffff_0000)
+            }
+            _ => number(i),
+        };
+    }
+    words
+}
+
+unsafe fn group_is_eight_by_eight<V: Vector>(lines: usize, k: usize, turned: bool, add: bool) {
+    let group = Group::of::<V>();
+    // Neighbours of the turned rows are read in whole registers.
+    let stride = if turned { 32 } else { k };
+    let a = words::<V>(stride.max(16) * k.max(16), 1);
+    let b = words::<V>(k * lines * LINE, 2);
+    let left = Left {
+        start: a.as_ptr(),
+        row_stride: if turned { 1 } else { stride },
+        col_stride: if turned { stride } else { 1 },
+    };
+    let right = Right {
+        start: b.as_ptr(),
+        row_stride: lines * LINE,
+    };
+    let filled = || {
+        let mut out = Aligned::zeros(group.rows * lines * LINE);
+        out.fill(3.0);
+        out
+    };
+    let (mut together, mut by_eight) = (filled(), filled());
+    let to = |out: &mut Aligned, row: usize| To {
+        start: out[row * lines * LINE..].as_mut_ptr(),
+        row_stride: lines * LINE,
+        add,
+    };
+    // SAFETY: the buffers hold all rows, words and columns; the machine has V's instructions.
+    unsafe {
+        begin::<V>();
+        group.product::<V>(to(&mut together, 0), left, right, lines, k);
+        end::<V>();
+        for row in (0..group.rows).step_by(ROWS) {
+            let left = Left {
+                start: left.start.add(row * left.row_stride),
+                ..left
+            };
+            rows8::<V>(to(&mut by_eight, row), left, right, lines, k);
+        }
+    }
+    assert!(
+        together[..] == by_eight[..],
+        "{lines} lines, {k} words, turned: {turned}, add: {add}"
+    );
+}
+
+widest! { fn widest_group(pairs, lines: usize, k: usize, turned: bool, add: bool) = group_is_eight_by_eight }
+
+/// In tile registers where the machine has them, with whole registers of words and without.
+#[test]
+fn rows_computed_together_are_those_computed_by_eight() {
+    for k in [0, 4, 15, 16, 20, 32, 48, 64, 84] {
+        for lines in 1..=6 {
+            for (turned, add) in [(false, false), (false, true), (true, false), (true, true)] {
+                // SAFETY: sizes as the function says.
+                unsafe { widest_group(true, lines, k, turned, add) }
+            }
+        }
+    }
+}
+
 unsafe fn exponentials<V: Vector>(x: &mut [f32]) {
     for x in x.chunks_exact_mut(V::LANES) {
         // SAFETY: the slice holds LANES elements.

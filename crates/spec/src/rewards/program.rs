@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::time::Duration;
 
+/// Lines that wait to be asked for. With room for one alone, a line too many would wait outside until the one before it is taken, and
+/// be taken for the next answer's score whenever that is asked for sooner than the reader wakes.
+const READ_AHEAD: usize = 8;
 /// Bytes of a line that errors show, and that are read of one at most.
 const SHOWN: usize = 200;
 const LONGEST: u64 = 1 << 20;
@@ -156,7 +159,7 @@ fn start(run: &str) -> Result<Running, String> {
     let (Some(mut pipe), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("it does not start: no pipes".into());
     };
-    let (send, lines) = sync_channel(1);
+    let (send, lines) = sync_channel(READ_AHEAD);
     let read = move || {
         let mut output = BufReader::new(output);
         loop {
