@@ -72,11 +72,14 @@ pub fn has_bf16() -> bool {
     is_x86_feature_detected!("avx512bf16")
 }
 
-/// The maker's name that the processor tells.
+/// Whether AMD made the processor, by the name that it tells; asked once, which takes tens of microseconds on a virtual machine.
 #[cfg(target_arch = "x86_64")]
 pub fn is_by_amd() -> bool {
-    let id = std::arch::x86_64::__cpuid(0);
-    [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| {
+        let id = std::arch::x86_64::__cpuid(0);
+        [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
+    })
 }
 
 #[cfg(not(target_arch = "x86_64"))]
