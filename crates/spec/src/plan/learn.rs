@@ -398,7 +398,9 @@ mod tests {
         let (f32, said) = time(&machine, "precision=f32");
         let (bf16, _) = time(&machine, "precision=bf16");
         assert_eq!(said, Said::Probed);
-        assert!((f32.unwrap() / bf16.unwrap() - 2.0).abs() < 1e-9);
+        // Matmuls at twice the speed, and what lies between them at the same.
+        let faster = f32.unwrap() / bf16.unwrap();
+        assert!((1.7..1.8).contains(&faster), "{faster}");
         machine.runs = vec![observation("r", 1, 1)];
         assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
         // A model of another size reaches another speed: the measurement is the better guide, where there is one.
