@@ -210,10 +210,10 @@ impl Group {
         }
     }
 
-    /// [`rows8`] of this group's rows. Between [`begin`] and [`end`].
+    /// [`rows8()`] of this group's rows. Between [`begin`] and [`end`].
     ///
     /// # Safety
-    /// As for [`rows8`].
+    /// As for [`rows8()`].
     #[inline(always)]
     pub unsafe fn product<V: Vector>(
         self,

@@ -60,7 +60,7 @@ pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: u
 /// [`rows8`] from row `row` on.
 ///
 /// # Safety
-/// As for [`rows8`].
+/// As for [`rows8()`].
 #[inline(always)]
 pub(super) unsafe fn registers_below<V: Vector>(
     to: To,
