@@ -8,6 +8,8 @@ pub mod adamw;
 pub mod adamw8bit;
 pub mod aligned;
 pub mod allocations;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 pub mod attention;
 pub mod bandwidth;
 #[cfg(test)]
@@ -45,8 +47,6 @@ pub mod spectrum;
 mod team;
 pub mod tensors;
 pub mod threads;
-#[cfg(target_arch = "x86_64")]
-mod tiles;
 pub mod update;
 
 /// Budgets are the allocator's: tests of them need it.

@@ -58,7 +58,7 @@ fn detect() -> Level {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
     match (avx2, avx512) {
-        (true, true) if has_bf16() && crate::tiles::permitted() => Level::Amx,
+        (true, true) if has_bf16() && crate::amx::permitted() => Level::Amx,
         (true, true) => Level::Avx512,
         (true, false) => Level::Avx2,
         (false, _) => Level::Baseline,

@@ -27,7 +27,7 @@ pub(super) trait Vector: Copy {
     /// Numbers per word.
     const NUMBERS: usize;
     /// Whether the machine multiplies these words in tile registers as well.
-    fn has_tiles() -> bool {
+    fn has_amx() -> bool {
         false
     }
     unsafe fn zero() -> Self;
@@ -197,7 +197,7 @@ impl Group {
     /// Sixteen rows in tile registers, where a word of 16 pairs fills one; else eight in others.
     #[inline(always)]
     pub fn of<V: Vector>() -> Self {
-        if V::has_tiles() {
+        if V::has_amx() {
             Group {
                 rows: 16,
                 multiple: 32,
@@ -241,9 +241,9 @@ impl Group {
 #[inline(always)]
 pub(super) unsafe fn begin<V: Vector>() {
     #[cfg(target_arch = "x86_64")]
-    if V::has_tiles() {
+    if V::has_amx() {
         // SAFETY: the machine has them.
-        unsafe { crate::tiles::configure() }
+        unsafe { crate::amx::configure() }
     }
 }
 
@@ -254,9 +254,9 @@ pub(super) unsafe fn begin<V: Vector>() {
 #[inline(always)]
 pub(super) unsafe fn end<V: Vector>() {
     #[cfg(target_arch = "x86_64")]
-    if V::has_tiles() {
+    if V::has_amx() {
         // SAFETY: the machine has them.
-        unsafe { crate::tiles::release() }
+        unsafe { crate::amx::release() }
     }
 }
 

@@ -1,8 +1,7 @@
-//! A matmul of sixteen rows in tile registers, see `tiles`.
+//! A matmul of sixteen rows in tile registers, see `crate::amx`.
 
-use super::rows8::registers_below;
-use super::{Left, ROWS, Right, To, Vector, transpose};
-use crate::tiles::SIDE;
+use super::{Left, ROWS, Right, To, Vector, rows8, transpose};
+use crate::amx::{self, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_storeu_si512};
 use std::mem::MaybeUninit;
@@ -44,8 +43,8 @@ pub(crate) unsafe fn rows16<V: Vector>(to: To, left: Left, right: Right, lines: 
                 ..to
             };
             for row in (0..SIDE).step_by(ROWS) {
-                let (left, right) = (left.from(whole), right.from(whole));
-                registers_below::<V>(to, left, right, (row, lines), k - whole);
+                let (to, left) = (to.at(row, 0), left.from(whole).below(row));
+                rows8::<V>(to, left, right.from(whole), lines, k - whole);
             }
         }
     }
@@ -149,13 +148,7 @@ unsafe fn columns<const N: usize>(to: To, left: Left, right: Right, steps: usize
                 );
             }
         } else {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                options(nostack, nomem)
-            );
+            amx::clear();
         }
         for step in 0..steps {
             let left = left.start.add(step * SIDE);

@@ -57,28 +57,6 @@ pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: u
     }
 }
 
-/// [`rows8`] from row `row` on.
-///
-/// # Safety
-/// As for [`rows8()`].
-#[inline(always)]
-pub(super) unsafe fn registers_below<V: Vector>(
-    to: To,
-    left: Left,
-    right: Right,
-    (row, lines): (usize, usize),
-    k: usize,
-) {
-    // SAFETY: the caller's.
-    unsafe {
-        let to = To {
-            start: to.start.add(row * to.row_stride),
-            ..to
-        };
-        rows8::<V>(to, left.below(row), right, lines, k);
-    }
-}
-
 impl To {
     #[inline(always)]
     pub(super) unsafe fn at(self, row: usize, line: usize) -> Self {
@@ -90,7 +68,7 @@ impl To {
 
 impl Left {
     #[inline(always)]
-    unsafe fn below(self, rows: usize) -> Self {
+    pub(super) unsafe fn below(self, rows: usize) -> Self {
         // SAFETY: the caller's.
         let start = unsafe { self.start.add(rows * self.row_stride) };
         Left { start, ..self }

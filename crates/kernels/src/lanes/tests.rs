@@ -96,11 +96,7 @@ unsafe fn group_is_eight_by_eight<V: Vector>(lines: usize, k: usize, turned: boo
         group.product::<V>(to(&mut together, 0), left, right, lines, k);
         end::<V>();
         for row in (0..group.rows).step_by(ROWS) {
-            let left = Left {
-                start: left.start.add(row * left.row_stride),
-                ..left
-            };
-            rows8::<V>(to(&mut by_eight, row), left, right, lines, k);
+            rows8::<V>(to(&mut by_eight, row), left.below(row), right, lines, k);
         }
     }
     assert!(

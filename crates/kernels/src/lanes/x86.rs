@@ -112,7 +112,7 @@ unsafe fn power_of_two(n: __m256i) -> __m256 {
 }
 
 macro_rules! zmm {
-    ($(#[$meta:meta])* $name:ident, $numbers:literal: has_tiles: $has_tiles:expr; $($own:tt)*) => {
+    ($(#[$meta:meta])* $name:ident, $numbers:literal: has_amx: $has_amx:expr; $($own:tt)*) => {
         $(#[$meta])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name(__m512);
@@ -121,8 +121,8 @@ macro_rules! zmm {
             const LANES: usize = 16;
             const NUMBERS: usize = $numbers;
             #[inline(always)]
-            fn has_tiles() -> bool {
-                $has_tiles
+            fn has_amx() -> bool {
+                $has_amx
             }
             instructions! {
                 fn zero() -> Self { $name(_mm512_setzero_ps()) }
@@ -166,7 +166,7 @@ fn lanes(first: usize, last: usize) -> __mmask16 {
 
 zmm! {
     /// AVX-512.
-    Zmm, 1: has_tiles: false;
+    Zmm, 1: has_amx: false;
     fn multiply_add(self, b: Self, sum: Self) -> Self { Zmm(_mm512_fmadd_ps(self.0, b.0, sum.0)) }
     fn words_along(self, _next: Self) -> Self { self }
     fn words_down(self, _below: Self) -> Self { self }
@@ -174,7 +174,7 @@ zmm! {
 
 zmm! {
     /// AVX-512 with bf16: pairs of bf16 numbers, sums in f32.
-    ZmmPairs, 2: has_tiles: level() == Level::Amx;
+    ZmmPairs, 2: has_amx: level() == Level::Amx;
     fn multiply_add(self, b: Self, sum: Self) -> Self {
         ZmmPairs(_mm512_dpbf16_ps(sum.0, as_pairs(self.0), as_pairs(b.0)))
     }

@@ -1,4 +1,4 @@
-//! AMX, see `tiles`: squares of 32 × 32 sums.
+//! AMX, see `crate::amx`: squares of 32 × 32 sums.
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "every line is an instruction; the trait says what callers owe"
@@ -9,8 +9,8 @@ use super::avx512;
 use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
 use super::tile::{WORDS_PER_TURN, Write, finish_row};
+use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
-use crate::tiles::{self, SIDE};
 use std::arch::asm;
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_setzero_si512};
 use std::mem::MaybeUninit;
@@ -33,11 +33,11 @@ impl Tiles for Bf16 {
     const BLOCK_ROWS: usize = 256;
 
     unsafe fn begin() {
-        tiles::configure();
+        amx::configure();
     }
 
     unsafe fn end() {
-        tiles::release();
+        amx::release();
     }
 
     unsafe fn pack_left(to: *mut u32, from: Source) {
@@ -137,13 +137,7 @@ unsafe fn square<const M: usize>(
     ahead: &mut Ahead,
 ) {
     let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
-    asm!(
-        "tilezero tmm0",
-        "tilezero tmm1",
-        "tilezero tmm2",
-        "tilezero tmm3",
-        options(nostack, nomem)
-    );
+    amx::clear();
     for _ in 0..steps {
         for _ in 0..SIDE / WORDS_PER_TURN {
             ahead.turn();

@@ -10,6 +10,24 @@ use std::arch::asm;
 /// Rows of a register, and words (pairs of bf16, or sums) in each.
 pub const SIDE: usize = 16;
 
+/// Sets the four registers of sums, 0 to 3, to 0.
+///
+/// # Safety
+/// Between [`configure`] and [`release`].
+#[inline(always)]
+pub unsafe fn clear() {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            options(nostack, nomem)
+        );
+    }
+}
+
 /// Gives all registers of this thread 16 rows of 64 bytes, until [`release`].
 ///
 /// # Safety
