@@ -251,6 +251,8 @@ fn words(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
+
     use super::*;
 
     const SMALL: Budget = Budget {
@@ -263,16 +265,17 @@ mod tests {
         for n in 0..1000usize {
             // Half a budget each time: what is freed may be taken again.
             let sum = within(SMALL, move || {
-                let some = vec![1u8; 500_000];
+                let some = black_box(vec![1u8; 500_000]);
                 some.iter().map(|b| usize::from(*b)).sum::<usize>() + n
             });
             assert_eq!(sum, Ok(500_000 + n));
         }
     }
 
+    // Without `black_box` the compiler may leave out a block that nobody reads.
     #[test]
     fn one_large_block_and_many_small_ones_end_the_call_and_nothing_else() {
-        let large = within(SMALL, || vec![0u8; 2 << 20].len());
+        let large = within(SMALL, || black_box(vec![0u8; 2 << 20]).len());
         assert_eq!(large, Err(Overdrawn::Memory(1 << 20)));
         let doubled = within(SMALL, || {
             let mut text = "x".to_string();
@@ -283,7 +286,7 @@ mod tests {
         });
         assert_eq!(doubled, Err(Overdrawn::Memory(1 << 20)));
         let many = within(SMALL, || {
-            let boxes = (0..1_000_000u64).map(|n| std::hint::black_box(Box::new(n)));
+            let boxes = (0..1_000_000u64).map(|n| black_box(Box::new(n)));
             boxes.collect::<Vec<_>>().len()
         });
         assert_eq!(many, Err(Overdrawn::Memory(1 << 20)));
@@ -294,7 +297,7 @@ mod tests {
     fn a_panic_is_an_error_with_its_words_and_a_call_within_a_call_shares_its_budget() {
         let broken = within(SMALL, || -> u8 { panic!("index 7 out of 3") });
         assert_eq!(broken, Err(Overdrawn::Panicked("index 7 out of 3".into())));
-        let inner = within(SMALL, || within(SMALL, || vec![0u8; 2 << 20].len()));
+        let inner = within(SMALL, || within(SMALL, || black_box(vec![0u8; 2 << 20]).len()));
         assert_eq!(inner, Err(Overdrawn::Memory(1 << 20)));
     }
 
@@ -306,7 +309,7 @@ mod tests {
         };
         let endless = within(short, || {
             let mut n = 0u64;
-            while std::hint::black_box(n) < u64::MAX {
+            while black_box(n) < u64::MAX {
                 n = String::from_utf8_lossy(&n.to_le_bytes()).len() as u64;
             }
             n
