@@ -1,6 +1,7 @@
-//! `llmtui diagnose`: the rules over a run's log, live or finished. Only reads.
+//! `llmtui diagnose`: the rules over the log of a run, live or finished, ours or another program's. Only reads.
 
 use super::exit::{Exit, Failure};
+use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, finding, run_ref};
 use crate::base::finding::Finding;
 use crate::data::Surroundings;
@@ -12,18 +13,21 @@ use std::time::Duration;
 
 /// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
 ///
-/// Reads the run's log, live or finished. --probe also tests causes: it looks at the run's past batches and at how far blocks have
+/// Reads the run's log, live or finished, or the log of another program (llmtui watch --list). --probe also tests causes: it looks at the run's past batches and at how far blocks have
 /// moved, and lets copies of the newest checkpoint take some steps at other learning rates. Exit codes: 0 nothing fails, 4
 /// something fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui diagnose quickstart
   llmtui diagnose my-run --probe
+  llmtui diagnose outputs/checkpoint-500/trainer_state.json
   llmtui diagnose my-run --probe --probe-seconds 300 --json")]
 pub struct Args {
-    /// A run: its directory, its id, a part of it, or its name (the newest of that name)
-    #[arg(value_name = "RUN")]
+    /// A run: its directory, its id, a part of it, or its name (the newest of that name); or another program's log
+    #[arg(value_name = "RUN|LOG")]
     pub run: String,
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Print the findings as JSON: [{id, title, status, place, evidence, signals, cause, fix, expected, source}]
     #[arg(long)]
     pub json: bool,
@@ -39,11 +43,22 @@ pub struct Args {
 const TITLE: usize = 14;
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let run = run_ref::named(&args.run, cx)?;
-    let mut diagnosis = diagnose(&run_ref::fold(&run)?);
+    let subject = Subject::named(&args.run, &args.log, cx)?;
+    let state = match &subject {
+        Subject::Run(run) => run_ref::fold(run)?,
+        Subject::Log(_) if args.probe => {
+            let what =
+                "--probe trains copies of a run's weights on its data, and a log has neither";
+            return Err(Failure::yours(what, "leave --probe out").into());
+        }
+        Subject::Log(found) => fold_log(found, &args.log)?,
+    };
+    let mut diagnosis = diagnose(&state);
     let rules = diagnosis.findings.len();
-    if args.probe {
-        diagnosis.findings.extend(probe(&run, args, cx)?);
+    if let Subject::Run(run) = &subject
+        && args.probe
+    {
+        diagnosis.findings.extend(probe(run, args, cx)?);
     }
     let mut out = std::io::stdout().lock();
     if args.json {

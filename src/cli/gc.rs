@@ -11,8 +11,9 @@ use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
 use crate::wire::{Event, Outcome};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,9 @@ pub struct Args {
     /// Delete what is shown
     #[arg(short, long)]
     pub yes: bool,
+    /// Print it as JSON: {deleted, bytes, items: [{place, what, path, bytes}]}
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Something that can go.
@@ -54,8 +58,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(word) => vec![run_ref::named(word, cx)?],
         None => all,
     };
-    let mut out = std::io::stdout().lock();
-    let (mut bytes, mut places) = (0, 0);
+    let mut ledger = Ledger::new(args);
     for run in &named {
         if run.is_alive() {
             continue;
@@ -63,55 +66,109 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !stages.contains(run.id())
             && let Some(waste) = refused(run)
         {
-            writeln!(out, "{}", one_line(&run.folder()))?;
-            tell(&waste, args.yes, &mut out)?;
+            ledger.tell(&run.folder(), &waste)?;
             if args.yes {
                 run.remove()?;
             }
-            (bytes, places) = (bytes + waste.bytes, places + 1);
             continue;
         }
         let waste = of_run(run, &needed)?;
         // What is held counts as live: it is judged before.
         let _held = args.yes.then(|| run.lock()).transpose()?;
-        if !waste.is_empty() {
-            writeln!(out, "{}", one_line(&run.folder()))?;
-        }
         for waste in &waste {
-            settle(waste, args.yes, &mut out)?;
-            (bytes, places) = (bytes + waste.bytes, places + 1);
+            ledger.settle(&run.folder(), waste)?;
         }
     }
     if args.run.is_none() {
+        let place = shown(&cx.runs_dir);
         for waste in leftovers(&cx.runs_dir) {
-            settle(&waste, args.yes, &mut out)?;
-            (bytes, places) = (bytes + waste.bytes, places + 1);
+            ledger.settle(&place, &waste)?;
         }
-        let cached = of_cache(args.yes, cx, &mut out)?;
-        (bytes, places) = (bytes + cached, places + usize::from(cached > 0));
+        of_cache(cx, &mut ledger)?;
     }
-    let size = human::bytes(bytes);
-    match (places, args.yes) {
-        (0, _) => writeln!(out, "nothing to free")?,
-        (_, true) => writeln!(out, "{size} freed")?,
-        (_, false) => {
-            let run = args.run.as_ref().map(|run| format!(" {run}"));
-            let run = run.unwrap_or_default();
-            writeln!(
-                out,
-                "{size} in all; nothing was deleted: llmtui gc{run} --yes does it"
-            )?;
-        }
-    }
+    ledger.close()?;
     Ok(Exit::Done)
 }
 
-/// Shows it, and deletes it where that is wanted. A folder loses its name first: half of it is no checkpoint.
-fn settle(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<()> {
-    tell(waste, delete, out)?;
-    if !delete {
-        return Ok(());
+/// What was found, told as it is found: where deleting fails, what went before is known.
+struct Ledger<'a> {
+    args: &'a Args,
+    out: StdoutLock<'static>,
+    items: Vec<Value>,
+    bytes: u64,
+    /// The heading that the last line stands under.
+    place: String,
+}
+
+impl Ledger<'_> {
+    fn new(args: &Args) -> Ledger<'_> {
+        Ledger {
+            args,
+            out: std::io::stdout().lock(),
+            items: Vec::new(),
+            bytes: 0,
+            place: String::new(),
+        }
     }
+
+    fn tell(&mut self, place: &str, waste: &Waste) -> std::io::Result<()> {
+        self.bytes += waste.bytes;
+        self.items.push(json!({
+            "place": place,
+            "what": waste.what,
+            "path": waste.path,
+            "bytes": waste.bytes,
+        }));
+        if self.args.json {
+            return Ok(());
+        }
+        if self.place != place {
+            self.place = place.into();
+            writeln!(self.out, "{}", one_line(place))?;
+        }
+        let verb = if self.args.yes { "deleted " } else { "" };
+        let size = human::bytes(waste.bytes);
+        writeln!(self.out, "  {size:>9}  {verb}{}", waste.what)
+    }
+
+    /// Shows it, and deletes it where that is wanted.
+    fn settle(&mut self, place: &str, waste: &Waste) -> std::io::Result<()> {
+        self.tell(place, waste)?;
+        match self.args.yes {
+            true => delete(waste),
+            false => Ok(()),
+        }
+    }
+
+    fn close(mut self) -> anyhow::Result<()> {
+        if self.args.json {
+            let all = json!({
+                "deleted": self.args.yes,
+                "bytes": self.bytes,
+                "items": self.items,
+            });
+            writeln!(self.out, "{}", super::out::json(&all)?)?;
+            return Ok(());
+        }
+        let size = human::bytes(self.bytes);
+        match (self.items.is_empty(), self.args.yes) {
+            (true, _) => writeln!(self.out, "nothing to free")?,
+            (_, true) => writeln!(self.out, "{size} freed")?,
+            (_, false) => {
+                let run = self.args.run.as_ref().map(|run| format!(" {run}"));
+                let run = run.unwrap_or_default();
+                writeln!(
+                    self.out,
+                    "{size} in all; nothing was deleted: llmtui gc{run} --yes does it"
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A folder loses its name first: half of it is no checkpoint.
+fn delete(waste: &Waste) -> std::io::Result<()> {
     if waste.path.is_file() {
         return std::fs::remove_file(&waste.path);
     }
@@ -124,12 +181,6 @@ fn settle(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<
         std::fs::rename(&waste.path, &doomed)?;
     }
     std::fs::remove_dir_all(&doomed)
-}
-
-fn tell(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<()> {
-    let verb = if delete { "deleted " } else { "" };
-    let size = human::bytes(waste.bytes);
-    writeln!(out, "  {size:>9}  {verb}{}", waste.what)
 }
 
 /// A run that its checks, its data or its spec ended before it learned anything: nothing begins from it, and the same
@@ -216,28 +267,34 @@ fn leftovers(folder: &Path) -> Vec<Waste> {
     found
 }
 
-/// Tokens of data sets; those that a live run reads stay. Returns the bytes that are or would be freed.
-fn of_cache(delete: bool, cx: &Context, out: &mut impl Write) -> anyhow::Result<u64> {
+/// Tokens of data sets; those that a live run reads stay.
+fn of_cache(cx: &Context, ledger: &mut Ledger) -> anyhow::Result<()> {
     let Some(folder) = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens")) else {
-        return Ok(0);
+        return Ok(());
     };
     let entries = store::list(&folder);
     if entries.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
-    let shown = shown(&folder);
-    let bytes = match delete {
+    let bytes = match ledger.args.yes {
         true => store::clear(&folder)?,
         false => entries.iter().map(|entry| entry.bytes).sum(),
     };
     let sets = if entries.len() == 1 { "set" } else { "sets" };
-    writeln!(out, "{shown}")?;
     let what = format!(
         "tokens of {} data {sets}, made again when needed",
         entries.len()
     );
-    writeln!(out, "  {:>9}  {what}", human::bytes(bytes))?;
-    Ok(bytes)
+    let place = shown(&folder).to_string();
+    ledger.tell(
+        &place,
+        &Waste {
+            what,
+            path: folder,
+            bytes,
+        },
+    )?;
+    Ok(())
 }
 
 /// Bytes that are free once a file, or all below a folder, is deleted; what cannot be read counts nothing. Links are not

@@ -13,16 +13,24 @@ use std::path::{Path, PathBuf};
 
 /// List, show or copy the built-in presets and your own
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     /// Default: list
     #[command(subcommand)]
     pub what: Option<What>,
+    /// Print the list as JSON: [{name, group, about, files}]
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
     /// Names, one sentence each, and their files
-    List,
+    List {
+        /// Print them as JSON: [{name, group, about, files}]
+        #[arg(long)]
+        json: bool,
+    },
     /// The resolved spec with every default filled in
     Show {
         /// A preset's name or a path
@@ -49,15 +57,18 @@ pub enum What {
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let sources = cx.spec_sources();
     let mut out = std::io::stdout().lock();
-    match args.what.unwrap_or(What::List) {
-        What::List => {
+    match args.what.unwrap_or(What::List { json: args.json }) {
+        What::List { json } => {
             let (all, pipelines) = (spec::presets(&sources), pipelines(&sources));
             let groups = all.chunk_by(|a, b| a.group == b.group);
             let mut sections: Vec<(&str, &[Preset])> = groups
                 .map(|group| (group[0].group.title(), group))
                 .collect();
             sections.push(("pipelines: several stages by one command", &pipelines));
-            out.write_all(list(&sections, cx.columns()).as_bytes())?;
+            match json {
+                true => writeln!(out, "{}", super::out::json(&as_json(&sections))?)?,
+                false => out.write_all(list(&sections, cx.columns()).as_bytes())?,
+            }
         }
         What::Show { name, origins, set } => {
             if let Some((_, text)) = pipeline::text_of(&name, &sources) {
@@ -119,6 +130,20 @@ fn list(sections: &[(&str, &[Preset])], columns: Option<usize>) -> String {
         }
     }
     text
+}
+
+fn as_json(sections: &[(&str, &[Preset])]) -> Vec<serde_json::Value> {
+    let one = |group: &str, preset: &Preset| {
+        serde_json::json!({
+            "name": preset.name,
+            "group": group.split(':').next(),
+            "about": preset.about,
+            "files": preset.files,
+        })
+    };
+    let all = sections.iter();
+    all.flat_map(|(group, presets)| presets.iter().map(move |preset| one(group, preset)))
+        .collect()
 }
 
 /// The resolved spec with the origin of each value in its own column.

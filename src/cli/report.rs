@@ -1,6 +1,7 @@
-//! `llmtui report`: a run, or a pipeline with its runs, as one document. Only reads, and writes the document.
+//! `llmtui report`: a run, a pipeline with its runs, or another program's log as one document. Only reads, and writes the document.
 
 use super::exit::{Exit, Failure};
+use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, run_ref};
 use crate::base::files::{read_small_text, write_atomic};
 use crate::base::text::{one_line, shown};
@@ -24,13 +25,16 @@ use std::path::{Path, PathBuf};
   llmtui report runs/… --to report.md
   llmtui report runs/… --to curves.svg
   llmtui report speedrun
+  llmtui report outputs/runs/Nov24_10-00-00 --to tensorboard.html
 
 The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's \
 system is. An SVG or PNG file holds the curves and maps on one white sheet, for print and papers.")]
 pub struct Args {
-    /// A run or a pipeline: its directory, its id or a part of it
-    #[arg(value_name = "RUN")]
+    /// A run or a pipeline: its directory, its id or a part of it; or another program's log (llmtui watch --list)
+    #[arg(value_name = "RUN|LOG")]
     pub run: String,
+    #[command(flatten)]
+    pub log: LogArgs,
     /// The file to write, .html, .md, .svg or .png; one that is there is replaced
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub to: PathBuf,
@@ -68,7 +72,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let bytes = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
         Ok(dir) => of_pipeline(&dir, args, form, cx)?,
         Err(PipelineError::Unknown { .. }) => {
-            let told = Told::of(&run_ref::named(&args.run, cx)?, args, &args.evals, cx)?;
+            let told = match Subject::named(&args.run, &args.log, cx)? {
+                Subject::Run(run) => Told::of(&run, args, &args.evals, cx)?,
+                Subject::Log(found) => Told::of_log(fold_log(&found, &args.log)?, args),
+            };
             match form {
                 Form::Html => html(&told.sheet()).into_bytes(),
                 Form::Markdown => markdown(&told.sheet()).into_bytes(),
@@ -144,6 +151,19 @@ impl Told {
             price: price(&state, args.price),
             state,
         })
+    }
+
+    /// Of a log: there is no spec, and evaluations here are of other runs.
+    fn of_log(state: RunState, args: &Args) -> Told {
+        Told {
+            diagnosis: diagnose(&state),
+            spec: String::new(),
+            asked: String::new(),
+            predicted_bytes: None,
+            results: Vec::new(),
+            price: price(&state, args.price),
+            state,
+        }
     }
 
     fn sheet(&self) -> Sheet<'_> {

@@ -5,12 +5,10 @@ use super::branch::Branch;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
 use super::run_ref::{self, named, newest_unfinished, spec_of};
-use super::{Context, headless, memory, pipeline, workbench};
-use crate::base::human;
+use super::target::{Target, say_notes};
+use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
-use crate::data::{Dataset, Surroundings};
-use crate::engine::checkpoint::{Fault, Manifest};
-use crate::engine::{EngineJob, TrainState, extra_sets};
+use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
 use crate::run::{RunDir, lineage::parent_of};
 use crate::spec::{Loaded, RunSpec};
@@ -34,8 +32,8 @@ pub struct Args {
     /// Print progress lines instead of opening the workbench
     #[arg(long)]
     pub headless: bool,
-    /// Print the run's events, one JSON object per line (implies --headless)
-    #[arg(long, conflicts_with = "dry_run")]
+    /// Print the run's events, one JSON object per line (implies --headless); with --dry-run what would be trained, as one object
+    #[arg(long)]
     pub json: bool,
     /// Run the engine in this process: closing the terminal then ends the run
     #[arg(long)]
@@ -113,24 +111,6 @@ impl Args {
     }
 }
 
-/// What to train: a new run or a resumed one.
-enum Target {
-    New(Box<Loaded>),
-    Resumed(RunDir, Option<Box<Extension>>),
-    Branch(Box<Branch>),
-}
-
-impl Target {
-    fn spec(&self) -> anyhow::Result<RunSpec> {
-        match self {
-            Target::New(loaded) => Ok(loaded.spec.clone()),
-            Target::Branch(branch) => Ok(branch.loaded.spec.clone()),
-            Target::Resumed(_, Some(extension)) => Ok(extension.spec().clone()),
-            Target::Resumed(run, None) => spec_of(run),
-        }
-    }
-}
-
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.nodes.is_empty() {
         let names = serde_json::json!(args.nodes);
@@ -155,7 +135,7 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         memory::check(&target.spec()?, &cx.env)?;
     }
     if args.dry_run {
-        return dry_run(&target, cx);
+        return dry_run::run(&target, args.json, cx);
     }
     let resume = !matches!(target, Target::New(_));
     let threads = match target {
@@ -215,13 +195,6 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (false, false) => headless::Viewer::Lines,
     };
     headless::train(job, viewer, cx)
-}
-
-/// What a changed value changed besides itself.
-fn say_notes(loaded: &Loaded) {
-    for note in loaded.notes() {
-        tell!("note: {note}");
-    }
 }
 
 fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
@@ -336,107 +309,4 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
             Err(Failure::yours(what, hint).into())
         }
     }
-}
-
-/// Shows what would be trained, down to the parameter count, and leaves nothing behind.
-fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
-    let spec = target.spec()?;
-    match target {
-        Target::New(loaded) => say_notes(loaded),
-        Target::Branch(branch) => {
-            say_notes(&branch.loaded);
-            for line in branch.lines() {
-                say!("{line}")?;
-            }
-        }
-        Target::Resumed(run, extension) => {
-            for line in extension.iter().flat_map(|e| e.lines(run)) {
-                say!("{line}")?;
-            }
-        }
-    }
-    let surroundings = Surroundings::from_env(&cx.env);
-    let data = spec
-        .open_data(&surroundings)
-        .map_err(|e| Failure::data(&e))?;
-    let extra = extra_sets(&spec, &data, &surroundings)
-        .map_err(|e| Failure::yours(e.to_string(), "correct it, or leave eval.extra out"))?;
-    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
-    let spec = spec.on_data(pass);
-    if let Some(from) = &spec.train.from {
-        Manifest::verify_if_any(std::path::Path::new(from)).map_err(|fault| {
-            let what = format!("train.from: the checkpoint is damaged: {fault}");
-            Failure::yours(what, Fault::HINT)
-        })?;
-    }
-    let state = TrainState::blank(&spec, &data)?;
-    for line in describe(&spec, &data, state.models.policy.n_params()) {
-        say!("{line}")?;
-    }
-    for (name, tokens) in extra {
-        say!(
-            "extra   {}: {} validation tokens",
-            one_line(&name),
-            human::grouped(tokens)
-        )?;
-    }
-    for note in &data.notes {
-        say!("note    {}", one_line(note))?;
-    }
-    if let Target::Resumed(run, _) = target {
-        let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        say!("would resume {} from step {newest}", run.folder())?;
-    }
-    say!("dry run: nothing started")?;
-    Ok(Exit::Done)
-}
-
-fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
-    let sequences = spec.method.needs().unit.sequences() as u64;
-    let tokens = spec.run_tokens() * sequences;
-    let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
-    let epochs = micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size);
-    let mut lines = vec![
-        format!("{}: {}", spec.name, spec.about),
-        format!(
-            "model   {} parameters, {} layers of {}, {} tokens of context, vocabulary {}",
-            human::short(n_params as f64),
-            spec.model.n_layer,
-            spec.model.d_model,
-            spec.model.seq_len,
-            human::grouped(data.tokenizer.vocab_size() as u64),
-        ),
-        format!(
-            "data    {}: {} training and {} validation tokens",
-            data.place,
-            human::grouped(data.train_tokens()),
-            human::grouped(data.val_tokens()),
-        ),
-        format!(
-            "train   {} steps of {} tokens, {} in all, {} epochs, on {} threads",
-            human::grouped(spec.train.max_steps),
-            human::grouped(spec.batch_tokens() * sequences),
-            human::short(tokens as f64),
-            human::epochs(epochs),
-            crate::engine::threads(spec),
-        ),
-    ];
-    lines.push(format!("cadence {}", spec.rhythm()));
-    if let Some(torch) = spec.engine.torch() {
-        lines.push(format!("engine  PyTorch: {}", torch.placed()));
-    }
-    let sizes = crate::spec::Sizes {
-        step_tokens: Some(spec.batch_tokens() * sequences),
-        pass_tokens: Some(data.pass_tokens()),
-        val_tokens: Some(data.val_tokens()),
-        unused_template: data.unused_template,
-        here: true,
-    };
-    let advice = spec.review(sizes);
-    lines.extend(
-        advice
-            .iter()
-            .map(|a| format!("advice  {}: {}; {}", a.place, a.evidence, a.fix)),
-    );
-    lines
 }

@@ -3,6 +3,7 @@
 use super::diagnose;
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
+use super::subject::{LogArgs, no_readings};
 use super::{Context, workbench};
 use crate::base::clock::SystemClock;
 use crate::base::human;
@@ -11,7 +12,7 @@ use crate::diagnosis::diagnose;
 use crate::link::{Incoming, Link, foreign};
 use crate::run::{RunDir, RunState};
 use crate::ui::What;
-use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched, find};
+use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched};
 use crate::wire::encode;
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,12 +30,8 @@ pub struct Args {
     /// A log, or a folder with one: the newest in it
     #[arg(value_name = "PATH", required_unless_present_any = ["callback", "list"])]
     pub path: Option<PathBuf>,
-    /// Read it as this format, whatever it looks like
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Option<String>,
-    /// What the log calls otherwise: step=it, val/loss=dev_nll; may be repeated
-    #[arg(long, value_name = "OURS=THEIRS")]
-    pub map: Vec<String>,
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Print a summary instead of opening the workbench
     #[arg(long)]
     pub headless: bool,
@@ -67,11 +64,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = format!("{} is a run of llmtui", shown(path));
         return Err(Failure::yours(what, format!("llmtui attach {}", shown(run.path()))).into());
     }
-    let mapping = Mapping::parse(&args.map).map_err(|e| Failure::yours(e.to_string(), ""))?;
-    let hint =
-        "llmtui watch --list; llmtui watch --callback prints what makes a trainer's log live";
-    let found =
-        find(path, args.format.as_deref()).map_err(|e| Failure::yours(e.to_string(), hint))?;
+    let mapping = args.log.mapping()?;
+    let found = args.log.find(path)?;
     let mut watched = Watched::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
     let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
@@ -124,9 +118,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
         out.flush()?;
     }
     if progress.state().series.is_empty() {
-        let what = format!("{} has no readings yet", shown(&found.path));
-        let hint = "--map names the columns (step=it, train/loss=nll), --follow waits for them";
-        return Err(Failure::yours(what, hint).into());
+        return Err(no_readings(found).into());
     }
     Ok(match diagnose(progress.state()).failed() {
         true => Exit::Training,

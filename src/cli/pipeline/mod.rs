@@ -12,7 +12,7 @@ pub use table::list;
 use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
-use super::{Context, workbench};
+use super::{Context, out, workbench};
 use crate::base::text::one_line;
 use crate::pipeline::{
     self, From, Pipeline, PipelineDir, PipelineError, Stage, StageState, Status, Work,
@@ -63,8 +63,12 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
                     known(&pipeline, name)?;
                 }
                 let state = dir.state().map_err(|e| failed(&e))?;
-                say!("{}\n{}", state.id, table::stages(&state).trim_end())?;
-                say!("dry run: nothing started")?;
+                if args.options.json {
+                    say!("{}", out::json(&state)?)?;
+                } else {
+                    say!("{}\n{}", state.id, table::stages(&state).trim_end())?;
+                    say!("dry run: nothing started")?;
+                }
                 return Ok(Some(Exit::Done));
             }
             dir
@@ -150,7 +154,12 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
     }
     if args.dry_run {
-        say!("dry run: nothing started")?;
+        if args.options.json {
+            let outline = serde_json::json!({"pipeline": pipeline.name, "stages": planned});
+            say!("{}", out::json(&outline)?)?;
+        } else {
+            say!("dry run: nothing started")?;
+        }
         return Ok(Some(Fresh::Over(Exit::Done)));
     }
     let text = pipeline.to_yaml();

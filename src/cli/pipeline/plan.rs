@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// What a training stage needs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Planned {
     pub stage: String,
     pub method: String,
@@ -35,7 +35,7 @@ pub struct Planned {
 }
 
 /// GPUs as a plan has them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Gpus {
     pub count: u64,
     pub name: String,

@@ -201,11 +201,10 @@ fn memory(plan: &Plan, style: &Style) -> String {
         _ => "no limit; set --gpu or --memory".into(),
     };
     let corrected = plan.corrected_bytes().map(|bytes| {
-        (
-            "from earlier runs here",
-            bytes,
-            "median of earlier runs".to_string(),
-        )
+        let ratio = bytes as f64 / total as f64;
+        let words =
+            format!("{ratio:.2} × the sum, as earlier runs of this size took here (median)");
+        ("measured here", bytes, words)
     });
     let rows = [
         ("together", plan.p50_bytes(), verdict),
@@ -350,7 +349,7 @@ fn scaled_flops(x: f64) -> String {
     }
 }
 
-/// `engine    torch: one GPU here (H100 of 80.0 GB): …; -s engine=torch`
+/// `engine    torch: one GPU here (H100 of 79.6 GiB): …; -s engine=torch`
 fn chosen(choice: &EngineChoice, style: &Style) -> String {
     let set = match choice.settings.is_empty() {
         true => String::new(),
@@ -483,7 +482,7 @@ mod tests {
         for wanted in [
             "6,738,415,616",
             "110.7",
-            "TOO LARGE for 80.0 GB",
+            "TOO LARGE for 79.6 GiB",
             "optimizer",
             "Chinchilla",
             "bf16",

@@ -1,16 +1,14 @@
 //! `llmtui runs --compare A B …`: curves, settings and figures of several runs, ours and those of other programs.
 
-use crate::base::clock::SystemClock;
 use crate::base::human::{self, grouped};
 use crate::base::text::{cut, cut_middle, one_line};
+use crate::cli::Context;
 use crate::cli::exit::Failure;
-use crate::cli::{Context, run_ref};
+use crate::cli::subject::{LogArgs, Subject, read_log};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
-use crate::run::index::{self, ResolveError, short_run};
+use crate::run::index::short_run;
 use crate::spec::shown;
-use crate::watch::{Mapping, Watched, find};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::Duration;
 
 /// Rows of a curve in a table, and points of one in JSON.
@@ -36,19 +34,14 @@ pub fn read(words: &[String], cx: &Context) -> anyhow::Result<Vec<Track>> {
 }
 
 fn one(word: &str, cx: &Context) -> anyhow::Result<Track> {
-    match index::resolve(&cx.runs_dir, word) {
-        Ok(run) => Ok(Track::of_run(&run)?),
-        Err(ResolveError::Unknown { .. } | ResolveError::Run(_)) if Path::new(word).exists() => {
-            let failed = |e: String| Failure::yours(one_line(&e), "llmtui watch --list");
-            let found = find(Path::new(word), None).map_err(|e| failed(e.to_string()))?;
+    let args = LogArgs::default();
+    match Subject::named(word, &args, cx)? {
+        Subject::Run(run) => Ok(Track::of_run(&run)?),
+        Subject::Log(found) => {
             let mut track = Track::new(&found.name);
-            let mut watched =
-                Watched::open(found, Mapping::default(), Box::new(SystemClock::new()));
-            watched.read_all(|envelope| track.apply(envelope))?;
+            read_log(&found, &args, |envelope| track.apply(envelope))?;
             Ok(track)
         }
-        // The sentence of every verb that takes a run.
-        Err(_) => Ok(Track::of_run(&run_ref::named(word, cx)?)?),
     }
 }
 

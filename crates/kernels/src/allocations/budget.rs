@@ -297,7 +297,9 @@ mod tests {
     fn a_panic_is_an_error_with_its_words_and_a_call_within_a_call_shares_its_budget() {
         let broken = within(SMALL, || -> u8 { panic!("index 7 out of 3") });
         assert_eq!(broken, Err(Overdrawn::Panicked("index 7 out of 3".into())));
-        let inner = within(SMALL, || within(SMALL, || black_box(vec![0u8; 2 << 20]).len()));
+        let inner = within(SMALL, || {
+            within(SMALL, || black_box(vec![0u8; 2 << 20]).len())
+        });
         assert_eq!(inner, Err(Overdrawn::Memory(1 << 20)));
     }
 

@@ -159,13 +159,13 @@ fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
 }
 
 fn attention(work: &Work, list: &mut Vec<Finding>) {
-    let share = work.attention_flops / (work.flops + work.attention_flops);
+    let share = work.attention_flops / work.flops.max(1.0);
     if share > 0.15 {
         list.push(advice(
             "attention_share",
             Status::Pass,
             format!(
-                "attention adds {:.0} % to the FLOPs at this length",
+                "attention adds {:.1} % to the FLOPs at this length",
                 100.0 * share
             ),
             "12 · layers · width · length FLOPs per token (PaLM, arXiv 2204.02311, appendix B)",

@@ -1,5 +1,5 @@
-//! Accelerators by name: dense bf16 peak with f32 accumulation, memory, bandwidth, from data sheets (a real matmul
-//! reaches 50 to 87 % of the peak); and a rough price with its source and date, where there is one.
+//! Accelerators by name: dense bf16 peak with f32 accumulation and bandwidth from data sheets (a real matmul reaches 50 to
+//! 87 % of the peak), memory as their drivers report it; and a rough price with its source and date, where there is one.
 
 /// Approximate rental price per hour.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,20 +40,28 @@ pub struct Gpu {
     pub name: &'static str,
     /// Dense bf16 with f32 accumulation, TFLOP/s. Vendors' figures with sparsity are twice this.
     pub bf16_tflops: f64,
-    /// 10⁹ bytes.
-    pub memory_gb: f64,
+    /// What `nvidia-smi` or `rocm-smi` calls the total, MiB: an H100 "with 80 GB" has 79.6 GiB, a L4 "with 24 GB" 22.5.
+    pub memory_mib: u32,
     /// Memory bandwidth, GB/s.
     pub bandwidth_gbs: f64,
     /// `None` if no dated price list was found: the user sets it.
     pub price: Option<Price>,
 }
 
-const fn gpu(name: &'static str, numbers: [f64; 3], price: Option<Price>) -> Gpu {
-    let [bf16_tflops, memory_gb, bandwidth_gbs] = numbers;
+impl Gpu {
+    /// Bytes.
+    pub fn memory(&self) -> u64 {
+        u64::from(self.memory_mib) << 20
+    }
+}
+
+/// `speeds`: TFLOP/s, GB/s.
+const fn gpu(name: &'static str, memory_mib: u32, speeds: [f64; 2], price: Option<Price>) -> Gpu {
+    let [bf16_tflops, bandwidth_gbs] = speeds;
     Gpu {
         name,
         bf16_tflops,
-        memory_gb,
+        memory_mib,
         bandwidth_gbs,
         price,
     }
@@ -62,20 +70,20 @@ const fn gpu(name: &'static str, numbers: [f64; 3], price: Option<Price>) -> Gpu
 /// Every accelerator a plan can name.
 #[rustfmt::skip]
 pub const GPUS: &[Gpu] = &[
-    gpu("A100-40", [312.0, 40.0, 1555.0], None),
-    gpu("A100-80-PCIe", [312.0, 80.0, 1935.0], price(1.19, 2.10, RUNPOD)),
-    gpu("A100-80", [312.0, 80.0, 2039.0], price(1.10, 1.50, SPECIALISED)),
-    gpu("H100-PCIe", [756.0, 80.0, 2000.0], price(1.99, 3.51, RUNPOD)),
-    gpu("H100", [989.0, 80.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
-    gpu("H200", [989.0, 141.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
-    gpu("B200", [2250.0, 180.0, 8000.0], price(5.98, 10.57, RUNPOD)),
-    gpu("MI300X", [1307.0, 192.0, 5300.0], None),
-    gpu("L40S", [362.0, 48.0, 864.0], price(0.79, 1.40, RUNPOD)),
-    gpu("L4", [121.0, 24.0, 300.0], price(0.44, 0.78, RUNPOD)),
-    gpu("A10", [125.0, 24.0, 600.0], None),
-    gpu("RTX-3090", [71.0, 24.0, 936.0], price(0.22, 0.39, RUNPOD)),
-    gpu("RTX-4090", [165.0, 24.0, 1008.0], price(0.34, 0.60, RUNPOD)),
-    gpu("RTX-5090", [209.5, 32.0, 1792.0], price(0.69, 1.22, RUNPOD)),
+    gpu("A100-40", 40_960, [312.0, 1555.0], None),
+    gpu("A100-80-PCIe", 81_920, [312.0, 1935.0], price(1.19, 2.10, RUNPOD)),
+    gpu("A100-80", 81_920, [312.0, 2039.0], price(1.10, 1.50, SPECIALISED)),
+    gpu("H100-PCIe", 81_559, [756.0, 2000.0], price(1.99, 3.51, RUNPOD)),
+    gpu("H100", 81_559, [989.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
+    gpu("H200", 143_771, [989.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
+    gpu("B200", 183_359, [2250.0, 8000.0], price(5.98, 10.57, RUNPOD)),
+    gpu("MI300X", 196_592, [1307.0, 5300.0], None),
+    gpu("L40S", 46_068, [362.0, 864.0], price(0.79, 1.40, RUNPOD)),
+    gpu("L4", 23_034, [121.0, 300.0], price(0.44, 0.78, RUNPOD)),
+    gpu("A10", 23_028, [125.0, 600.0], None),
+    gpu("RTX-3090", 24_576, [71.0, 936.0], price(0.22, 0.39, RUNPOD)),
+    gpu("RTX-4090", 24_564, [165.0, 1008.0], price(0.34, 0.60, RUNPOD)),
+    gpu("RTX-5090", 32_607, [209.5, 1792.0], price(0.69, 1.22, RUNPOD)),
 ];
 
 /// Alternative spellings.
@@ -170,8 +178,9 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), GPUS.len());
         for gpu in GPUS {
-            let numbers = [gpu.bf16_tflops, gpu.memory_gb, gpu.bandwidth_gbs];
+            let numbers = [gpu.bf16_tflops, gpu.bandwidth_gbs];
             assert!(numbers.iter().all(|x| *x > 0.0), "{}", gpu.name);
+            assert!(gpu.memory() > 20 << 30, "{}", gpu.name);
         }
         for (_, name) in ALIASES {
             assert!(GPUS.iter().any(|g| g.name == *name), "{name}");

@@ -73,7 +73,7 @@ pub fn decimal(bytes: u64) -> String {
     scaled(bytes as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-/// What a device has, as it is sold and as the parts of a plan are counted: `80.0 GB (74.5 GiB)`; the measured memory of a
+/// What a device has, as it is sold and as the parts of a plan are counted: `80.0 GB (74.5 GiB)`; the memory that a driver reports and that of a
 /// machine in powers of two alone, as everywhere else on screens: `23.6 GiB`.
 pub fn capacity(bytes: u64) -> String {
     match bytes.is_multiple_of(1_000_000_000) {

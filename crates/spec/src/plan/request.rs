@@ -317,7 +317,7 @@ impl Device {
     pub fn of(gpu: &Gpu) -> Device {
         Device {
             name: gpu.name.into(),
-            memory: Some((gpu.memory_gb * 1e9) as u64),
+            memory: Some(gpu.memory()),
             peak_flops: Some(gpu.bf16_tflops * 1e12),
             price_per_hour: gpu.price.map(|p| p.dollars()),
             price_source: gpu.price,

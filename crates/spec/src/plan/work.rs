@@ -37,7 +37,7 @@ pub fn engine_flops_per_token(request: &Request) -> f64 {
 pub struct Work {
     /// Model FLOPs without attention scores: 6·N·D for pretraining.
     pub flops: f64,
-    /// The fraction that attention scores add.
+    /// What attention scores add to them.
     pub attention_flops: f64,
     /// Wall time on all devices; `None` if no peak is known.
     pub hours: Option<f64>,

@@ -3,7 +3,7 @@
 use super::{Editing, Field, Kind, PlanPane, Shown, draw};
 use crate::plan::ranks::on_gpus_named;
 use crate::plan::request::Device;
-use crate::plan::{Request as PlanRequest, gpus, measured, models};
+use crate::plan::{Request as PlanRequest, gpus, measured, models, quantity};
 use crate::ui::action::{Action, Context};
 use crate::ui::app::Freshness;
 use crate::ui::effect::Effect;
@@ -160,8 +160,10 @@ fn devices() -> Request {
     items.extend(gpus::GPUS.iter().map(|gpu| Item {
         title: gpu.name.into(),
         detail: format!(
-            "{} GB, {} TFLOP/s in bf16, {} GB/s",
-            gpu.memory_gb, gpu.bf16_tflops, gpu.bandwidth_gbs
+            "{}, {} TFLOP/s in bf16, {} GB/s",
+            quantity::binary(gpu.memory()),
+            gpu.bf16_tflops,
+            gpu.bandwidth_gbs
         ),
         right: gpu.price.map_or("no price known".into(), |price| {
             format!("${:.2} to ${:.2} an hour", price.low, price.high)

@@ -1,0 +1,203 @@
+//! `llmtui train --dry-run`: what would be trained, down to the parameter count. Nothing is left behind.
+
+use super::exit::{Exit, Failure};
+use super::target::{Target, say_notes};
+use super::{Context, out};
+use crate::base::finding::Finding;
+use crate::base::human::{epochs, grouped, short};
+use crate::base::text::one_line;
+use crate::data::{Dataset, Surroundings};
+use crate::engine::checkpoint::{Fault, Manifest};
+use crate::engine::{TrainState, extra_sets};
+use crate::spec::{RunSpec, Sizes};
+use serde::Serialize;
+
+/// A run that was not started.
+#[derive(Serialize)]
+struct Outline {
+    name: String,
+    about: String,
+    n_params: u64,
+    vocab_size: u64,
+    /// Of the training and the validation part, and of the sets of `eval.extra`.
+    train_tokens: u64,
+    val_tokens: u64,
+    extra_tokens: Vec<(String, u64)>,
+    steps: u64,
+    step_tokens: u64,
+    run_tokens: u64,
+    epochs: f64,
+    threads: usize,
+    /// Where ranks of PyTorch would compute; `None` for this program's own engine.
+    ranks: Option<String>,
+    advice: Vec<Finding>,
+    /// What a changed value changed besides itself.
+    changes: Vec<String>,
+    /// What was noticed while the data were read.
+    notes: Vec<String>,
+    /// The run and the step that would be gone on from.
+    resumes: Option<(String, u64)>,
+    /// With every default filled in.
+    #[serde(serialize_with = "as_value")]
+    spec: RunSpec,
+    #[serde(skip)]
+    place: String,
+}
+
+fn as_value<S: serde::Serializer>(spec: &RunSpec, to: S) -> Result<S::Ok, S::Error> {
+    spec.to_value().serialize(to)
+}
+
+pub fn run(target: &Target, json: bool, cx: &Context) -> anyhow::Result<Exit> {
+    let spec = target.spec()?;
+    if !json {
+        before(target)?;
+    }
+    let surroundings = Surroundings::from_env(&cx.env);
+    let data = spec
+        .open_data(&surroundings)
+        .map_err(|e| Failure::data(&e))?;
+    let extra_tokens = extra_sets(&spec, &data, &surroundings)
+        .map_err(|e| Failure::yours(e.to_string(), "correct it, or leave eval.extra out"))?;
+    let pass = data.micro_steps_per_epoch(spec.train.micro_batch_size);
+    let spec = spec.on_data(pass);
+    if let Some(from) = &spec.train.from {
+        Manifest::verify_if_any(from).map_err(|fault| {
+            let what = format!("train.from: the checkpoint is damaged: {fault}");
+            Failure::yours(what, Fault::HINT)
+        })?;
+    }
+    let n_params = TrainState::blank(&spec, &data)?.models.policy.n_params();
+    let outline = outline(spec, &data, n_params, extra_tokens, target);
+    if json {
+        say!("{}", out::json(&outline)?)?;
+        return Ok(Exit::Done);
+    }
+    for line in outline.lines() {
+        say!("{line}")?;
+    }
+    say!("dry run: nothing started")?;
+    Ok(Exit::Done)
+}
+
+/// What differs from the preset, the parent or the run as it is.
+fn before(target: &Target) -> anyhow::Result<()> {
+    let lines = match target {
+        Target::New(loaded) => {
+            say_notes(loaded);
+            Vec::new()
+        }
+        Target::Branch(branch) => {
+            say_notes(&branch.loaded);
+            branch.lines()
+        }
+        Target::Resumed(run, extension) => extension.iter().flat_map(|e| e.lines(run)).collect(),
+    };
+    for line in lines {
+        say!("{line}")?;
+    }
+    Ok(())
+}
+
+fn outline(
+    spec: RunSpec,
+    data: &Dataset,
+    n_params: usize,
+    extra_tokens: Vec<(String, u64)>,
+    target: &Target,
+) -> Outline {
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
+    let sizes = Sizes {
+        step_tokens: Some(spec.batch_tokens() * sequences),
+        pass_tokens: Some(data.pass_tokens()),
+        val_tokens: Some(data.val_tokens()),
+        unused_template: data.unused_template,
+        here: true,
+    };
+    let loaded = match target {
+        Target::New(loaded) => Some(&**loaded),
+        Target::Branch(branch) => Some(&branch.loaded),
+        Target::Resumed(..) => None,
+    };
+    let changes = loaded.iter().flat_map(|loaded| loaded.notes());
+    let resumes = match target {
+        Target::Resumed(run, _) => {
+            let newest = run.checkpoints().last().map_or(0, |c| c.step);
+            Some((run.folder(), newest))
+        }
+        Target::New(_) | Target::Branch(_) => None,
+    };
+    Outline {
+        name: spec.name.clone(),
+        about: spec.about.clone(),
+        n_params: n_params as u64,
+        vocab_size: data.tokenizer.vocab_size() as u64,
+        train_tokens: data.train_tokens(),
+        val_tokens: data.val_tokens(),
+        extra_tokens,
+        steps: spec.train.max_steps,
+        step_tokens: spec.batch_tokens() * sequences,
+        run_tokens: spec.run_tokens() * sequences,
+        epochs: micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size),
+        threads: crate::engine::threads(&spec),
+        ranks: spec.engine.torch().map(|torch| torch.placed()),
+        advice: spec.review(sizes),
+        changes: changes.map(|note| note.to_string()).collect(),
+        notes: data.notes.clone(),
+        resumes,
+        place: data.place.clone(),
+        spec,
+    }
+}
+
+impl Outline {
+    fn lines(&self) -> Vec<String> {
+        let model = &self.spec.model;
+        let mut lines = vec![
+            format!("{}: {}", self.name, self.about),
+            format!(
+                "model   {} parameters, {} layers of {}, {} tokens of context, vocabulary {}",
+                short(self.n_params as f64),
+                model.n_layer,
+                model.d_model,
+                model.seq_len,
+                grouped(self.vocab_size),
+            ),
+            format!(
+                "data    {}: {} training and {} validation tokens",
+                self.place,
+                grouped(self.train_tokens),
+                grouped(self.val_tokens),
+            ),
+            format!(
+                "train   {} steps of {} tokens, {} in all, {} epochs, on {} threads",
+                grouped(self.steps),
+                grouped(self.step_tokens),
+                short(self.run_tokens as f64),
+                epochs(self.epochs),
+                self.threads,
+            ),
+            format!("cadence {}", self.spec.rhythm()),
+        ];
+        lines.extend(
+            self.ranks
+                .iter()
+                .map(|ranks| format!("engine  PyTorch: {ranks}")),
+        );
+        let advice = self.advice.iter();
+        lines.extend(advice.map(|a| format!("advice  {}: {}; {}", a.place, a.evidence, a.fix)));
+        lines.extend(self.extra_tokens.iter().map(|(name, tokens)| {
+            let tokens = grouped(*tokens);
+            format!("extra   {}: {tokens} validation tokens", one_line(name))
+        }));
+        lines.extend(
+            self.notes
+                .iter()
+                .map(|note| format!("note    {}", one_line(note))),
+        );
+        let resumes = self.resumes.iter();
+        lines.extend(resumes.map(|(run, step)| format!("would resume {run} from step {step}")));
+        lines
+    }
+}

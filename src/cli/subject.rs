@@ -1,0 +1,110 @@
+//! What a command reads: a run of this program, or the log of another program's.
+
+use super::exit::Failure;
+use super::{Context, run_ref};
+use crate::base::clock::SystemClock;
+use crate::base::text::{one_line, shown};
+use crate::run::index::{self, ResolveError};
+use crate::run::{RunDir, RunState};
+use crate::watch::{Found, Mapping, Watched, find};
+use crate::wire::Envelope;
+use std::path::Path;
+
+/// How the log of another program is read.
+#[derive(Debug, Default, clap::Args)]
+pub struct LogArgs {
+    /// Of another program's log: read it as this format, whatever it looks like (llmtui watch --list)
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// What such a log calls otherwise: step=it, val/loss=dev_nll; may be repeated
+    #[arg(long, value_name = "OURS=THEIRS")]
+    pub map: Vec<String>,
+}
+
+impl LogArgs {
+    /// # Errors
+    /// A word of `--map` has another form.
+    pub fn mapping(&self) -> Result<Mapping, Failure> {
+        Mapping::parse(&self.map).map_err(|e| Failure::yours(e.to_string(), ""))
+    }
+
+    /// The log at `path`, or the newest below it.
+    ///
+    /// # Errors
+    /// There is none of a known format.
+    pub fn find(&self, path: &Path) -> Result<Found, Failure> {
+        let hint = "llmtui watch --list names the formats; llmtui watch --callback prints what makes a trainer's log live";
+        find(path, self.format.as_deref())
+            .map_err(|e| Failure::yours(one_line(&e.to_string()), hint))
+    }
+}
+
+/// What a word of the command line means.
+pub enum Subject {
+    Run(RunDir),
+    Log(Found),
+}
+
+impl Subject {
+    /// A run by its directory, id or name; else a log, or a folder with one.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn named(word: &str, args: &LogArgs, cx: &Context) -> anyhow::Result<Subject> {
+        let run = index::resolve(&cx.runs_dir, word);
+        let foreign = match &run {
+            Ok(_) => false,
+            Err(ResolveError::Unknown { .. } | ResolveError::Run(_)) => Path::new(word).exists(),
+            Err(_) => false,
+        };
+        match run {
+            Ok(run) => Ok(Subject::Run(run)),
+            Err(_) if foreign => Ok(Subject::Log(args.find(Path::new(word))?)),
+            // The sentence of every verb that takes a run.
+            Err(_) => Ok(Subject::Run(run_ref::named(word, cx)?)),
+        }
+    }
+}
+
+/// Everything that a log says so far.
+///
+/// # Errors
+/// It cannot be read, or lacks a name of `--map`.
+pub fn read_log(
+    found: &Found,
+    args: &LogArgs,
+    mut take: impl FnMut(&Envelope),
+) -> anyhow::Result<()> {
+    let mapping = args.mapping()?;
+    let clock = Box::new(SystemClock::new());
+    let mut watched = Watched::open(found.clone(), mapping.clone(), clock);
+    watched.read_all(&mut take)?;
+    match mapping.missing() {
+        Some(what) => {
+            let hint = "--map OURS=THEIRS names a column of the log";
+            Err(Failure::yours(what, hint).into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The fold over a log.
+///
+/// # Errors
+/// It cannot be read, or has no readings.
+pub fn fold_log(found: &Found, args: &LogArgs) -> anyhow::Result<RunState> {
+    let mut state = RunState::new();
+    read_log(found, args, |envelope| state.apply(envelope))?;
+    match state.series.is_empty() {
+        true => Err(no_readings(found).into()),
+        false => Ok(state),
+    }
+}
+
+/// A log of a known format that says nothing of a training.
+pub fn no_readings(found: &Found) -> Failure {
+    let what = format!("{} has no readings yet", shown(&found.path));
+    let hint =
+        "--map names the columns (step=it, train/loss=nll), llmtui watch --follow waits for them";
+    Failure::yours(what, hint)
+}
