@@ -201,6 +201,18 @@ fn eject_writes_what_can_be_loaded_and_never_overwrites() {
 }
 
 #[test]
+fn presets_are_listed_for_programs_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed = |args: &[&str]| text(&llmtui(dir.path(), args).stdout);
+    let all = listed(&["presets", "--json"]);
+    assert_eq!(all, listed(&["presets", "list", "--json"]));
+    let all: Vec<serde_json::Value> = serde_json::from_str(&all).unwrap();
+    let of = |name: &str| all.iter().find(|preset| preset["name"] == name).unwrap();
+    assert_eq!(of("quickstart")["files"][0], "presets/quickstart.yaml");
+    assert_eq!(of("speedrun")["group"], "pipelines");
+}
+
+#[test]
 fn a_shown_spec_loads_to_the_same_spec() {
     let dir = tempfile::tempdir().unwrap();
     for extra in [&[][..], &["--origins"][..]] {

@@ -145,7 +145,7 @@ fn a_column_that_the_log_does_not_have_is_told_with_those_that_it_has() {
 #[test]
 fn options_are_never_passed_over_in_silence() {
     let dir = tempfile::tempdir().unwrap();
-    let json = ["train", "quickstart", "--json", "--dry-run"];
+    let json = ["presets", "--json", "show", "quickstart"];
     fails(dir.path(), &json, 2, &["cannot be used with"]);
     let skip = ["train", "speedrun", "--dry-run", "--skip", "base"];
     fails(

@@ -437,3 +437,32 @@ fn the_verb_sums_up_prints_events_and_the_callback() {
     let refused = llmtui(&["watch", "/nowhere"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn a_log_is_diagnosed_and_reported_like_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = logs("hf/trainer_state.json");
+    let log = log.to_str().unwrap();
+    let out = llmtui(&["diagnose", log, "--json"]);
+    let findings: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let verdict = &findings.as_array().unwrap()[0];
+    assert!(verdict["id"].is_string(), "{findings}");
+    let report = dir.path().join("report.md");
+    let report = report.to_str().unwrap();
+    let out = llmtui(&["report", log, "--to", report]);
+    assert_eq!(out.status.code(), Some(0));
+    let text = std::fs::read_to_string(report).unwrap();
+    assert!(text.contains("train/loss"), "{text}");
+    // What needs a run says so; what is neither is told as of every verb.
+    for (args, words) in [
+        (&["diagnose", log, "--probe"][..], "a log has neither"),
+        (&["diagnose", log, "--map", "val/loss=nothing"], "nothing"),
+        (&["diagnose", "no-such-run"], "no run"),
+        (&["report", "Cargo.toml"], "no log that is known"),
+    ] {
+        let out = llmtui(args);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}

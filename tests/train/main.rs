@@ -372,6 +372,15 @@ fn gc_shows_first_and_keeps_what_is_needed() {
         (all, true),
         "nothing was deleted"
     );
+    let listed = out(&place.go(&["gc", "--json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["deleted"], false);
+    let paths = listed["items"].as_array().unwrap().iter();
+    let paths: Vec<&str> = paths.map(|item| item["path"].as_str().unwrap()).collect();
+    assert!(
+        paths.iter().any(|path| path.ends_with(".tmp-step-000099")),
+        "{paths:?}"
+    );
     let best = run.best_checkpoint().unwrap().step;
     let done = place.go(&["gc", "--yes"]);
     assert_eq!(code(&done), 0, "{}", err(&done));
@@ -447,6 +456,11 @@ fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
         text.contains("804k parameters") && text.contains("2,000 steps of 768 tokens"),
         "{text}"
     );
+    let output = place.go(&["train", "quickstart", "--dry-run", "--json"]);
+    let outline: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(outline["n_params"], 804_096);
+    assert_eq!(outline["step_tokens"], 768);
+    assert_eq!(outline["spec"]["train"]["max_steps"], 2000);
     assert!(!place.dir.path().join("runs").exists());
 }
 
