@@ -452,7 +452,13 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
     let out = llmtui(&["report", log, "--to", report]);
     assert_eq!(out.status.code(), Some(0));
     let text = std::fs::read_to_string(report).unwrap();
-    assert!(text.contains("train/loss"), "{text}");
+    for words in ["LEARNING", "Loss (train)", "log of another program"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(
+        !text.contains("vocabulary"),
+        "a log does not tell it: {text}"
+    );
     // What needs a run says so; what is neither is told as of every verb.
     for (args, words) in [
         (&["diagnose", log, "--probe"][..], "a log has neither"),

@@ -11,6 +11,8 @@ use std::ops::Range;
 pub const RECENT: usize = 200;
 /// Fewer readings than this say nothing.
 pub const ENOUGH: usize = 20;
+/// The same of a log that tells every second step or fewer, as trainers do: a reading is a mean over several steps there.
+const ENOUGH_MEANS: usize = 8;
 /// Steps after the warm-up before a loss that does not move means anything.
 const PATIENCE: u64 = 100;
 /// Windows that a run is cut into to find its best and its worst.
@@ -39,7 +41,7 @@ pub struct Window {
 pub struct Loss {
     /// Before training: the first reading, or the median of the first five where that is lower.
     pub start: f64,
-    /// Mean of the newest 20 readings.
+    /// Mean of the newest 20 readings; of a sparse log the newest quarter, if that is fewer.
     pub now: f64,
     /// The least of them: all are at least so high.
     pub floor: f64,
@@ -81,7 +83,7 @@ impl<'a> View<'a> {
         View { state, loss }
     }
 
-    /// `None` before 20 finite readings.
+    /// `None` before 20 finite readings, or 8 of a sparse log.
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
@@ -186,10 +188,15 @@ fn mean(values: &[f64]) -> f64 {
 
 fn read(series: &Series) -> Option<Loss> {
     let recent = finite(&newest(series));
-    if recent.len() < ENOUGH {
+    let (first, last) = series.steps()?;
+    let is_sparse = last - first >= 2 * series.len().saturating_sub(1);
+    let (enough, tail) = match is_sparse {
+        true => (ENOUGH_MEANS, (recent.len() / 4).clamp(2, ENOUGH)),
+        false => (ENOUGH, ENOUGH),
+    };
+    if recent.len() < enough {
         return None;
     }
-    let (first, last) = series.steps()?;
     let opening: Vec<f64> = series
         .columns(first as f64, first as f64 + 5.0, 5)
         .into_iter()
@@ -202,14 +209,14 @@ fn read(series: &Series) -> Option<Loss> {
         .reduce(f64::min)?;
     let sigma = spread(&recent);
     let windows = windows(series, first, last + 1);
-    let tail = &recent[recent.len() - ENOUGH..];
-    let now = mean(tail);
-    let floor = tail.iter().copied().fold(f64::INFINITY, f64::min);
+    let newest = &recent[recent.len() - tail..];
+    let now = mean(newest);
+    let floor = newest.iter().copied().fold(f64::INFINITY, f64::min);
     let newest = Window {
         first: series
             .recent()
             .rev()
-            .nth(ENOUGH - 1)
+            .nth(tail - 1)
             .map_or(first, |p| p.step),
         last,
         mean: now,
@@ -305,5 +312,19 @@ mod tests {
         assert!(loss.worst.min < 4.0, "{:?}", loss.worst);
         assert!(loss.trend.z().abs() < 1.0, "{:?}", loss.trend);
         assert_eq!(read(&series(19, |_| 1.0)), None);
+    }
+
+    #[test]
+    fn a_log_that_tells_few_steps_is_judged_by_few_readings() {
+        let mut log = Series::new();
+        (1..=7).for_each(|n| log.push(5 * n, 4.0 / n as f64));
+        assert_eq!(read(&log), None);
+        (8..=12).for_each(|n| log.push(5 * n, 4.0 / n as f64));
+        let loss = read(&log).unwrap();
+        assert!(
+            (loss.start, loss.now) == (4.0, (0.4 + 4.0 / 11.0 + 4.0 / 12.0) / 3.0),
+            "{loss:?}"
+        );
+        assert!(loss.trend.z() < -3.0, "{:?}", loss.trend);
     }
 }

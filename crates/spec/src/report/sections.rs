@@ -97,22 +97,32 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
         fact("state", state.word()),
     ];
     if let Some(head) = &state.head {
-        facts.push(fact("method", head.method.clone()));
-        facts.push(fact("parameters", human::grouped(head.n_params)));
-        facts.push(fact(
-            "vocabulary",
-            format!("{} tokens", human::grouped(head.vocab_size)),
-        ));
+        match state.foreign_format() {
+            Some(format) => facts.push(fact("log of another program", format)),
+            None => facts.push(fact("method", head.method.clone())),
+        }
+        // Logs of other programs do not tell all of it.
+        if head.n_params > 0 {
+            facts.push(fact("parameters", human::grouped(head.n_params)));
+        }
+        if head.vocab_size > 0 {
+            facts.push(fact(
+                "vocabulary",
+                format!("{} tokens", human::grouped(head.vocab_size)),
+            ));
+        }
         let of = match head.max_steps {
             0 => String::new(),
             n => format!(" of {}", human::grouped(n)),
         };
         facts.push(fact("steps", human::grouped(state.step) + &of));
-        let per_step = human::grouped(head.batch_tokens);
-        facts.push(fact(
-            "tokens",
-            format!("{}, {per_step} a step", human::grouped(state.tokens)),
-        ));
+        let per_step = match head.batch_tokens {
+            0 => String::new(),
+            n => format!(", {} a step", human::grouped(n)),
+        };
+        if state.tokens > 0 {
+            facts.push(fact("tokens", human::grouped(state.tokens) + &per_step));
+        }
         if let Some(precision) = &head.precision {
             facts.push(fact("precision", precision.clone()));
         }
@@ -248,10 +258,11 @@ fn peak(state: &RunState, id: &str) -> Option<f64> {
 
 /// The machine, as it described itself: what is a plain value.
 pub(super) fn machine(state: &RunState) -> Vec<Fact> {
-    let mut facts = vec![fact(
-        "program",
-        format!("llmtui {}", one_line(&state.engine)),
-    )];
+    let mut facts = Vec::new();
+    if state.foreign_format().is_none() {
+        let program = format!("llmtui {}", one_line(&state.engine));
+        facts.push(fact("program", program));
+    }
     let Some(machine) = &state.machine else {
         return facts;
     };

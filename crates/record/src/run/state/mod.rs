@@ -441,6 +441,12 @@ impl RunState {
         self.metrics.iter().find(|m| m.id == id)
     }
 
+    /// Of another program's log the format; its translation names that in place of a method and of an engine.
+    pub fn foreign_format(&self) -> Option<&str> {
+        let head = self.head.as_ref()?;
+        (head.method == self.engine).then_some(&self.engine)
+    }
+
     /// What the run is doing, in one word, for titles and lists.
     pub fn word(&self) -> &'static str {
         match &self.finished {
