@@ -31,6 +31,7 @@ impl Tiles for Bf16 {
     const DEPTH: usize = 192;
     const CHUNK: usize = Self::DEPTH;
     const BLOCK_ROWS: usize = 256;
+    const IS_FAST: bool = true;
 
     unsafe fn begin() {
         amx::configure();

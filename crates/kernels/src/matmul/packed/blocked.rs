@@ -120,7 +120,7 @@ pub(super) unsafe fn product<I: Tiles>(job: &Job, n_threads: usize) {
                 terms: (term, (blocks * depth).min(job.k - term)),
                 depth,
                 right: room.panels(blocks * panels, distance),
-                claims: Claims::new(rows, most, panels, n_threads),
+                claims: Claims::new((rows, most), panels, n_threads, I::IS_FAST),
             };
             threads::fan_out(n_threads, &|task| {
                 // SAFETY: claims do not overlap; the rest is the caller's guarantee.

@@ -32,6 +32,8 @@ pub(super) trait Tiles {
     /// Rows of the left input packed at once, a multiple of ROWS: with a panel of the right input they should stay in the
     /// L2 cache, of which two threads of one core have half each.
     const BLOCK_ROWS: usize;
+    /// Tiles are so fast that packing the left input for them a second time costs more than threads gain by smaller shares.
+    const IS_FAST: bool = false;
 
     /// What a thread does before its first tile.
     unsafe fn begin() {}

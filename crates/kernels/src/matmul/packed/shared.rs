@@ -92,7 +92,8 @@ pub(super) struct Claims {
     /// Panels of rows that are packed at once.
     most: usize,
     by: By,
-    threads: usize,
+    /// What is left is cut into so many shares, of which the next claim is one.
+    shares: usize,
 }
 
 /// What claims differ in.
@@ -111,15 +112,26 @@ const ENOUGH: usize = 16;
 const MANY: usize = 8;
 
 impl Claims {
-    /// Of `rows` panels of rows, at most `most` of them at once, and `cols` panels of columns.
-    pub fn new(rows: usize, most: usize, cols: usize, threads: usize) -> Self {
+    /// Of `rows` panels of rows, at most `most` of them at once, and `cols` panels of columns. `fast` tiles
+    /// ([`super::instructions::Tiles::IS_FAST`]) want few and large claims by columns.
+    pub fn new((rows, most): (usize, usize), cols: usize, threads: usize, fast: bool) -> Self {
         let blocks = rows.div_ceil(most);
-        let is_fine = blocks < MANY && blocks * cols >= ENOUGH * threads;
+        let tiles = blocks * cols;
+        let enough = if fast { ENOUGH / 2 } else { ENOUGH };
+        let is_fine = blocks < MANY && tiles >= enough * threads;
         // Columns of several panels pay for the rows packed again, but nobody may go without.
-        let fair = (blocks * cols / (4 * threads)).max(1);
+        let least = match fast {
+            true => cols.div_ceil(2).min(tiles / threads),
+            false => (cols / 6).clamp(1, 4).min(tiles / (4 * threads)),
+        };
         let by = match threads > 1 && (is_fine || rows < 4 * threads) {
-            true => By::Columns((cols / 6).clamp(1, 4).min(fair)),
+            true => By::Columns(least.max(1)),
             false => By::Rows,
+        };
+        let shares = match (threads, by) {
+            (1, _) => 1,
+            (_, By::Columns(_)) if fast => threads,
+            _ => 2 * threads,
         };
         Claims {
             next: AtomicUsize::new(0),
@@ -127,7 +139,7 @@ impl Claims {
             cols,
             most,
             by,
-            threads,
+            shares,
         }
     }
 
@@ -138,10 +150,7 @@ impl Claims {
             By::Columns(_) => self.rows.div_ceil(self.most) * self.cols,
         };
         let left = all.checked_sub(position).filter(|left| *left > 0)?;
-        let fair = match self.threads {
-            1 => left,
-            threads => left.div_ceil(2 * threads),
-        };
+        let fair = left.div_ceil(self.shares);
         Some(match self.by {
             By::Rows => {
                 let count = fair.min(self.most);
@@ -203,7 +212,7 @@ mod tests {
                 (128, 12),
                 (683, 40),
             ] {
-                let claims = Claims::new(rows, 12, cols, threads);
+                let claims = Claims::new((rows, 12), cols, threads, false);
                 let mut seen = vec![0; rows * cols];
                 let mut sizes = Vec::new();
                 while let Some(claim) = claims.take() {
@@ -240,9 +249,41 @@ mod tests {
 
     #[test]
     fn a_panel_of_columns_serves_all_rows_that_are_packed_at_once() {
-        let claims = Claims::new(22, 11, 96, 2);
+        let claims = Claims::new((22, 11), 96, 2, false);
         while let Some(claim) = claims.take() {
             assert_eq!(claim.rows.1, 11);
+        }
+    }
+
+    #[test]
+    fn fast_tiles_are_claimed_by_whole_rows_until_the_last_and_nobody_goes_without() {
+        for threads in [2, 4, 16] {
+            for (rows, cols) in [(12, 12), (48, 12), (36, 96), (3, 5), (128, 12)] {
+                let claims = Claims::new((rows, 8), cols, threads, true);
+                let mut seen = vec![0; rows * cols];
+                let mut n = 0;
+                while let Some(claim) = claims.take() {
+                    n += 1;
+                    for row in claim.rows.0..claim.rows.0 + claim.rows.1 {
+                        let from = row * cols + claim.cols.0;
+                        seen[from..from + claim.cols.1]
+                            .iter_mut()
+                            .for_each(|n| *n += 1);
+                    }
+                }
+                assert!(seen.iter().all(|n| *n == 1), "{rows} × {cols}");
+                let blocks = rows.div_ceil(8);
+                assert!(
+                    n >= threads.min(blocks * cols / 2),
+                    "{rows} × {cols}: {n} for {threads}"
+                );
+                if threads == 2 && claims.by != By::Rows && blocks > 2 {
+                    assert!(
+                        n <= blocks + 2,
+                        "{rows} × {cols}: {n} claims of {blocks} blocks"
+                    );
+                }
+            }
         }
     }
 
