@@ -11,7 +11,7 @@ use crate::ui::request::{Answer, Hints, Topic};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text;
 use crossterm::event::KeyEvent;
-use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::pattern::{AtomKind, CaseMatching, Normalization, Pattern};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -148,24 +148,12 @@ impl Picker {
     }
 
     fn search(&mut self) {
-        let mut matcher = Matcher::new(Config::DEFAULT);
-        let pattern = Pattern::parse(
-            &self.query.text(),
-            CaseMatching::Ignore,
-            Normalization::Smart,
-        );
-        let mut buffer = Vec::new();
-        let mut score = |text: &str| pattern.score(Utf32Str::new(text, &mut buffer), &mut matcher);
-        let mut found: Vec<(u32, usize)> = Vec::new();
-        for (i, item) in self.items.iter().enumerate() {
-            // A hit in the title counts twice as much as one in the details.
-            let title = score(&item.title).map(|s| 2 * s + 1);
-            let both = score(&format!("{} {}", item.title, item.detail));
-            if let Some(best) = title.max(both) {
-                found.push((best, i));
-            }
-        }
-        found.sort_by_key(|(score, i)| (std::cmp::Reverse(*score), *i));
+        let mut search = Search::new(&self.query.text());
+        let items = self.items.iter().enumerate();
+        let mut found: Vec<(Rank, usize)> = items
+            .filter_map(|(i, item)| Some((search.rank(item)?, i)))
+            .collect();
+        found.sort_by_key(|(rank, i)| (std::cmp::Reverse(*rank), *i));
         self.shown = found.into_iter().map(|(_, i)| i).collect();
         self.typed = self.typed();
         if let Some(typed) = &self.typed {
@@ -236,6 +224,66 @@ impl Picker {
             false => format!("{}: {}", item.title, item.detail),
         };
         text::paragraph(frame.buffer_mut(), area, &words, Meaning::Text, theme);
+    }
+}
+
+/// How well a row fits what was typed: the better kind, then the higher score.
+type Rank = (Fit, u32);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// Each word's letters stand in order in a word of the title: `qs` for quickstart.
+    Letters,
+    /// Title and details have each word.
+    Details,
+    Title,
+}
+
+/// What was typed. Letters that are strewn over a whole sentence are no hit: almost any word is found in one, and Enter does
+/// what the first row says.
+struct Search {
+    matcher: Matcher,
+    buffer: Vec<char>,
+    words: Pattern,
+    letters: Pattern,
+}
+
+impl Search {
+    fn new(query: &str) -> Search {
+        let (case, norm) = (CaseMatching::Ignore, Normalization::Smart);
+        Search {
+            matcher: Matcher::new(Config::DEFAULT),
+            buffer: Vec::new(),
+            words: Pattern::new(query, case, norm, AtomKind::Substring),
+            letters: Pattern::new(query, case, norm, AtomKind::Fuzzy),
+        }
+    }
+
+    fn rank(&mut self, item: &Item) -> Option<Rank> {
+        if let Some(score) = self.score_words(&item.title) {
+            return Some((Fit::Title, score));
+        }
+        if let Some(score) = self.score_words(&format!("{} {}", item.title, item.detail)) {
+            return Some((Fit::Details, score));
+        }
+        Some((Fit::Letters, self.score_letters(&item.title)?))
+    }
+
+    fn score_words(&mut self, text: &str) -> Option<u32> {
+        let text = Utf32Str::new(text, &mut self.buffer);
+        self.words.score(text, &mut self.matcher)
+    }
+
+    fn score_letters(&mut self, title: &str) -> Option<u32> {
+        let mut sum = 0;
+        for atom in &self.letters.atoms {
+            let scores = title.split_whitespace().filter_map(|word| {
+                let word = Utf32Str::new(word, &mut self.buffer);
+                atom.score(word, &mut self.matcher)
+            });
+            sum += u32::from(scores.max()?);
+        }
+        Some(sum)
     }
 }
 
@@ -439,6 +487,34 @@ mod tests {
         type_in(&mut picker, "zzz");
         assert_eq!(picker.act(Action::Accept), Reply::Stay);
         assert_eq!(picker.act(Action::Cancel), Reply::Close);
+    }
+
+    #[test]
+    fn letters_strewn_over_a_sentence_are_no_hit() {
+        let row = |title: &str, detail: &str| Item {
+            title: title.into(),
+            detail: detail.into(),
+            right: String::new(),
+            choice: Choice::Action(Action::Help),
+        };
+        let rows = vec![
+            row("start orpo-demo", "Preference pairs without a reference"),
+            row("start arithmetic", "A small model learns to add numbers by rewards"),
+            row("start quickstart", "A GPT learns to write Shakespeare"),
+        ];
+        let titles = |query: &str| -> Vec<String> {
+            let mut picker = Picker::new("palette", "none", rows.clone());
+            type_in(&mut picker, query);
+            let shown = picker.shown.iter().filter_map(|i| picker.item(*i));
+            shown.map(|item| item.title.clone()).collect()
+        };
+        for word in ["stop", "merge", "logs", "pause", "score"] {
+            assert_eq!(titles(word), Vec::<String>::new(), "{word}");
+        }
+        assert_eq!(titles("qs"), ["start quickstart"]);
+        assert_eq!(titles("rewards"), ["start arithmetic"]);
+        assert_eq!(titles("orpo start"), ["start orpo-demo"]);
+        assert_eq!(titles("STaRT").len(), 3);
     }
 
     #[test]
