@@ -7,6 +7,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize, shown};
+use crate::base::turns::question;
 use crate::diagnosis::{VERDICT, diagnose};
 use crate::plan::target::of_run;
 use crate::run::RunState;
@@ -244,7 +245,12 @@ fn found(kind: &str, found: &Finding) -> Vec<String> {
 }
 
 fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
-    let whole = sanitize(&format!("{prompt}{text}"));
+    // A template's first lines would leave no room for the answer.
+    let whole = match question(prompt) {
+        Some(asked) => format!("{asked}\n→ {}", text.trim()),
+        None => format!("{prompt}{text}"),
+    };
+    let whole = sanitize(&whole);
     let shown: String = whole
         .trim_matches('\n')
         .chars()
@@ -406,6 +412,23 @@ mod tests {
         )]);
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|l| !l.contains('\x1b') && l.len() < 600));
+    }
+
+    #[test]
+    fn of_a_chat_the_question_and_the_answer_are_shown() {
+        let system = format!("<|im_start|>system\n{}<|im_end|>\n", "help ".repeat(200));
+        let (_, lines) = told(vec![(
+            0,
+            Event::Sampled {
+                step: 5,
+                prompt: format!(
+                    "{system}<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n"
+                ),
+                text: "Because.".into(),
+                seconds: 0.1,
+            },
+        )]);
+        assert_eq!(lines[1..], ["  | Why?", "  | → Because."]);
     }
 
     #[test]

@@ -18,3 +18,4 @@ pub mod sampling;
 pub mod ssh;
 pub mod stats;
 pub mod text;
+pub mod turns;

@@ -20,6 +20,8 @@ pub enum Effect {
         slot: Slot,
         run_dir: PathBuf,
     },
+    /// See whether an engine trains a run whose own has ended.
+    LookForEngine(PathBuf),
     /// Hold a run: live when an engine has it, else its log.
     Attach {
         slot: Slot,

@@ -166,6 +166,10 @@ impl Workplace {
     /// Lets a run that ended early go on from its newest checkpoint.
     pub fn resume(&self, path: &Path) -> Linked {
         let run = RunDir::open(path).map_err(|e| e.to_string())?;
+        // Somebody else was faster.
+        if run.is_alive() {
+            return self.join(&run);
+        }
         let options = EngineOptions {
             resume: true,
             ..EngineOptions::default()

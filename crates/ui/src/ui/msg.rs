@@ -34,6 +34,11 @@ pub enum Msg {
         slot: Slot,
         result: Result<Opened, String>,
     },
+    /// What was asked of a run whose engine has ended: another one trains it.
+    EngineFound {
+        run_dir: PathBuf,
+        alive: bool,
+    },
     /// A command went out with this id, or why not.
     Sent {
         slot: Slot,

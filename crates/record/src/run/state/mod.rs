@@ -55,6 +55,8 @@ pub struct RunState {
     pub settings: BTreeMap<String, f64>,
     /// `None` before the first event.
     pub phase: Option<Phase>,
+    /// See [`RunState::orphan`].
+    pub orphaned: bool,
     pub phase_since: UnixMillis,
     /// Completed optimizer steps.
     pub step: u64,
@@ -159,6 +161,7 @@ impl RunState {
                 self.engine = text::one_line(engine);
                 self.pid = *pid;
                 self.finished = None;
+                self.orphaned = false;
                 self.checks.clear();
                 self.enter(Phase::Preparing, t);
             }
@@ -443,14 +446,19 @@ impl RunState {
 
     /// Of another program's log the format; its translation names that in place of a method and of an engine.
     pub fn foreign_format(&self) -> Option<&str> {
-        let head = self.head.as_ref()?;
-        (head.method == self.engine).then_some(&self.engine)
+        self.is_foreign().then_some(&self.engine)
+    }
+
+    /// The engine is gone without a last word; the log cannot say so.
+    pub fn orphan(&mut self) {
+        self.orphaned = self.finished.is_none();
     }
 
     /// What the run is doing, in one word, for titles and lists.
     pub fn word(&self) -> &'static str {
         match &self.finished {
             Some(finish) => outcome_word(finish.outcome),
+            None if self.orphaned => "crashed",
             None => self.phase.map_or("waiting", phase_word),
         }
     }

@@ -1,6 +1,6 @@
 //! What links and jobs bring.
 
-use super::{App, Leaving, MAX_PENDING};
+use super::{App, Leaving, MAX_PENDING, title_of};
 use crate::base::text::one_line;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
@@ -8,9 +8,10 @@ use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
 use crate::ui::panes::{home, run};
-use crate::ui::store::LinkState;
+use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::toasts::About;
 use crate::wire::{CommandId, Envelope, Event};
+use std::path::Path;
 
 impl App {
     /// Takes a message into the store, before overlays and panes hear of it.
@@ -24,6 +25,10 @@ impl App {
                     .collect();
             }
             Msg::Opened { slot, result } => return self.opened(*slot, result),
+            Msg::EngineFound {
+                run_dir,
+                alive: true,
+            } => return self.engine_found(run_dir),
             Msg::Sent {
                 slot,
                 asked,
@@ -176,6 +181,9 @@ impl App {
         };
         let lost =
             held.state.finished.is_none() && !matches!(held.holder, Holder::Log | Holder::Foreign);
+        if held.holder != Holder::Foreign {
+            held.state.orphan();
+        }
         held.link = LinkState::Ended(why.clone());
         match why {
             Some(why) => {
@@ -189,6 +197,20 @@ impl App {
             ),
             None => {}
         }
+    }
+
+    /// A run whose engine had ended goes on: it is watched again, and the pane on the screen stays.
+    fn engine_found(&mut self, run_dir: &Path) -> Vec<Effect> {
+        let held = self.store.held.as_ref();
+        if held.and_then(HeldRun::resumable).as_deref() != Some(run_dir) {
+            return Vec::new();
+        }
+        let front = self.front;
+        let effects = self.open_run(run_dir.into());
+        self.front = front;
+        let words = format!("{} was resumed", title_of(run_dir));
+        self.toast(Level::Info, &words);
+        effects
     }
 
     fn leave_if_stopped(&mut self) -> Vec<Effect> {

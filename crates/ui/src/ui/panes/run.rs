@@ -42,6 +42,8 @@ pub static ENTRY: PaneEntry = PaneEntry {
     make: || Box::new(RunPane::default()),
 };
 
+/// How often a run that ended early is looked at: it may be resumed from another terminal.
+const LOOK: Duration = Duration::from_secs(2);
 const SAMPLE: &str = "sample";
 const NOTE: &str = "note";
 const FILTER: &str = "filter";
@@ -376,8 +378,11 @@ impl Pane for RunPane {
 
     fn tick(&self, store: &Store) -> Option<Duration> {
         let held = store.held.as_ref();
-        let opening = held.is_some_and(|held| matches!(held.link, LinkState::Opening(_)));
-        opening.then_some(SPIN)
+        match &held?.link {
+            LinkState::Opening(_) => Some(SPIN),
+            LinkState::Ended(_) if held.and_then(HeldRun::resumable).is_some() => Some(LOOK),
+            _ => None,
+        }
     }
 
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
@@ -442,8 +447,13 @@ impl Pane for RunPane {
                 self.plan(held, batch);
                 self.watch_end(batch);
             }
-            (Msg::Tick, _) if self.tick(context.store).is_some() => {
+            (Msg::Tick, Some(held)) if matches!(held.link, LinkState::Opening(_)) => {
                 return vec![Request::Draw(Freshness::Asked)];
+            }
+            (Msg::Tick, Some(held)) if context.in_front && matches!(held.link, LinkState::Ended(_)) => {
+                let run_dir = held.resumable();
+                let look = run_dir.map(|run_dir| Request::Do(Effect::LookForEngine(run_dir)));
+                return look.into_iter().collect();
             }
             _ => {}
         }

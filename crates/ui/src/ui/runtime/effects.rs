@@ -5,6 +5,7 @@ use super::signals::Stop;
 use super::{Done, Shell};
 use crate::base::clock::Clock;
 use crate::link::SendError;
+use crate::run::RunDir;
 use crate::ui::effect::Effect;
 use crate::ui::jobs::{self, Linked, Workplace};
 use crate::ui::msg::{Asked, Msg, Slot};
@@ -62,6 +63,10 @@ impl Shell {
                     // small file.
                     self.place.remember(&answers);
                 }
+                Effect::LookForEngine(run_dir) => self.job(move |_| {
+                    let alive = RunDir::open(&run_dir).is_ok_and(|run| run.is_alive());
+                    Done::Msg(Msg::EngineFound { run_dir, alive })
+                }),
                 Effect::Attach { slot, run_dir } => {
                     self.link_job(slot, move |place| place.attach(&run_dir))
                 }

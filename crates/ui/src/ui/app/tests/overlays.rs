@@ -168,3 +168,41 @@ fn a_path_is_typed_on_a_line_of_its_own_and_what_it_could_go_on_with_is_listed()
     assert!(picture.contains("chats.csv  chats.jsonl"), "{picture}");
     assert!(completed(&[]).contains("no file or folder begins like this"));
 }
+
+#[test]
+fn a_run_whose_engine_died_is_watched_again_when_somebody_resumes_it() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    let closed = vec![Incoming::Closed(None)];
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: closed,
+    });
+    let picture = bench.picture(160, 48);
+    assert!(
+        picture.contains("no engine") && !picture.contains("evaluating"),
+        "{picture}"
+    );
+    let run_dir = bench.app.store.held.as_ref().unwrap().path.clone().unwrap();
+    bench.wait(2_000);
+    assert!(
+        bench
+            .effects
+            .contains(&Effect::LookForEngine(run_dir.clone()))
+    );
+    let found = |alive| Msg::EngineFound {
+        run_dir: run_dir.clone(),
+        alive,
+    };
+    bench.msg(found(false));
+    assert_eq!(bench.app.run_slot(), Some(slot), "nobody resumed it");
+    bench.msg(found(true));
+    let attached = bench
+        .effects
+        .iter()
+        .any(|e| matches!(e, Effect::Attach { run_dir: of, .. } if *of == run_dir));
+    assert!(attached && bench.app.run_slot() != Some(slot));
+    // What was asked twice is answered twice.
+    bench.msg(found(true));
+    assert!(bench.effects.is_empty());
+}

@@ -202,7 +202,7 @@ fn time_part(state: &RunState) -> Option<Vec<Word>> {
             word(" taken", Meaning::Muted),
         ]);
     }
-    let phase = state.phase?;
+    let phase = state.phase.filter(|_| !state.orphaned)?;
     if phase != Phase::Training && state.head.is_some() {
         let meaning = if phase == Phase::Paused {
             Meaning::Warn

@@ -6,12 +6,14 @@ use crate::base::clock::UnixMillis;
 use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::base::turns::question;
 use crate::diagnosis::Diagnosis;
 use crate::hardware::sampler::id::GPU_OWN_MEMORY;
 use crate::metrics::{id, ranks};
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
+use crate::ui::layout::{cut, split_top};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::ui::widgets::{bar, finding};
@@ -242,6 +244,16 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
         width: area.width.saturating_sub(2),
         ..area
     };
+    if let Some((asked, answer)) = state.samples.back().and_then(answered)
+        && area.height >= 2
+    {
+        let dots = theme.glyphs().ellipsis;
+        let asked = vec![word(cut(&asked, inner.width.into(), dots), Meaning::Muted)];
+        text::draw(buffer, inner.x, inner.y, inner.width, &asked, theme);
+        let (_, below) = split_top(inner, 1);
+        text::paragraph(buffer, below, &answer, Meaning::Text, theme);
+        return;
+    }
     let (words, meaning) = match state.samples.back() {
         Some(sample) if area.height >= 3 => (whole(sample), Meaning::Text),
         Some(sample) => (flowing(sample), Meaning::Text),
@@ -258,14 +270,22 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
 }
 
 fn whole(sample: &Sample) -> String {
-    let joined = format!("{}{}", sample.prompt, sample.text);
-    // Verse is full of empty lines; the box is small.
-    let lines: Vec<&str> = joined
-        .lines()
-        .map(str::trim)
+    without_empty_lines(&format!("{}{}", sample.prompt, sample.text))
+}
+
+/// Verse is full of empty lines; the box is small.
+fn without_empty_lines(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    lines
         .filter(|l| !l.is_empty())
-        .collect();
-    lines.join("\n")
+        .collect::<Vec<&str>>()
+        .join("\n")
+}
+
+/// Of a prompt in a chat template: the question in one line, and the answer.
+fn answered(sample: &Sample) -> Option<(String, String)> {
+    let asked = one_line(&question(&sample.prompt)?);
+    Some((asked, without_empty_lines(&sample.text)))
 }
 
 fn flowing(sample: &Sample) -> String {
@@ -275,13 +295,21 @@ fn flowing(sample: &Sample) -> String {
 /// `sample 1,000  KING RICHARD: What say'st thou …`
 pub fn sample_line(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
     let words = match state.samples.back() {
-        Some(sample) => vec![
-            word(
-                format!("sample {}  ", human::grouped(sample.step)),
-                Meaning::Muted,
-            ),
-            word(flowing(sample), Meaning::Text),
-        ],
+        Some(sample) => {
+            let step = format!("sample {}  ", human::grouped(sample.step));
+            let mut words = vec![word(step, Meaning::Muted)];
+            match answered(sample) {
+                Some((asked, answer)) => {
+                    // The answer is what changes.
+                    let room = usize::from(area.width) / 3;
+                    let asked = cut(&asked, room, theme.glyphs().ellipsis);
+                    words.push(word(format!("{asked}  "), Meaning::Muted));
+                    words.push(word(one_line(&answer), Meaning::Text));
+                }
+                None => words.push(word(flowing(sample), Meaning::Text)),
+            }
+            words
+        }
         None => match state.log.back() {
             Some(line) => vec![word(line.text.clone(), Meaning::Muted)],
             None => Vec::new(),

@@ -2,6 +2,7 @@
 
 use crate::base::every::Every;
 use crate::base::human;
+use crate::base::turns::question;
 use crate::metrics::id;
 use crate::run::RunState;
 use crate::run::state::Sample;
@@ -72,7 +73,8 @@ pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
             human::grouped(every),
             keymap.fill("{ask-sample} asks for one now.")
         ),
-        _ => keymap.fill("No samples are planned (sample.every is 0); {ask-sample} asks for one now."),
+        (None, None) => "Samples come with training.".into(),
+        (Some(0), None) => keymap.fill("No samples are planned (sample.every is 0); {ask-sample} asks for one now."),
     }
 }
 
@@ -303,6 +305,16 @@ fn columns(area: Rect, n: usize) -> Vec<Rect> {
 
 /// Prompt and text with their line breaks, without empty lines at both ends.
 pub fn lines(sample: &Sample, width: u16) -> Vec<Vec<Word>> {
+    if let Some(asked) = question(&sample.prompt) {
+        let wrapped = |text: &str, meaning| -> Vec<Vec<Word>> {
+            let ranges = wrap_ranges(text, width).into_iter();
+            ranges.map(|range| vec![word(&text[range], meaning)]).collect()
+        };
+        let mut lines = wrapped(&asked, Meaning::Muted);
+        lines.push(Vec::new());
+        lines.extend(wrapped(sample.text.trim(), Meaning::Text));
+        return lines;
+    }
     let whole = format!("{}{}", sample.prompt, sample.text);
     let whole = whole.trim_end();
     let start = whole.len() - whole.trim_start_matches(['\n', '\r', ' ']).len();
