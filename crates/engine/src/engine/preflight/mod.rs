@@ -171,7 +171,11 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
     let port = &mut *cx.port;
     check_all(&mut subject, &mut |checked| {
         if checked.finding.status == Status::Fail {
-            failed.push(checked.finding.id.clone());
+            // A title says what passes.
+            let Finding {
+                evidence, cause, ..
+            } = &checked.finding;
+            failed.push(format!("{evidence}: {cause}"));
         }
         port.emit(checked.clone().into());
         !port.stop_is_waiting()
@@ -180,8 +184,8 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::Refused(format!(
-        "preflight failed: {}; correct what the checks name, or train all the same with --force",
-        failed.join(", ")
+        "preflight failed: {}; --force trains all the same",
+        failed.join("; ")
     )))
 }
 

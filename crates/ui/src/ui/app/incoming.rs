@@ -137,8 +137,12 @@ impl App {
             .collect();
         self.noticed = self.noticed.max(held.state.last_seq);
         let live = held.link == LinkState::Live;
-        // The run's own screen shows its end, whole.
-        let shown = matches!(envelope.event, Event::Finished { .. }) && *self.entry() == run::ENTRY;
+        // The run's own screen shows its checks and its end, whole.
+        let told_there = matches!(
+            envelope.event,
+            Event::Checked { .. } | Event::Finished { .. }
+        );
+        let shown = told_there && *self.entry() == run::ENTRY;
         if live && !shown {
             for notice in fresh {
                 self.toast_about(About::Run, notice.level, &notice.text);

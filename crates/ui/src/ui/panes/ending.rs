@@ -17,8 +17,8 @@ use crate::ui::msg::Holder;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
 use crate::ui::store::HeldRun;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::Lattice;
 use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::{Lattice, finding};
 use crate::wire::Outcome;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -104,6 +104,12 @@ impl<'a> Ending<'a> {
         };
         let (figures, next) = (self.figures(), self.next());
         if body.width < BOXES.0 || body.height < BOXES.1 {
+            let complaints = self.complaints(body.width.saturating_sub(2));
+            let figures = if complaints.is_empty() {
+                figures
+            } else {
+                complaints
+            };
             let rows = figures.into_iter().chain(self.rows(&next, body));
             return self.lines(buffer, body, rows);
         }
@@ -153,13 +159,24 @@ impl<'a> Ending<'a> {
             lattice.outline(outline);
         }
         lattice.draw(buffer, self.theme);
-        self.curve(buffer, curve);
+        match self.complaints(curve.width.saturating_sub(4)) {
+            complaints if complaints.is_empty() => self.curve(buffer, curve),
+            complaints => self.boxed(buffer, curve, "checks", complaints),
+        }
         self.boxed(buffer, result, "result", figures);
         let rows = self.rows(&next, inside(steps));
         self.boxed(buffer, steps, "next", rows);
         if let Some(outline) = sample {
             self.sample(buffer, outline);
         }
+    }
+
+    /// What checks found, of a run that ended before its first step: it has no curves, and this is why.
+    fn complaints(&self, width: u16) -> Vec<Vec<Word>> {
+        if self.finish.step > 0 {
+            return Vec::new();
+        }
+        finding::complaints(&self.state().checks, width, self.theme)
     }
 
     fn state(&self) -> &RunState {

@@ -5,6 +5,7 @@ use super::text::{Word, word, wrap};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::one_line;
 use crate::ui::theme::{Meaning, Theme};
+use unicode_width::UnicodeWidthStr;
 
 /// Columns by which what belongs to a finding is set in.
 const INDENT: u16 = 2;
@@ -35,9 +36,18 @@ pub fn meaning(status: Status) -> Meaning {
 
 /// `! gradient norm  9 times its median at step 903`, the title in `width` columns.
 pub fn row(finding: &Finding, width: usize, theme: &Theme) -> Vec<Word> {
+    // Title and evidence do not run together where a title is wider than its column.
+    let gap = if width > 0 && finding.title.width() > width {
+        2
+    } else {
+        1
+    };
     vec![
         mark(finding.status, theme),
-        word(format!(" {:<width$} ", finding.title), Meaning::Muted),
+        word(
+            format!(" {:<width$}{:gap$}", finding.title, ""),
+            Meaning::Muted,
+        ),
         word(
             one_line(&finding.evidence.to_string()),
             meaning(finding.status),
@@ -73,6 +83,14 @@ pub fn full(finding: &Finding, width: u16, theme: &Theme) -> Vec<Vec<Word>> {
         lines.extend(labelled(label, words, meaning, width, theme));
     }
     lines
+}
+
+/// Those of checks that failed, then of those that warn, in full, one below the other.
+pub fn complaints(checks: &[Finding], width: u16, theme: &Theme) -> Vec<Vec<Word>> {
+    let mut found: Vec<&Finding> = checks.iter().filter(|c| c.status <= Status::Warn).collect();
+    found.sort_by_key(|finding| finding.status);
+    let full = |finding: &&Finding| full(finding, width, theme);
+    found.iter().flat_map(full).collect()
 }
 
 /// Wrapped words behind a label, set in by two columns.

@@ -206,3 +206,38 @@ fn a_run_whose_engine_died_is_watched_again_when_somebody_resumes_it() {
     bench.msg(found(true));
     assert!(bench.effects.is_empty());
 }
+
+#[test]
+fn a_run_that_a_check_ended_shows_it_on_its_page_and_on_health() {
+    let mut bench = Bench::new();
+    bench.hold(tape::until(5, 0), Holder::Detached);
+    let mut finding = crate::base::finding::Finding::fail(
+        "loss 14.124, ln(65) = 4.174",
+        "initial weights are too large",
+        "model.init_std near 0.02 suits most models",
+    );
+    finding.title = "Loss before training is as expected".into();
+    bench.event(Event::Checked {
+        finding: finding.into(),
+        seconds: 0.1,
+    });
+    bench.event(Event::Finished {
+        outcome: crate::wire::Outcome::Refused,
+        step: 0,
+        tokens: 0,
+        val_loss: None,
+        best: None,
+        train_loss: None,
+        seconds: 0.0,
+        message: "preflight failed".into(),
+    });
+    for (width, height) in [(80, 24), (160, 48)] {
+        for keys in ["2", "9"] {
+            bench.press(keys);
+            let picture = bench.picture(width, height);
+            for words in ["loss 14.124", "model.init_std near 0.02"] {
+                assert!(picture.contains(words), "{keys}: {picture}");
+            }
+        }
+    }
+}

@@ -15,6 +15,7 @@ use crate::ui::layout::scroll_to;
 use crate::ui::request::{Hints, Request};
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::finding;
 use crate::ui::widgets::axis::Scale;
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
@@ -117,7 +118,15 @@ impl Pane for HealthPane {
         };
         let rows = rows(&held.state);
         if rows.is_empty() {
-            let words = if held.state.step == 0 && held.state.finished.is_some() {
+            let unborn = held.state.step == 0 && held.state.finished.is_some();
+            let complaints = finding::complaints(&held.state.checks, inner.width, theme);
+            if unborn && !complaints.is_empty() {
+                for (words, y) in complaints.iter().zip(inner.y..inner.bottom()) {
+                    text::draw(frame.buffer_mut(), inner.x, y, inner.width, words, theme);
+                }
+                return;
+            }
+            let words = if unborn {
                 "This run ended before its first step, so nothing was measured. Its error stands on Run."
             } else if held.state.is_foreign() {
                 "Another program trains this run: its log holds no readings of probes."
