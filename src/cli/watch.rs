@@ -161,12 +161,14 @@ fn summary(state: &RunState, found: &Found) -> String {
                 .into_iter()
                 .flatten()
                 .next()?;
+            let unit = state.metric(id).map_or("", |info| info.unit.as_str());
+            let said = |x: f64| human::reading(x, unit);
             Some(format!(
                 "{:NAME$} {:>10} {:>10} {:>10} {:>9}\n",
                 one_line(id),
-                human::number(series.last()?.value),
-                human::number(all.min),
-                human::number(all.max),
+                said(series.last()?.value),
+                said(all.min),
+                said(all.max),
                 human::grouped(series.len()),
             ))
         })

@@ -2,7 +2,7 @@
 
 use super::sections::{self, Fact};
 use super::{Album, Sheet, heat};
-use crate::base::human::number;
+use crate::base::human::reading;
 use std::fmt::Write as _;
 
 /// Text that Markdown and HTML inside it show as it is, on one line of a table.
@@ -61,11 +61,13 @@ pub fn markdown(sheet: &Sheet) -> String {
             let series = state.series.get(&id)?;
             let (from, to) = series.steps()?;
             let all = series.columns(from as f64, to as f64 + 1.0, 1).pop()??;
-            let range = format!("{} … {}", number(all.min), number(all.max));
+            let unit = state.metric(&id).map_or("", |info| info.unit.as_str());
+            let said = |x: f64| reading(x, unit);
+            let range = format!("{} … {}", said(all.min), said(all.max));
             Some([
                 format!("{title} ({name})"),
                 range,
-                number(series.last()?.value),
+                said(series.last()?.value),
                 format!("{from}–{to}"),
             ])
         })

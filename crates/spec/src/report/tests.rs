@@ -341,3 +341,15 @@ fn what_was_read_of_a_source_is_a_number_and_not_a_curve() {
         "{drawn:?}"
     );
 }
+
+#[test]
+fn readings_are_said_in_their_units() {
+    let declared = json!({"type": "MetricsDeclared", "metrics": [{"id": "mine", "title": "Mine", "unit": "bytes",
+        "direction": "lower", "source": ""}]});
+    let stepped = |step: u64| json!({"type": "Stepped", "step": step, "tokens": step, "values": {"mine": 4e9}});
+    let events = [declared, stepped(1), stepped(2)];
+    let events: Vec<Envelope> = (1..).zip(events).map(|(seq, e)| envelope(seq, e)).collect();
+    let state = RunState::from_events(&events);
+    let text = markdown(&sheet(&state, &diagnose(&state)));
+    assert!(text.contains("3.7 GiB … 3.7 GiB"), "{text}");
+}
