@@ -27,9 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 The file of hosts, ~/.config/llmtui/hosts.yaml unless --hosts names another:
   hosts:
-    - me@gpu-box                                # as after `ssh`
-    - {name: lab, ssh: lab.example.org, program: ~/bin/llmtui, runs_dir: /data/runs}
-    - {name: here, local: true}                 # this machine")]
+    - me@gpu-box                   # as after `ssh`
+    - name: lab
+      ssh: lab.example.org
+      program: ~/bin/llmtui
+      runs_dir: /data/runs
+    - {name: here, local: true}    # this machine")]
 pub struct Args {
     /// The file of hosts
     #[arg(long, value_name = "FILE")]

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// What is shown where there is no file.
 pub const EXAMPLE: &str = "hosts:
-  - me@gpu-box                                # as after `ssh`
-  - {name: lab, ssh: lab.example.org, program: ~/bin/llmtui, runs_dir: /data/runs}
-  - {name: here, local: true}                 # this machine
+  - me@gpu-box                   # as after `ssh`
+  - name: lab
+    ssh: lab.example.org
+    program: ~/bin/llmtui
+    runs_dir: /data/runs
+  - {name: here, local: true}    # this machine
 ";
 
 /// Bytes of a file, and machines in it, at most.
