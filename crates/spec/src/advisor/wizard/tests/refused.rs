@@ -1,0 +1,58 @@
+//! What Enter accepts where training is advised against, and what is left of an answer that was refused.
+
+use super::*;
+
+/// At the question for a method, with data that are too few to train on.
+fn at_method(dir: &std::path::Path, goal: Goal, name: &str, text: &str) -> Wizard {
+    let path = dir.join(name);
+    std::fs::write(&path, text).unwrap();
+    let mut wizard = with_file(&path);
+    wizard.answers.goal = Some(goal);
+    until(&mut wizard, Step::Start);
+    wizard.select(1);
+    wizard.type_in(&model_folder(dir));
+    until(&mut wizard, Step::Method);
+    wizard
+}
+
+#[test]
+fn enter_alone_trains_where_the_advice_is_not_to() {
+    let row = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    for (goal, name, text, method) in [
+        (
+            Goal::Knowledge,
+            "own.txt",
+            "To be, or not to be: that is the question.\n".repeat(400),
+            MethodId::ContinuedPretrain,
+        ),
+        (
+            Goal::Instructions,
+            "few.jsonl",
+            format!("{row}\n").repeat(6),
+            MethodId::Sft,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wizard = at_method(dir.path(), goal, name, &text);
+        let list = wizard.advice();
+        assert_eq!(list[0].facts.id, MethodId::NoTraining);
+        assert_eq!(list[wizard.selected()].facts.id, method);
+        let notes = wizard.question().notes;
+        let careful = notes.iter().find(|n| n.label == "Careful").unwrap();
+        assert!(
+            careful.text.contains("not the first thing to try"),
+            "{careful:?}"
+        );
+        // Whoever asks for no training is told what to do instead, and how to go on.
+        let mut none = wizard.clone();
+        none.select(0);
+        assert_eq!(none.enter(), Outcome::Stay);
+        let why = none.error().unwrap();
+        for word in ["no run to plan", "llmtui chat", "to train all the same"] {
+            assert!(why.contains(word), "{why}");
+        }
+        until(&mut wizard, Step::Finish);
+        assert_eq!(wizard.answers().method, Some(method));
+        assert!(matches!(wizard.enter(), Outcome::Check { .. }));
+    }
+}
