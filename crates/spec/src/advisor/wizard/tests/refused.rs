@@ -56,3 +56,41 @@ fn enter_alone_trains_where_the_advice_is_not_to() {
         assert!(matches!(wizard.enter(), Outcome::Check { .. }));
     }
 }
+
+#[test]
+fn a_path_that_was_refused_is_not_remembered() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = dir.path().join("own.txt");
+    std::fs::write(&good, "To be, or not to be.\n".repeat(400)).unwrap();
+    let good = good.display().to_string();
+    let mut wizard = with_file(good.as_ref());
+    let refuse = |wizard: &mut Wizard, row: usize, path: &str| {
+        wizard.select(row);
+        wizard.type_in(path);
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+    };
+    refuse(&mut wizard, 2, "no/such/model");
+    assert_eq!(wizard.answers().start, None);
+    // It stays to be corrected, and is nobody's answer.
+    assert_eq!(wizard.answers().start_path, "no/such/model");
+    let kept = |wizard: &Wizard| Answers::from_json(&wizard.to_remember());
+    assert_eq!(kept(&wizard).start_path, "");
+    assert_eq!(kept(&wizard).data_path, good);
+    wizard.go(Step::Data);
+    refuse(&mut wizard, 1, "no/such/text.txt");
+    assert_eq!(kept(&wizard).data_path, good);
+    // Nor is it one when another row is chosen.
+    wizard.select(0);
+    until(&mut wizard, Step::Start);
+    wizard.select(0);
+    until(&mut wizard, Step::Settings);
+    assert_eq!(kept(&wizard).data_path, good);
+    assert_eq!(kept(&wizard).start_path, "");
+    wizard.set("train.max_steps", "many");
+    wizard.set("seed", "7");
+    let settings = kept(&wizard).settings;
+    assert_eq!(settings.keys().collect::<Vec<_>>(), ["seed"]);
+}
