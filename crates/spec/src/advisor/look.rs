@@ -10,8 +10,9 @@ use crate::base::human;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
-use crate::models;
+use crate::models::{self, SourceError};
 use crate::plan::learn;
+use crate::spec::BaseModel;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -258,12 +259,24 @@ impl ModelFacts {
 /// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors
-/// Why it is not a model, and what is.
+/// Why it is not a model that can be trained from, and what is.
 pub fn model(path: &Path) -> Result<ModelFacts, String> {
-    let base = match crate::spec::base_model(path) {
+    facts_of(path, crate::spec::base_model(path))
+}
+
+/// A model of the hub in its cache, of which only the description may be there.
+fn model_of_hub(path: &Path) -> Result<ModelFacts, String> {
+    facts_of(path, crate::spec::base_of_hub(path))
+}
+
+fn facts_of(path: &Path, base: Result<BaseModel, SourceError>) -> Result<ModelFacts, String> {
+    let base = match base {
         Ok(base) => base,
         Err(error) => {
             let told = format!("{error}; {}", error.hint());
+            if matches!(error, SourceError::NoModel { .. }) {
+                return Err(told);
+            }
             let outline = models::outline(path).ok_or(told)?;
             return Ok(ModelFacts {
                 family: outline.family,
