@@ -11,6 +11,8 @@ use crate::base::paths::astray;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
 use crate::models::{self, SourceError};
+use crate::data::source::{self, ReadContext, SourceConfig};
+use crate::data::tokenizer;
 use crate::plan::learn;
 use crate::spec::BaseModel;
 use serde_json::Value;
@@ -90,7 +92,7 @@ pub fn corpus(name: &str) -> Option<DataFacts> {
     Some(text_facts(text, text.len() as u64, 1))
 }
 
-/// Inspects a file or a folder of `.txt` files.
+/// Inspects a file, or the files of a folder or a glob.
 ///
 /// # Errors
 /// Why it cannot be trained on, and what to do.
@@ -103,14 +105,18 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         _ => format!("{shown} cannot be read: {e}"),
     })?;
     if meta.is_dir() {
-        return folder(path, READ_WHOLE);
+    if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+        return several(path, READ_WHOLE);
+    }
+        return several(path, READ_WHOLE);
     }
     let extension = path
         .extension()
         .map(|e| e.to_string_lossy().to_lowercase())
         .unwrap_or_default();
     match extension.as_str() {
-        "jsonl" | "ndjson" | "json" | "parquet" | "csv" | "tsv" | "gz" | "zst" => {
+        "txt" | "text" => text(path, meta.len()),
+        _ if source::is_data_file(path) || is_packed(path) || begins_with_rows(path) => {
             super::rows::rows(path, meta.len())
         }
         "arrow" | "zip" | "xz" | "bz2" => Err(format!(
@@ -127,6 +133,17 @@ fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     }
     Ok(text_facts(&text, bytes, 1))
 }
+fn is_packed(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    ["gz", "zst", "zstd"].contains(&ending.to_lowercase().as_str())
+}
+
+/// Whether a run takes a file for rows, whatever its name.
+fn begins_with_rows(path: &Path) -> bool {
+    let source = SourceConfig::path(path.display().to_string());
+    source::rows(&source, &ReadContext::default()).is_ok_and(|rows| rows.kind() != "text")
+}
+
 
 /// The first `most` bytes of a text of `bytes`.
 fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
@@ -150,33 +167,28 @@ fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
     })
 }
 
-/// Its texts, from the first `most` bytes of them.
-fn folder(path: &Path, most: u64) -> Result<DataFacts, String> {
+/// The files of a folder or a glob, as a run reads them: rows, or texts, from the first `most` bytes of them.
+fn several(path: &Path, most: u64) -> Result<DataFacts, String> {
     let shown = path.display();
-    let mut files: Vec<_> = fs::read_dir(path)
-        .map_err(|e| format!("{shown} cannot be read: {e}"))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(format!(
-            "no .txt file in {shown}: use a text file, or a folder of .txt files"
-        ));
+    let source = SourceConfig::path(path.display().to_string());
+    let rows =
+        source::rows(&source, &ReadContext::default()).map_err(|e| format!("{e}; {}", e.hint()))?;
+    let (files, kind) = (rows.files().to_vec(), rows.kind());
+    let size = |file: &PathBuf| fs::metadata(file).map_or(0, |m| m.len());
+    let bytes = files.iter().map(size).sum();
+    if kind != "text" || files.iter().any(|file| is_packed(file)) {
+        return super::rows::rows(path, bytes);
     }
-    let mut bytes = 0;
     let mut whole = String::new();
     for file in &files {
-        let size = fs::metadata(file).map_or(0, |m| m.len());
-        bytes += size;
+        let size = size(file);
         let room = most.saturating_sub(whole.len() as u64);
         if room > 0 {
             whole.push_str(&beginning(file, size, room)?);
         }
     }
     if whole.trim().is_empty() {
-        return Err(format!("the .txt files of {shown} contain no text"));
+        return Err(format!("the files of {shown} contain no text"));
     }
     Ok(text_facts(&whole, bytes, files.len()))
 }
@@ -430,14 +442,14 @@ mod tests {
         fs::write(dir.path().join("b.txt"), "ab").unwrap();
         let bytes = 802;
         // Ends inside of a character.
-        let facts = folder(dir.path(), 8 * 10 + 3).unwrap();
+        let facts = several(dir.path(), 8 * 10 + 3).unwrap();
         assert_eq!((facts.bytes, facts.distinct), (bytes, Some(7)));
         assert!(facts.estimated && facts.summary().contains("about "));
         assert!((590..615).contains(&facts.chars.unwrap()), "{facts:?}");
-        let facts = folder(dir.path(), bytes).unwrap();
+        let facts = several(dir.path(), bytes).unwrap();
         assert_eq!((facts.estimated, facts.chars), (false, Some(602)));
         fs::write(dir.path().join("b.txt"), [b'a', 0xff]).unwrap();
-        let error = folder(dir.path(), bytes).unwrap_err();
+        let error = several(dir.path(), bytes).unwrap_err();
         assert!(error.contains("b.txt is not UTF-8 text"), "{error}");
     }
 
@@ -456,11 +468,45 @@ mod tests {
                 .contains("does not exist")
         );
         let dir = tempfile::tempdir().unwrap();
-        assert!(data(dir.path()).unwrap_err().contains("no .txt file"));
+        assert!(
+            data(dir.path())
+                .unwrap_err()
+                .contains("holds no data files")
+        );
         // The path is whole: nothing is relative about it.
         let gone = data(&dir.path().join("gone.txt")).unwrap_err();
         assert!(
             gone.contains("does not exist") && !gone.contains("relative"),
+    #[test]
+    fn a_folder_and_a_glob_are_read_as_a_run_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let row = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+        file("a.jsonl", row);
+        file("b.jsonl", &row.repeat(2));
+        let facts = data(dir.path()).unwrap();
+        assert_eq!((facts.kind, facts.rows), (DataKind::Demos, Some(3)));
+        assert_eq!(facts.bytes, 3 * row.len() as u64);
+        // A name that says nothing, and one that is not usual.
+        file("rows", row);
+        file("rows.jsonlines", row);
+        for name in ["rows", "rows.jsonlines"] {
+            assert_eq!(data(&dir.path().join(name)).unwrap().rows, Some(1));
+        }
+        fs::remove_file(dir.path().join("rows.jsonlines")).unwrap();
+        // What a run refuses is refused here.
+        file("c.txt", "To be, or not to be.");
+        let error = data(dir.path()).unwrap_err();
+        assert!(
+            error.contains("several kinds") && error.contains("say which"),
+            "{error}"
+        );
+        let facts = data(&dir.path().join("*.jsonl")).unwrap();
+        assert_eq!((facts.kind, facts.rows), (DataKind::Demos, Some(3)));
+        let facts = data(&dir.path().join("*.txt")).unwrap();
+        assert_eq!((facts.kind, facts.chars), (DataKind::Text, Some(20)));
+    }
+
             "{gone}"
         );
         fs::write(dir.path().join("a.bin"), [0xff, 0xfe, 0x00]).unwrap();

@@ -50,7 +50,10 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let estimated = n_rows >= most && all.next().is_some();
     if estimated {
         let whole = match all.kind() {
-            "parquet" => announced_rows(path).unwrap_or(n_rows),
+            "parquet" => {
+                let counts = all.files().iter().map(|file| announced_rows(file));
+                counts.sum::<Option<u64>>().unwrap_or(n_rows)
+            }
             _ => (n_rows as f64 * bytes as f64 / read.clamp(1, bytes.max(1)) as f64) as u64,
         };
         chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
