@@ -8,7 +8,7 @@ use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::spec::{Draft, Issue};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Epochs over a small text beyond which a model of any size only memorizes it.
 const PASSES: f64 = 10.0;
@@ -386,13 +386,14 @@ fn short_name(path: &str) -> String {
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
+/// The path, or its last three names after a mark that names are left out.
 fn short_path(path: &Path) -> String {
-    let parts: Vec<_> = path
-        .components()
-        .map(|c| c.as_os_str().to_string_lossy())
-        .collect();
-    let from = parts.len().saturating_sub(3);
-    parts[from..].join("/")
+    let names = path.components().filter(|c| *c != Component::RootDir);
+    let names: Vec<_> = names.map(|c| c.as_os_str().to_string_lossy()).collect();
+    match names.len().checked_sub(3) {
+        None | Some(0) => path.display().to_string(),
+        Some(from) => format!("…/{}", names[from..].join("/")),
+    }
 }
 
 #[cfg(test)]
@@ -403,6 +404,22 @@ mod tests {
     fn numbers_are_rounded_to_what_people_would_write() {
         assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
         assert_eq!(round(1e-3 * CONTINUE_LR), 1e-4);
-        assert_eq!(short_path(Path::new("/a/b/c/d")), "b/c/d");
+    }
+
+    #[test]
+    fn a_short_path_is_whole_or_says_that_it_is_not() {
+        for (path, short) in [
+            ("/a/b/c", "/a/b/c"),
+            ("a/b/c", "a/b/c"),
+            ("m.gguf", "m.gguf"),
+            ("~/m", "~/m"),
+            ("/a/b/c/d", "…/b/c/d"),
+            (
+                "runs/a/checkpoints/step-000010",
+                "…/a/checkpoints/step-000010",
+            ),
+        ] {
+            assert_eq!(short_path(Path::new(path)), short);
+        }
     }
 }
