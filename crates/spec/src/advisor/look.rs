@@ -4,15 +4,17 @@
 mod config;
 
 use super::choose::DataKind;
+use super::reading::{Reading, Sample};
 use super::template::TemplateTokens;
+use crate::base::child::Child;
 use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
-use crate::hardware::{GpuSummary, Summary};
-use crate::models::{self, SourceError};
 use crate::data::source::{self, ReadContext, SourceConfig};
 use crate::data::tokenizer;
+use crate::hardware::{GpuSummary, Summary};
+use crate::models::{self, SourceError};
 use crate::plan::learn;
 use crate::spec::BaseModel;
 use serde_json::Value;
@@ -20,6 +22,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use config::{ConfigFacts, config};
 
@@ -46,6 +49,10 @@ pub struct DataFacts {
     pub messages: f64,
     /// What the template of the model to start from writes around them, once it was seen.
     pub template: Option<TemplateTokens>,
+    /// For the tokenizer of a model.
+    pub sample: Arc<Sample>,
+    /// What a token of the model to start from stands for, once it was seen.
+    pub chars_per_token: Option<f64>,
     /// Distinct characters of plain text.
     pub distinct: Option<usize>,
     /// The rows have a column with verifiable answers.
@@ -98,6 +105,9 @@ pub fn corpus(name: &str) -> Option<DataFacts> {
 /// Why it cannot be trained on, and what to do.
 pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
+    if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+        return several(path, READ_WHOLE);
+    }
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             format!("{shown} does not exist; {}", astray(path, path))
@@ -105,9 +115,6 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         _ => format!("{shown} cannot be read: {e}"),
     })?;
     if meta.is_dir() {
-    if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
-        return several(path, READ_WHOLE);
-    }
         return several(path, READ_WHOLE);
     }
     let extension = path
@@ -126,13 +133,6 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
     }
 }
 
-fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
-    let text = beginning(path, bytes, READ_WHOLE)?;
-    if text.trim().is_empty() {
-        return Err(format!("{} contains no text", path.display()));
-    }
-    Ok(text_facts(&text, bytes, 1))
-}
 fn is_packed(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     ["gz", "zst", "zstd"].contains(&ending.to_lowercase().as_str())
@@ -144,6 +144,13 @@ fn begins_with_rows(path: &Path) -> bool {
     source::rows(&source, &ReadContext::default()).is_ok_and(|rows| rows.kind() != "text")
 }
 
+fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
+    let text = beginning(path, bytes, READ_WHOLE)?;
+    if text.trim().is_empty() {
+        return Err(format!("{} contains no text", path.display()));
+    }
+    Ok(text_facts(&text, bytes, 1))
+}
 
 /// The first `most` bytes of a text of `bytes`.
 fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
@@ -216,6 +223,8 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         chars: Some(chars),
         messages: 0.0,
         template: None,
+        sample: Arc::new(Sample::of(text, &distinct)),
+        chars_per_token: None,
         distinct: Some(distinct.len()),
         checkable: false,
         trainable: true,
@@ -246,6 +255,8 @@ pub struct ModelFacts {
     pub chat_template: bool,
     /// What its template adds, where it could be counted.
     pub template: Option<TemplateTokens>,
+    /// How its tokenizer reads the data, where both could be read.
+    pub reading: Option<Reading>,
 }
 
 impl ModelFacts {
@@ -272,16 +283,20 @@ impl ModelFacts {
 ///
 /// # Errors
 /// Why it is not a model that can be trained from, and what is.
-pub fn model(path: &Path) -> Result<ModelFacts, String> {
-    facts_of(path, crate::spec::base_model(path))
+pub fn model(path: &Path, sample: &Arc<Sample>) -> Result<ModelFacts, String> {
+    facts_of(path, crate::spec::base_model(path), sample)
 }
 
 /// A model of the hub in its cache, of which only the description may be there.
-fn model_of_hub(path: &Path) -> Result<ModelFacts, String> {
-    facts_of(path, crate::spec::base_of_hub(path))
+fn model_of_hub(path: &Path, sample: &Arc<Sample>) -> Result<ModelFacts, String> {
+    facts_of(path, crate::spec::base_of_hub(path), sample)
 }
 
-fn facts_of(path: &Path, base: Result<BaseModel, SourceError>) -> Result<ModelFacts, String> {
+fn facts_of(
+    path: &Path,
+    base: Result<BaseModel, SourceError>,
+    sample: &Arc<Sample>,
+) -> Result<ModelFacts, String> {
     let base = match base {
         Ok(base) => base,
         Err(error) => {
@@ -297,6 +312,7 @@ fn facts_of(path: &Path, base: Result<BaseModel, SourceError>) -> Result<ModelFa
                 unfit: error.to_string(),
                 chat_template: outline.has_chat_template,
                 template: None,
+                reading: None,
             });
         }
     };
@@ -310,16 +326,20 @@ fn facts_of(path: &Path, base: Result<BaseModel, SourceError>) -> Result<ModelFa
         };
         settings.extend(tokenizer_of(tokenizer));
     }
+    let child = Child::of_this_program();
+    let tokenizer = base
+        .has_tokenizer
+        .then(|| tokenizer::load(path, &child).ok())
+        .flatten();
+    let template = tokenizer.as_ref().filter(|_| base.has_chat_template);
     Ok(ModelFacts {
         family: base.family,
         n_params: Some(base.n_params),
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
-        template: base
-            .has_chat_template
-            .then(|| TemplateTokens::of_model(path))
-            .flatten(),
+        template: template.and_then(|tokenizer| TemplateTokens::of_model(tokenizer, &child)),
+        reading: tokenizer.map(|tokenizer| Reading::of(&tokenizer, sample)),
     })
 }
 
@@ -454,30 +474,6 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_with_the_place() {
-        for (name, text, words) in [
-            ("a.zip", "PK", "are not supported"),
-            ("a.txt", " \n", "no text"),
-        ] {
-            let error = look(name, text).unwrap_err();
-            assert!(error.contains(words), "{name}: {error}");
-        }
-        assert!(
-            data(Path::new("absent.txt"))
-                .unwrap_err()
-                .contains("does not exist")
-        );
-        let dir = tempfile::tempdir().unwrap();
-        assert!(
-            data(dir.path())
-                .unwrap_err()
-                .contains("holds no data files")
-        );
-        // The path is whole: nothing is relative about it.
-        let gone = data(&dir.path().join("gone.txt")).unwrap_err();
-        assert!(
-            gone.contains("does not exist") && !gone.contains("relative"),
-    #[test]
     fn a_folder_and_a_glob_are_read_as_a_run_reads_them() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
@@ -507,6 +503,30 @@ mod tests {
         assert_eq!((facts.kind, facts.chars), (DataKind::Text, Some(20)));
     }
 
+    #[test]
+    fn what_cannot_be_used_is_said_with_the_place() {
+        for (name, text, words) in [
+            ("a.zip", "PK", "are not supported"),
+            ("a.txt", " \n", "no text"),
+        ] {
+            let error = look(name, text).unwrap_err();
+            assert!(error.contains(words), "{name}: {error}");
+        }
+        assert!(
+            data(Path::new("absent.txt"))
+                .unwrap_err()
+                .contains("does not exist")
+        );
+        let dir = tempfile::tempdir().unwrap();
+        assert!(
+            data(dir.path())
+                .unwrap_err()
+                .contains("holds no data files")
+        );
+        // The path is whole: nothing is relative about it.
+        let gone = data(&dir.path().join("gone.txt")).unwrap_err();
+        assert!(
+            gone.contains("does not exist") && !gone.contains("relative"),
             "{gone}"
         );
         fs::write(dir.path().join("a.bin"), [0xff, 0xfe, 0x00]).unwrap();
@@ -520,7 +540,11 @@ mod tests {
     #[test]
     fn a_checkpoint_gives_its_model_as_settings() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(model(dir.path()).unwrap_err().contains("config.json"));
+        assert!(
+            model(dir.path(), &Default::default())
+                .unwrap_err()
+                .contains("config.json")
+        );
         let config = serde_json::json!({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 32,
             "max_position_embeddings": 4096, "rope_theta": 500.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": true});
@@ -528,14 +552,14 @@ mod tests {
         fs::write(dir.path().join("model.safetensors"), [0; 400]).unwrap();
         let tokenizer = dir.path().join("tokenizer.json");
         assert!(
-            model(dir.path())
+            model(dir.path(), &Default::default())
                 .unwrap()
                 .settings
                 .iter()
                 .all(|(key, _)| key != "data.tokenizer")
         );
         fs::write(&tokenizer, "{}").unwrap();
-        let facts = model(dir.path()).unwrap();
+        let facts = model(dir.path(), &Default::default()).unwrap();
         assert_eq!(
             (facts.family.as_str(), facts.n_params),
             // By the config, whatever lies beside it: embeddings, two blocks of 592 and the last norm.
@@ -554,7 +578,7 @@ mod tests {
         assert!(facts.unfit.is_empty());
         assert_eq!(said("data.tokenizer"), Some("file"));
         fs::write(dir.path().join("config.json"), r#"{"model_type": "t5"}"#).unwrap();
-        let facts = model(dir.path()).unwrap();
+        let facts = model(dir.path(), &Default::default()).unwrap();
         assert!(
             facts.settings.is_empty() && facts.unfit.contains("t5"),
             "{facts:?}"

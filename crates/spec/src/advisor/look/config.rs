@@ -113,8 +113,8 @@ fn base(word: &str, hub_cache: Option<&Path>, home: Option<&Path>) -> Result<Mod
         ));
     };
     let facts = match here.join(&full).exists() {
-        true => super::model(&folder)?,
-        false => super::model_of_hub(&folder)?,
+        true => super::model(&folder, &Default::default())?,
+        false => super::model_of_hub(&folder, &Default::default())?,
     };
     match facts.unfit.as_str() {
         "" => Ok(facts),

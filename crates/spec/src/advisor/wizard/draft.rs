@@ -251,6 +251,12 @@ impl Wizard {
     }
 }
 
+/// The tokenizer that a new model of a preset gets for these data.
+pub(super) fn tokenizer_word(preset: &Draft, facts: &DataFacts) -> &'static str {
+    let by_char = preset.value("data.tokenizer") == "char" && tokenizer(preset, facts).is_none();
+    if by_char { "char" } else { "bpe" }
+}
+
 /// A character vocabulary suits texts with small alphabets.
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     let by_char = preset.value("data.tokenizer") == "char";
@@ -272,17 +278,17 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         return list;
     };
     let is_text = facts.distinct.is_some();
-    let tokenizer = match (context, preset.value("data.tokenizer") == "char" && is_text) {
-        (Some(_), _) => "file",
-        (None, true) => "char",
-        (None, false) => "bpe",
+    let tokenizer = match context {
+        Some(_) => "file",
+        None => tokenizer_word(preset, facts),
     };
+    let sequences = spec.method.needs().unit.sequences();
     let tokens = estimate::tokens(facts, tokenizer).unwrap_or(0.0);
     let held_out = spec.data.val_fraction * tokens;
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);
     if let Some(rows @ 1..) = facts.rows {
-        let row = tokens / rows as f64;
+        let row = tokens / (rows as f64 * sequences as f64);
         let room = ((2.0 * row) as usize).next_power_of_two();
         let room = match long {
             Some(long) => room.clamp(SHORTEST.min(long), long),
@@ -315,7 +321,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     let mut accumulated = train.grad_accum_steps;
     if context.is_some() && accumulated > 1 {
         let passes = train.epochs.unwrap_or(TUNING_PASSES);
-        let all = passes * epoch / (train.micro_batch_size * seq_len) as f64;
+        let all = passes * epoch / (train.micro_batch_size * seq_len * sequences) as f64;
         while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
             accumulated /= 2;
         }
@@ -330,7 +336,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
     }
-    let step = (train.micro_batch_size * accumulated * seq_len) as f64;
+    let step = (train.micro_batch_size * accumulated * seq_len * sequences) as f64;
     let passes = step * train.max_steps as f64 / epoch;
     let (most, fewest) = match context {
         Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),

@@ -251,8 +251,16 @@ impl Wizard {
                 return Outcome::Stay;
             }
         }
-        if let (Some((_, Ok(data))), Some((_, Ok(model)))) = (&mut self.data, &self.model) {
-            data.template = model.template;
+        if let Some((_, Ok(model))) = &self.model {
+            let data = self
+                .data
+                .iter_mut()
+                .filter_map(|(_, data)| data.as_mut().ok());
+            for data in data.chain(&mut self.corpus) {
+                data.template = model.template;
+                let reading = model.reading.as_ref().filter(|r| r.sample == data.sample);
+                data.chars_per_token = reading.and_then(|reading| reading.chars_per_token);
+            }
         }
         match self.step {
             Step::Data | Step::Start => self.enter(),

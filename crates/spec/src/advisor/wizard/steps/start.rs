@@ -88,14 +88,26 @@ impl Ask for Start {
         if start == choose::Start::Scratch || path.is_empty() {
             return leave(wizard);
         }
+        let sample = wizard
+            .chosen_data()
+            .map(|facts| facts.sample.clone())
+            .unwrap_or_default();
+        // What was found with other data says nothing of these.
+        let read = |model: &ModelFacts| {
+            let reading = model.reading.as_ref();
+            reading.is_none_or(|reading| reading.sample == sample)
+        };
         match &wizard.model {
-            Some((known, Ok(_))) if *known == path => leave(wizard),
+            Some((known, Ok(model))) if *known == path && read(model) => leave(wizard),
             Some((known, Err(why))) if *known == path => {
                 let why = format!("{why}; leave it empty for advice only");
                 wizard.model = None;
                 wizard.refuse(why)
             }
-            _ => Outcome::Look(Look::Model(path.into())),
+            _ => Outcome::Look(Look::Model {
+                path: path.into(),
+                sample,
+            }),
         }
     }
 }
