@@ -121,6 +121,14 @@ fn leave(wizard: &mut Wizard) -> Outcome {
     if let Some(why) = unfit {
         return wizard.refuse(format!("this build cannot train this model: {why}"));
     }
+    let unreadable = wizard
+        .start_model()
+        .and_then(|m| m.reading.as_ref())
+        .map(|reading| reading.unreadable.clone())
+        .filter(|why| !why.is_empty());
+    if let Some(why) = unreadable {
+        return wizard.refuse(format!("this model cannot read the data: {why}"));
+    }
     let list = wizard.advice();
     // Pretraining is advised before preferences, on other data than these.
     let reads = |id| match wizard.chosen_data().map(|facts| facts.kind) {

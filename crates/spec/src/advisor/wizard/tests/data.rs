@@ -217,3 +217,46 @@ fn a_text_is_judged_by_its_tokens() {
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("about 100k tokens"), "{yaml}");
 }
+
+/// A vocabulary of characters has a token for each, and reads no other character.
+#[test]
+fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
+    use crate::data::tokenizer::TokenizerConfig;
+    let dir = tempfile::tempdir().unwrap();
+    let model = model_folder(dir.path());
+    let known = "To be, or not to be: that is the question.\n";
+    let characters = TokenizerConfig::Char(Default::default());
+    let tokenizer = characters.build(known, known).unwrap();
+    std::fs::write(
+        std::path::Path::new(&model).join("tokenizer.json"),
+        tokenizer.to_json(),
+    )
+    .unwrap();
+    let path = dir.path().join("own.txt");
+    std::fs::write(&path, format!("{}é", known.repeat(99))).unwrap();
+    let mut wizard = with_file(&path);
+    let look = |wizard: &mut Wizard| {
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        wizard.seen(look.now(None))
+    };
+    wizard.select(1);
+    wizard.type_in(&model);
+    assert_eq!(look(&mut wizard), Outcome::Stay);
+    let why = wizard.error().unwrap();
+    for part in ["cannot read the data", "'é'", "which has"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    // Of other data it is asked again.
+    let readable = dir.path().join("readable.txt");
+    std::fs::write(&readable, known.repeat(99)).unwrap();
+    wizard.go(Step::Data);
+    wizard.type_in(&readable.display().to_string());
+    assert_eq!(look(&mut wizard), Outcome::Moved);
+    wizard.select(1);
+    assert_eq!(look(&mut wizard), Outcome::Moved, "{:?}", wizard.error());
+    // A token is a character here, not four.
+    let whole = 99 * known.len() as u64;
+    assert_eq!(wizard.inputs().tokens, Some(whole));
+}
