@@ -75,6 +75,8 @@ pub struct Wizard {
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
     checks: Checks,
+    /// The row for which a path is looked at.
+    looked_for: Option<(Step, usize)>,
     /// Why the last Enter was rejected.
     error: Option<String>,
 }
@@ -96,6 +98,7 @@ impl Wizard {
             model: None,
             config: None,
             checks: Checks::default(),
+            looked_for: None,
             error: None,
         };
         wizard.place_cursor();
@@ -167,6 +170,8 @@ impl Wizard {
             Outcome::Moved => self.accept(),
             _ => self.answers = before,
         }
+        let looks = matches!(outcome, Outcome::Look(_));
+        self.looked_for = looks.then(|| (self.step, self.selected()));
         outcome
     }
 
@@ -238,9 +243,15 @@ impl Wizard {
         while self.step > step && self.back() == Outcome::Moved {}
     }
 
-    /// Receives what was found at a path, and continues if it is usable.
+    /// Receives what was found at a path, and continues if it is usable and still what is answered with.
     pub fn seen(&mut self, seen: Seen) -> Outcome {
         let shown = |path: &PathBuf| path.display().to_string();
+        let asked = self.looked_for.take() == Some((self.step, self.selected()));
+        let typed = match &seen {
+            Seen::Data(path, _) => shown(path) == self.answers.data_path.trim(),
+            Seen::Model(path, _) => shown(path) == self.answers.start_path.trim(),
+            Seen::Config(..) => true,
+        };
         match seen {
             Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
             Seen::Model(path, facts) => self.model = Some((shown(&path), facts)),
@@ -263,7 +274,7 @@ impl Wizard {
             }
         }
         match self.step {
-            Step::Data | Step::Start => self.enter(),
+            Step::Data | Step::Start if asked && typed => self.enter(),
             _ => Outcome::Stay,
         }
     }

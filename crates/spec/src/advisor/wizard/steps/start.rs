@@ -141,6 +141,18 @@ fn leave(wizard: &mut Wizard) -> Outcome {
             && a.facts.trained_copies() > 0.0
             && reads(a.facts.id)
     };
+    // What suits the data, and was refused for its memory alone.
+    let large = |a: &&choose::Advice| {
+        a.available && a.fit == choose::Fit::TooLarge && a.why.len() > 1 && reads(a.facts.id)
+    };
+    if wizard.start_model().is_some()
+        && !list.iter().any(open)
+        && let Some(large) = list.iter().find(large)
+    {
+        let why = large.why.last().map_or("", |(_, why)| why.as_str());
+        let why = format!("{} of this model: {why}", large.title());
+        return wizard.refuse(why);
+    }
     if let Some(facts) = wizard.chosen_data()
         && wizard.answers.data == Some(DataAnswer::Path)
         && !list.iter().any(open)

@@ -94,3 +94,46 @@ fn a_path_that_was_refused_is_not_remembered() {
     let settings = kept(&wizard).settings;
     assert_eq!(settings.keys().collect::<Vec<_>>(), ["seed"]);
 }
+
+/// Whoever goes on to another row, or types on, while a path is looked at is not answered for.
+#[test]
+fn what_was_found_answers_only_the_row_that_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("own.txt");
+    std::fs::write(&path, "To be, or not to be.\n".repeat(400)).unwrap();
+    let mut wizard = wizard();
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in(&path.display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    let seen = look.now(None);
+    let mut elsewhere = wizard.clone();
+    elsewhere.select(3);
+    assert_eq!(elsewhere.seen(seen.clone()), Outcome::Stay);
+    assert_eq!(elsewhere.answers().data, None);
+    let mut typing = wizard.clone();
+    typing.type_in("own");
+    assert_eq!(typing.seen(seen.clone()), Outcome::Stay);
+    assert_eq!(typing.error(), None);
+    assert_eq!(wizard.seen(seen), Outcome::Moved);
+}
+
+#[test]
+fn a_model_too_large_for_the_machine_is_told_so_where_it_is_chosen() {
+    let row = r#"{"prompt": "To be?", "completion": "Or not to be."}"#;
+    let dir = tempfile::tempdir().unwrap();
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.context.machine.memory = Some(1 << 10);
+    wizard.answers.goal = Some(Goal::Instructions);
+    until(&mut wizard, Step::Start);
+    wizard.select(1);
+    wizard.type_in(&model_folder(dir.path()));
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+    let why = wizard.error().unwrap();
+    assert!(why.contains("a smaller model, or more memory"), "{why}");
+}
