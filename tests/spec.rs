@@ -282,7 +282,7 @@ fn an_unknown_preset_or_file_is_named_with_what_is_near() {
     }
 }
 
-/// A model folder `ckpt` without weights: the model of a spec, and a tokenizer's name.
+/// A model folder `ckpt`: the model of a spec, weights that nobody reads, and a tokenizer's name.
 fn base(dir: &Path, spec: &RunSpec) {
     let folder = dir.join("ckpt");
     fs::create_dir(&folder).unwrap();
@@ -293,7 +293,52 @@ fn base(dir: &Path, spec: &RunSpec) {
         llmtui::hf::config_json(&model, None),
     )
     .unwrap();
+    fs::write(folder.join("model.safetensors"), "").unwrap();
     fs::write(folder.join("tokenizer.json"), "{}").unwrap();
+}
+
+#[test]
+fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not() {
+    let (dir, mut sources) = nowhere();
+    base(dir.path(), &set(&[]).unwrap().spec);
+    let weights = dir.path().join("ckpt/model.safetensors");
+    fs::remove_file(&weights).unwrap();
+    let words = ["train.from=ckpt".to_string()];
+    let refused = |sources: &SpecSources| {
+        let error = spec::load("quickstart", &words, sources).unwrap_err();
+        error.to_string()
+    };
+    let error = refused(&sources);
+    for part in [
+        "-s train.from=ckpt",
+        "ckpt holds a description of a model alone",
+        "this folder has no weights",
+        "put the weights beside it",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    // Shards are named by their index.
+    let index = dir.path().join("ckpt/model.safetensors.index.json");
+    fs::write(
+        index,
+        r#"{"weight_map": {"a": "model-00001-of-00001.safetensors"}}"#,
+    )
+    .unwrap();
+    let error = refused(&sources);
+    assert!(error.contains("names model-00001-of-00001"), "{error}");
+    fs::write(dir.path().join("ckpt/model-00001-of-00001.safetensors"), "").unwrap();
+    spec::load("quickstart", &words, &sources).unwrap();
+    // Of a model of the hub the weights come before the run.
+    fs::remove_file(dir.path().join("ckpt/model.safetensors.index.json")).unwrap();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let root = dir.path().join("hub/models--org--name");
+    fs::create_dir_all(root.join("snapshots")).unwrap();
+    fs::create_dir_all(root.join("refs")).unwrap();
+    fs::write(root.join("refs/main"), commit).unwrap();
+    fs::rename(dir.path().join("ckpt"), root.join("snapshots").join(commit)).unwrap();
+    sources.hub_cache = Some(dir.path().join("hub"));
+    let words = ["train.from=org/name".to_string()];
+    spec::load("quickstart", &words, &sources).unwrap();
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn converse(
                 return Ok(true);
             };
             // Back to where it can be answered: the answers so far are worth keeping.
-            writeln!(out, "  ! {}", one_line(&why))?;
+            refusal(&why, out, columns)?;
             while wizard.step() > at && wizard.back() == Outcome::Moved {}
             asked = None;
         }
@@ -164,48 +164,88 @@ fn reply(
     }
     let question = wizard.question();
     if let Some(row) = line.strip_prefix('?') {
+        // Asking about a row does not choose it.
         let row = row_of(&question, row.trim()).unwrap_or(wizard.selected());
-        wizard.select(row);
-        notes(&wizard.question(), out, columns)?;
+        let mut asked = wizard.clone();
+        asked.select(row);
+        notes(&asked.question(), out, columns)?;
         return Ok(After::Stay);
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
     if row_of(&question, word).is_none()
         && let Some(row) = taker(&question, wizard.selected(), &typed(wizard, line))
     {
-        wizard.select(row);
-        wizard.type_in(line);
-        return enter(wizard, out, columns);
+        return choose(wizard, row, line, out, columns);
     }
     let Some(row) = row_of(&question, word) else {
-        writeln!(
-            out,
-            "  ! `{}` is not an answer: enter a number from 1 to {}, an empty line, ?N, b or q",
+        let why = format!(
+            "`{}` is not an answer: enter a number from 1 to {}, an empty line, ?N, b or q",
             one_line(word),
             question.rows.len()
-        )?;
+        );
+        refusal(&why, out, columns)?;
         return Ok(After::Stay);
     };
-    wizard.select(row);
-    let takes_text = question.rows.get(row).is_some_and(|r| r.input.is_some());
-    if takes_text && !text.trim().is_empty() {
-        wizard.type_in(text.trim());
-    }
     if wizard.step() != Step::Settings {
-        return enter(wizard, out, columns);
+        return choose(wizard, row, text.trim(), out, columns);
     }
     // A form: each line sets one value, an empty line continues.
+    let before = wizard.clone();
+    wizard.select(row);
+    if !text.trim().is_empty() {
+        wizard.type_in(text.trim());
+    }
     let question = wizard.question();
     if let Some(row) = question.rows.get(row) {
         match &row.fault {
-            Some(fault) => writeln!(out, "  ! {}: {}", row.title, one_line(fault))?,
+            Some(fault) => refusal(&format!("{}: {fault}", row.title), out, columns)?,
             None => {
                 let value = row.input.as_ref().map_or("", |input| input.text.as_str());
                 writeln!(out, "  {} = {}", row.title, one_line(value))?;
             }
         }
     }
+    // What contradicts another value stays: that one may be the next to change.
+    let wrong = wizard.wrong_settings().len();
+    if wrong > 0 && wrong >= before.wrong_settings().len() {
+        *wizard = before;
+    }
     Ok(After::Stay)
+}
+
+/// Answers with a row and what was typed for it. A refused answer changes nothing: the row that is marked stays the default.
+fn choose(
+    wizard: &mut Wizard,
+    row: usize,
+    text: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
+    let before = wizard.clone();
+    wizard.select(row);
+    let question = wizard.question();
+    let takes_text = question.rows.get(row).is_some_and(|r| r.input.is_some());
+    if takes_text && !text.is_empty() {
+        wizard.type_in(text);
+    }
+    let after = enter(wizard, out, columns)?;
+    // A row that the question itself proposes in its place, and says so, is the default from here on.
+    if wizard.error().is_some() && wizard.selected() == row {
+        *wizard = before;
+    }
+    Ok(after)
+}
+
+/// Why an answer is none, in whole words.
+fn refusal(why: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    said(&format!("! {}", one_line(why)), out, columns)
+}
+
+/// A sentence below a question, in whole words.
+fn said(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    wrap(words, columns, "  ", "    ")
+        .iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
 }
 
 fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
@@ -219,13 +259,13 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
         outcome => outcome,
     };
     if let Some(error) = wizard.error() {
-        writeln!(out, "  ! {}", one_line(error))?;
+        refusal(error, out, columns)?;
         return Ok(After::Stay);
     }
     Ok(match outcome {
         Outcome::Moved => {
             if let Some(found) = found {
-                writeln!(out, "  found: {}", one_line(&found))?;
+                said(&format!("found: {}", one_line(&found)), out, columns)?;
             }
             After::Again
         }
@@ -301,6 +341,11 @@ fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result
     if question.rows.is_empty() {
         notes(&question, out, columns)?;
     }
+    // The words about the marked row are shown where they warn.
+    let warnings = question.notes.iter().filter(|note| note.label == "Careful");
+    for warning in warnings.filter(|_| !question.rows.is_empty()) {
+        refusal(&warning.text, out, columns)?;
+    }
     if question.step == Step::Settings {
         writeln!(
             out,
@@ -373,6 +418,7 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advisor::choose::Goal;
     use crate::spec::SpecSources;
 
     fn talk(text: &str) -> (Wizard, anyhow::Result<bool>, String) {
@@ -470,6 +516,68 @@ mod tests {
         assert!(out.contains("! the data was only described"), "{out}");
         assert_eq!(out.matches("[2/9]").count(), 2, "{out}");
         assert!(wizard.yaml().is_some(), "{out}");
+    }
+
+    /// A text of one's own and a model to start from, both in a folder of their own.
+    fn material(dir: &Path) -> (String, String) {
+        let (text, model) = (dir.join("own.txt"), dir.join("model"));
+        std::fs::write(
+            &text,
+            "To be, or not to be: that is the question.\n".repeat(400),
+        )
+        .unwrap();
+        std::fs::create_dir(&model).unwrap();
+        let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
+            "n_layer": 3, "n_head": 2, "d_model": 48, "seq_len": 2048, "vocab_size": 5000}}});
+        std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+        std::fs::write(model.join("model.safetensors"), vec![0; 4_000]).unwrap();
+        std::fs::write(model.join("tokenizer.json"), "{}").unwrap();
+        (text.display().to_string(), model.display().to_string())
+    }
+
+    #[test]
+    fn empty_lines_lead_on_where_training_is_advised_against() {
+        let dir = tempfile::tempdir().unwrap();
+        let (text, model) = material(dir.path());
+        let (wizard, done, out) = talk(&format!("3\n2 {text}\n2 {model}\n\n\n\n\n"));
+        assert!(done.unwrap(), "{out}");
+        assert!(wizard.yaml().is_some(), "{out}");
+        let careful = "  ! training is not the first thing to try";
+        assert!(out.contains(careful), "{out}");
+    }
+
+    #[test]
+    fn a_refused_answer_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (text, model) = material(dir.path());
+        // A refused row is not the default of the empty line after it.
+        let (wizard, _, out) = talk(&format!("3\n2 {text}\n2 {model}\n1\n\n"));
+        assert!(out.contains("! without training"), "{out}");
+        assert_eq!(wizard.step(), Step::Model, "{out}");
+        // A refused path is nobody's: the row has none again.
+        let empty = dir.path().display();
+        let (wizard, _, out) = talk(&format!("3\n2 {text}\n2 {empty}\n3\n"));
+        assert_eq!(wizard.step(), Step::Method, "{out}");
+        assert_eq!(wizard.answers().start_path, "", "{out}");
+        // Nor does asking about a row choose it.
+        let (wizard, _, out) = talk("?3\n\n");
+        assert_eq!(wizard.answers().goal, Some(Goal::NewModel), "{out}");
+        // A value that is none leaves the one before it.
+        let (wizard, done, out) = talk("\n\n\n\n\n3 2e-3\n3 fast\n\n\n");
+        assert!(done.unwrap(), "{out}");
+        assert!(wizard.yaml().unwrap().contains("lr: 0.002"), "{out}");
+    }
+
+    #[test]
+    fn what_is_refused_is_told_in_whole_words() {
+        let (.., out) =
+            talk("99\n\n2 /a/long/path/to/a/file/that/nobody/has/written/in/this/place\n");
+        // At a terminal the line ends that answered.
+        let out = out.replace("> ", "\n");
+        let wide = |line: &&str| line.chars().count() > 80;
+        let wide: Vec<&str> = out.lines().filter(wide).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+        assert!(out.contains("is not an answer") && out.contains("does not exist"));
     }
 
     #[test]

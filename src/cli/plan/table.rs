@@ -6,7 +6,7 @@ use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::{Checkpointing, Method, Said};
+use crate::plan::request::{Checkpointing, Said};
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
 use unicode_width::UnicodeWidthStr;
@@ -258,12 +258,12 @@ fn work(plan: &Plan, style: &Style) -> String {
     } else {
         ""
     };
-    let per = match r.method {
-        Method::Pretrain => format!(
+    let per = match r.is_from_scratch() {
+        true => format!(
             ", {:.1} per parameter; Chinchilla-optimal is 20",
             plan.tokens_per_param
         ),
-        _ => String::new(),
+        false => String::new(),
     };
     rows.push((
         "tokens",

@@ -4,19 +4,25 @@
 mod config;
 
 use super::choose::DataKind;
+use super::reading::{Reading, Sample};
 use super::template::TemplateTokens;
+use crate::base::child::Child;
 use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
+use crate::data::source::{self, ReadContext, SourceConfig};
+use crate::data::tokenizer;
 use crate::hardware::{GpuSummary, Summary};
-use crate::models;
+use crate::models::{self, SourceError};
 use crate::plan::learn;
+use crate::spec::BaseModel;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use config::{ConfigFacts, config};
 
@@ -43,6 +49,10 @@ pub struct DataFacts {
     pub messages: f64,
     /// What the template of the model to start from writes around them, once it was seen.
     pub template: Option<TemplateTokens>,
+    /// For the tokenizer of a model.
+    pub sample: Arc<Sample>,
+    /// What a token of the model to start from stands for, once it was seen.
+    pub chars_per_token: Option<f64>,
     /// Distinct characters of plain text.
     pub distinct: Option<usize>,
     /// The rows have a column with verifiable answers.
@@ -89,12 +99,15 @@ pub fn corpus(name: &str) -> Option<DataFacts> {
     Some(text_facts(text, text.len() as u64, 1))
 }
 
-/// Inspects a file or a folder of `.txt` files.
+/// Inspects a file, or the files of a folder or a glob.
 ///
 /// # Errors
 /// Why it cannot be trained on, and what to do.
 pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
+    if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
+        return several(path, READ_WHOLE);
+    }
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             format!("{shown} does not exist; {}", astray(path, path))
@@ -102,14 +115,15 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         _ => format!("{shown} cannot be read: {e}"),
     })?;
     if meta.is_dir() {
-        return folder(path, READ_WHOLE);
+        return several(path, READ_WHOLE);
     }
     let extension = path
         .extension()
         .map(|e| e.to_string_lossy().to_lowercase())
         .unwrap_or_default();
     match extension.as_str() {
-        "jsonl" | "ndjson" | "json" | "parquet" | "csv" | "tsv" | "gz" | "zst" => {
+        "txt" | "text" => text(path, meta.len()),
+        _ if source::is_data_file(path) || is_packed(path) || begins_with_rows(path) => {
             super::rows::rows(path, meta.len())
         }
         "arrow" | "zip" | "xz" | "bz2" => Err(format!(
@@ -117,6 +131,17 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         )),
         _ => text(path, meta.len()),
     }
+}
+
+fn is_packed(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    ["gz", "zst", "zstd"].contains(&ending.to_lowercase().as_str())
+}
+
+/// Whether a run takes a file for rows, whatever its name.
+fn begins_with_rows(path: &Path) -> bool {
+    let source = SourceConfig::path(path.display().to_string());
+    source::rows(&source, &ReadContext::default()).is_ok_and(|rows| rows.kind() != "text")
 }
 
 fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
@@ -149,33 +174,28 @@ fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
     })
 }
 
-/// Its texts, from the first `most` bytes of them.
-fn folder(path: &Path, most: u64) -> Result<DataFacts, String> {
+/// The files of a folder or a glob, as a run reads them: rows, or texts, from the first `most` bytes of them.
+fn several(path: &Path, most: u64) -> Result<DataFacts, String> {
     let shown = path.display();
-    let mut files: Vec<_> = fs::read_dir(path)
-        .map_err(|e| format!("{shown} cannot be read: {e}"))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|p| p.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(format!(
-            "no .txt file in {shown}: use a text file, or a folder of .txt files"
-        ));
+    let source = SourceConfig::path(path.display().to_string());
+    let rows =
+        source::rows(&source, &ReadContext::default()).map_err(|e| format!("{e}; {}", e.hint()))?;
+    let (files, kind) = (rows.files().to_vec(), rows.kind());
+    let size = |file: &PathBuf| fs::metadata(file).map_or(0, |m| m.len());
+    let bytes = files.iter().map(size).sum();
+    if kind != "text" || files.iter().any(|file| is_packed(file)) {
+        return super::rows::rows(path, bytes);
     }
-    let mut bytes = 0;
     let mut whole = String::new();
     for file in &files {
-        let size = fs::metadata(file).map_or(0, |m| m.len());
-        bytes += size;
+        let size = size(file);
         let room = most.saturating_sub(whole.len() as u64);
         if room > 0 {
             whole.push_str(&beginning(file, size, room)?);
         }
     }
     if whole.trim().is_empty() {
-        return Err(format!("the .txt files of {shown} contain no text"));
+        return Err(format!("the files of {shown} contain no text"));
     }
     Ok(text_facts(&whole, bytes, files.len()))
 }
@@ -203,6 +223,8 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         chars: Some(chars),
         messages: 0.0,
         template: None,
+        sample: Arc::new(Sample::of(text, &distinct)),
+        chars_per_token: None,
         distinct: Some(distinct.len()),
         checkable: false,
         trainable: true,
@@ -233,6 +255,8 @@ pub struct ModelFacts {
     pub chat_template: bool,
     /// What its template adds, where it could be counted.
     pub template: Option<TemplateTokens>,
+    /// How its tokenizer reads the data, where both could be read.
+    pub reading: Option<Reading>,
 }
 
 impl ModelFacts {
@@ -258,12 +282,28 @@ impl ModelFacts {
 /// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors
-/// Why it is not a model, and what is.
-pub fn model(path: &Path) -> Result<ModelFacts, String> {
-    let base = match crate::spec::base_model(path) {
+/// Why it is not a model that can be trained from, and what is.
+pub fn model(path: &Path, sample: &Arc<Sample>) -> Result<ModelFacts, String> {
+    facts_of(path, crate::spec::base_model(path), sample)
+}
+
+/// A model of the hub in its cache, of which only the description may be there.
+fn model_of_hub(path: &Path, sample: &Arc<Sample>) -> Result<ModelFacts, String> {
+    facts_of(path, crate::spec::base_of_hub(path), sample)
+}
+
+fn facts_of(
+    path: &Path,
+    base: Result<BaseModel, SourceError>,
+    sample: &Arc<Sample>,
+) -> Result<ModelFacts, String> {
+    let base = match base {
         Ok(base) => base,
         Err(error) => {
             let told = format!("{error}; {}", error.hint());
+            if matches!(error, SourceError::NoModel { .. }) {
+                return Err(told);
+            }
             let outline = models::outline(path).ok_or(told)?;
             return Ok(ModelFacts {
                 family: outline.family,
@@ -272,6 +312,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
                 unfit: error.to_string(),
                 chat_template: outline.has_chat_template,
                 template: None,
+                reading: None,
             });
         }
     };
@@ -285,16 +326,20 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
         };
         settings.extend(tokenizer_of(tokenizer));
     }
+    let child = Child::of_this_program();
+    let tokenizer = base
+        .has_tokenizer
+        .then(|| tokenizer::load(path, &child).ok())
+        .flatten();
+    let template = tokenizer.as_ref().filter(|_| base.has_chat_template);
     Ok(ModelFacts {
         family: base.family,
         n_params: Some(base.n_params),
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
-        template: base
-            .has_chat_template
-            .then(|| TemplateTokens::of_model(path))
-            .flatten(),
+        template: template.and_then(|tokenizer| TemplateTokens::of_model(tokenizer, &child)),
+        reading: tokenizer.map(|tokenizer| Reading::of(&tokenizer, sample)),
     })
 }
 
@@ -417,15 +462,45 @@ mod tests {
         fs::write(dir.path().join("b.txt"), "ab").unwrap();
         let bytes = 802;
         // Ends inside of a character.
-        let facts = folder(dir.path(), 8 * 10 + 3).unwrap();
+        let facts = several(dir.path(), 8 * 10 + 3).unwrap();
         assert_eq!((facts.bytes, facts.distinct), (bytes, Some(7)));
         assert!(facts.estimated && facts.summary().contains("about "));
         assert!((590..615).contains(&facts.chars.unwrap()), "{facts:?}");
-        let facts = folder(dir.path(), bytes).unwrap();
+        let facts = several(dir.path(), bytes).unwrap();
         assert_eq!((facts.estimated, facts.chars), (false, Some(602)));
         fs::write(dir.path().join("b.txt"), [b'a', 0xff]).unwrap();
-        let error = folder(dir.path(), bytes).unwrap_err();
+        let error = several(dir.path(), bytes).unwrap_err();
         assert!(error.contains("b.txt is not UTF-8 text"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_and_a_glob_are_read_as_a_run_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let row = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+        file("a.jsonl", row);
+        file("b.jsonl", &row.repeat(2));
+        let facts = data(dir.path()).unwrap();
+        assert_eq!((facts.kind, facts.rows), (DataKind::Demos, Some(3)));
+        assert_eq!(facts.bytes, 3 * row.len() as u64);
+        // A name that says nothing, and one that is not usual.
+        file("rows", row);
+        file("rows.jsonlines", row);
+        for name in ["rows", "rows.jsonlines"] {
+            assert_eq!(data(&dir.path().join(name)).unwrap().rows, Some(1));
+        }
+        fs::remove_file(dir.path().join("rows.jsonlines")).unwrap();
+        // What a run refuses is refused here.
+        file("c.txt", "To be, or not to be.");
+        let error = data(dir.path()).unwrap_err();
+        assert!(
+            error.contains("several kinds") && error.contains("say which"),
+            "{error}"
+        );
+        let facts = data(&dir.path().join("*.jsonl")).unwrap();
+        assert_eq!((facts.kind, facts.rows), (DataKind::Demos, Some(3)));
+        let facts = data(&dir.path().join("*.txt")).unwrap();
+        assert_eq!((facts.kind, facts.chars), (DataKind::Text, Some(20)));
     }
 
     #[test]
@@ -443,7 +518,11 @@ mod tests {
                 .contains("does not exist")
         );
         let dir = tempfile::tempdir().unwrap();
-        assert!(data(dir.path()).unwrap_err().contains("no .txt file"));
+        assert!(
+            data(dir.path())
+                .unwrap_err()
+                .contains("holds no data files")
+        );
         // The path is whole: nothing is relative about it.
         let gone = data(&dir.path().join("gone.txt")).unwrap_err();
         assert!(
@@ -461,7 +540,11 @@ mod tests {
     #[test]
     fn a_checkpoint_gives_its_model_as_settings() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(model(dir.path()).unwrap_err().contains("config.json"));
+        assert!(
+            model(dir.path(), &Default::default())
+                .unwrap_err()
+                .contains("config.json")
+        );
         let config = serde_json::json!({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 32,
             "max_position_embeddings": 4096, "rope_theta": 500.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": true});
@@ -469,14 +552,14 @@ mod tests {
         fs::write(dir.path().join("model.safetensors"), [0; 400]).unwrap();
         let tokenizer = dir.path().join("tokenizer.json");
         assert!(
-            model(dir.path())
+            model(dir.path(), &Default::default())
                 .unwrap()
                 .settings
                 .iter()
                 .all(|(key, _)| key != "data.tokenizer")
         );
         fs::write(&tokenizer, "{}").unwrap();
-        let facts = model(dir.path()).unwrap();
+        let facts = model(dir.path(), &Default::default()).unwrap();
         assert_eq!(
             (facts.family.as_str(), facts.n_params),
             // By the config, whatever lies beside it: embeddings, two blocks of 592 and the last norm.
@@ -495,7 +578,7 @@ mod tests {
         assert!(facts.unfit.is_empty());
         assert_eq!(said("data.tokenizer"), Some("file"));
         fs::write(dir.path().join("config.json"), r#"{"model_type": "t5"}"#).unwrap();
-        let facts = model(dir.path()).unwrap();
+        let facts = model(dir.path(), &Default::default()).unwrap();
         assert!(
             facts.settings.is_empty() && facts.unfit.contains("t5"),
             "{facts:?}"

@@ -3,6 +3,7 @@
 
 pub mod choose;
 pub mod look;
+pub mod reading;
 pub mod remember;
 mod rows;
 pub mod template;

@@ -2,11 +2,14 @@
 
 use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
+use super::reading::Sample;
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
-use crate::data::{Content, DataError, Record, Turns};
+use crate::data::{Content, DataError, Message, Record, Turns};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Rows inspected to detect the format.
 const SAMPLE: usize = 50;
@@ -50,7 +53,10 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let estimated = n_rows >= most && all.next().is_some();
     if estimated {
         let whole = match all.kind() {
-            "parquet" => announced_rows(path).unwrap_or(n_rows),
+            "parquet" => {
+                let counts = all.files().iter().map(|file| announced_rows(file));
+                counts.sum::<Option<u64>>().unwrap_or(n_rows)
+            }
             _ => (n_rows as f64 * bytes as f64 / read.clamp(1, bytes.max(1)) as f64) as u64,
         };
         chars = (chars as f64 * whole as f64 / n_rows as f64) as u64;
@@ -67,6 +73,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         found,
         sure,
     } = format_of(&sample).map_err(words)?;
+    let (text, share) = learned(&sample, format);
+    let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
     let trainable = learns_from(kind);
     let first = sample.first().map(|row| &row.fields);
@@ -82,9 +90,11 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         bytes,
         rows: Some(n_rows),
         estimated,
-        chars: Some(chars),
+        chars: Some((chars as f64 * share) as u64),
         messages: messages(&sample, format),
         template: None,
+        sample: Arc::new(Sample::of(&text, &distinct)),
+        chars_per_token: None,
         distinct: None,
         checkable,
         trainable,
@@ -105,6 +115,51 @@ fn letters(value: &Value) -> u64 {
         Value::Object(map) => map.values().map(letters).sum(),
         _ => 0,
     }
+}
+
+/// The texts of the sample that become sequences, and their length as a share of all texts in its rows: some columns are
+/// no part of them, and the prompt of a pair stands before both answers.
+fn learned(sample: &[Record], format: FormatId) -> (String, f64) {
+    let columns = Columns::default();
+    let read = sample
+        .iter()
+        .filter_map(|row| Some((row, read_row(format, row, &columns).ok()?)));
+    let (mut text, mut whole) = (String::new(), 0);
+    for (row, example) in read {
+        whole += row.fields.values().map(letters).sum::<u64>();
+        let of_side = |side: &Turns| match side {
+            Turns::Messages(messages) => contents(messages),
+            Turns::Text(text) => text.clone(),
+        };
+        match &example.content {
+            Content::Text(own) => text.push_str(own),
+            Content::Chat(messages) => text.push_str(&contents(messages)),
+            Content::Completion { prompt, completion }
+            | Content::Labelled {
+                prompt, completion, ..
+            } => text.extend([of_side(prompt), of_side(completion)]),
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            } => {
+                let prompt = of_side(prompt);
+                text.extend(
+                    [&prompt, &of_side(chosen), &prompt, &of_side(rejected)].map(String::as_str),
+                );
+            }
+            Content::Prompt { prompt, .. } => text.push_str(&of_side(prompt)),
+        }
+    }
+    let share = match whole {
+        0 => 1.0,
+        whole => text.chars().count() as f64 / whole as f64,
+    };
+    (text, share)
+}
+
+fn contents(messages: &[Message]) -> String {
+    messages.iter().map(|m| m.content.as_str()).collect()
 }
 
 /// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
@@ -129,7 +184,7 @@ fn messages(sample: &[Record], format: FormatId) -> f64 {
                 prompt,
                 chosen,
                 rejected,
-            } => of_side(prompt) + of_side(chosen) + of_side(rejected),
+            } => 2 * of_side(prompt) + of_side(chosen) + of_side(rejected),
             Content::Prompt { prompt, .. } => of_side(prompt),
         })
         .collect();
@@ -279,6 +334,18 @@ mod tests {
         assert_eq!(look("a.jsonl", chat).unwrap().messages, 2.0);
         let plain = r#"{"prompt": "a", "completion": "b"}"#;
         assert_eq!(look("a.jsonl", plain).unwrap().messages, 0.0);
+    }
+
+    /// A prompt stands before both answers of its pair; what is no part of the sequences does not count.
+    #[test]
+    fn characters_are_those_of_the_sequences() {
+        let pair =
+            r#"{"prompt": "abcd", "chosen": "ef", "rejected": "ghi", "source": "a long name"}"#;
+        let facts = look("a.jsonl", &format!("{pair}\n").repeat(3)).unwrap();
+        assert_eq!((facts.kind, facts.chars), (DataKind::Pairs, Some(3 * 13)));
+        let told = r#"{"instruction": "abcd", "input": "", "output": "ef", "id": "0123456789"}"#;
+        let facts = look("a.jsonl", told).unwrap();
+        assert_eq!(facts.chars, Some(6));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use crate::base::child::Child;
 use crate::data::Message;
 use crate::data::chat::{AUTO, GenerationPrompt, Template};
-use crate::data::tokenizer::{self, Tokenizer};
-use std::path::Path;
+use crate::data::tokenizer::Tokenizer;
 
 /// Tokens that a chat template adds to a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,12 +21,10 @@ impl TemplateTokens {
         each: 5.0,
     };
 
-    /// Counted with the template and the tokenizer of a model; `None` where it lacks either.
-    pub fn of_model(path: &Path) -> Option<TemplateTokens> {
-        let child = Child::of_this_program();
-        let tokenizer = tokenizer::load(path, &child).ok()?;
-        let template = Template::choose(AUTO, &tokenizer, &child).ok()??;
-        TemplateTokens::count(&tokenizer, &template)
+    /// Counted with the tokenizer of a model and the template that it brings; `None` where it has none.
+    pub fn of_model(tokenizer: &Tokenizer, child: &Child) -> Option<TemplateTokens> {
+        let template = Template::choose(AUTO, tokenizer, child).ok()??;
+        TemplateTokens::count(tokenizer, &template)
     }
 
     fn count(tokenizer: &Tokenizer, template: &Template) -> Option<TemplateTokens> {

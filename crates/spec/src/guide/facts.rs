@@ -177,6 +177,8 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
             )
         }
         "plan.settings" => settings(&request.settings)?,
+        // Of weights that were trained before, this run's tokens are a part only.
+        "plan.data" if !plan.request.is_from_scratch() => return None,
         "plan.data" => format!(
             "{} tokens for each parameter in the whole run (`llmtui plan`)",
             human::number(plan.tokens_per_param)

@@ -219,6 +219,45 @@ impl ModelSource {
         })
     }
 
+    /// The same for a model that is to be loaded: its weights lie there too. Reads none of them.
+    ///
+    /// # Errors
+    /// As [`ModelSource::open`]; the folder has a description alone.
+    pub fn open_whole(path: &Path) -> Result<ModelSource, SourceError> {
+        let source = ModelSource::open(path)?;
+        match source.missing_weights() {
+            Some((path, why)) => Err(SourceError::NoModel {
+                path: path.into(),
+                what: format!("holds a description of a model alone; {}", one_line(&why)),
+                fix: "put the weights beside it, or name another model: a checkpoint folder such as runs/…/checkpoints/step-001000, a .gguf file, or a hub id (org/name), which is downloaded whole".into(),
+            }),
+            None => Ok(source),
+        }
+    }
+
+    /// The folder that lacks its weights or some of them, and why it has none.
+    fn missing_weights(&self) -> Option<(&Path, String)> {
+        let ModelSource::Folder(folder) = self else {
+            return None;
+        };
+        if let Some(base) = folder.base() {
+            return base.missing_weights();
+        }
+        let path = folder.path();
+        if path.join(hf::WEIGHTS).is_file() {
+            return None;
+        }
+        let index = path.join(hf::INDEX);
+        if !index.is_file() {
+            return Some((path, hf::why_no_weights(&names(path))));
+        }
+        // An index that cannot be read is the loader's to tell.
+        let shards = hf::shards_of(&index).unwrap_or_default();
+        let absent = shards.iter().find(|shard| !path.join(shard).is_file())?;
+        let why = format!("{} names {absent}, which is not there", hf::INDEX);
+        Some((path, why))
+    }
+
     pub fn path(&self) -> &Path {
         match self {
             ModelSource::Folder(folder) => folder.path(),

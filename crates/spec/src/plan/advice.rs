@@ -1,7 +1,7 @@
 //! Advice on a plan beyond its numbers. Each sentence has a source.
 
 use super::quantity::{binary, capacity};
-use super::request::{Estimator, Method, Request, Said};
+use super::request::{Estimator, Request, Said};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
@@ -21,7 +21,7 @@ fn advice(id: &str, status: Status, what: impl Into<Evidence>, source: &str) -> 
 pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
     let mut list = Vec::new();
     memory(plan, &mut list);
-    if plan.request.method == Method::Pretrain {
+    if plan.request.is_from_scratch() {
         tokens(&plan.request, &mut list);
     }
     repeated_data(&plan.request, &mut list);
@@ -176,9 +176,9 @@ fn attention(work: &Work, list: &mut Vec<Finding>) {
 fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
     let request = &plan.request;
     if request.tokens_said == Said::Assumed {
-        let what = match request.method {
-            Method::Pretrain => "token count assumed: 20 per parameter; set it with --tokens",
-            _ => "token count assumed: 10,000 examples of this length; set it with --tokens",
+        let what = match request.is_from_scratch() {
+            true => "token count assumed: 20 per parameter; set it with --tokens",
+            false => "token count assumed: 10,000 examples of this length; set it with --tokens",
         };
         list.push(advice(
             "assumed_tokens",

@@ -41,7 +41,6 @@ pub use work::Work;
 
 use crate::base::finding::Finding;
 use crate::run::checkpoints::FROZEN_COPIES;
-use request::Method;
 use scaling::BESIROGLU;
 
 /// Margin on top of the sum (p90), and that of the engine, whose buffers are counted exactly.
@@ -83,7 +82,6 @@ pub fn plan(request: &Request) -> Plan {
     let checkpoint_bytes = work::checkpoint_bytes(request);
     let shared_bytes = work::shared_bytes(request);
     let tokens = request.tokens as f64;
-    let scratch = request.method == Method::Pretrain && request.lora.is_none();
     let mut plan = Plan {
         params: arch.params(),
         n_active: arch.n_active(),
@@ -94,7 +92,8 @@ pub fn plan(request: &Request) -> Plan {
         },
         work: work::work(request),
         tokens_per_param: tokens / arch.n_active().max(1) as f64,
-        predicted_loss: scratch
+        predicted_loss: request
+            .is_from_scratch()
             .then(|| BESIROGLU.loss(arch.n_active() as f64, tokens))
             .filter(|loss| *loss < scaling::GUESSING),
         disk_bytes: shared_bytes * FROZEN_COPIES

@@ -380,6 +380,8 @@ pub struct EngineExtras {
     pub packed_bytes: Option<u64>,
     /// Ranks of PyTorch, where a spec is trained by those.
     pub ranks: Option<Ranks>,
+    /// The run starts from trained weights.
+    pub has_base: bool,
 }
 
 /// Ranks of PyTorch as a spec asks for them (`engine: torch`).
@@ -476,6 +478,12 @@ impl Request {
     /// Tokens per optimizer step, all devices together; both answers of pairs.
     pub fn batch_tokens(&self) -> u64 {
         self.micro_tokens() * self.grad_accum * self.n_devices
+    }
+
+    /// Whether all that the model knows comes from this run: the laws of tokens per parameter are about such runs alone.
+    pub fn is_from_scratch(&self) -> bool {
+        let adapts = self.lora.is_some() || self.adapter.is_some();
+        self.method == Method::Pretrain && !adapts && !self.extras.has_base
     }
 
     /// Where the reference comes from.

@@ -275,6 +275,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             answers: answers(spec),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
+            has_base: spec.train.from.is_some(),
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),

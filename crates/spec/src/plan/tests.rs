@@ -323,6 +323,35 @@ fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     assert_eq!(plan.verdict(), Some(Verdict::TooLarge));
 }
 
+/// The laws of tokens per parameter hold for runs that begin with random weights: not for adapters, nor for weights that
+/// were trained before.
+#[test]
+fn tokens_per_parameter_are_judged_from_scratch_alone() {
+    let few = |request: &Request| {
+        let plan = plan(request);
+        let judged = plan.advice.iter().any(|a| a.id == "few_tokens");
+        assert!(judged || plan.predicted_loss.is_none());
+        judged
+    };
+    let mut request = reference("qwen2.5-0.5b");
+    (request.tokens, request.tokens_said) = (655_360, request::Said::Stated);
+    assert!(few(&request));
+    request.extras.has_base = true;
+    assert!(!few(&request));
+    (request.extras.has_base, request.lora) = (false, adapters());
+    assert!(!few(&request));
+    // What a spec starts from is known to its plan.
+    let mut spec = crate::spec::load("quickstart", &[], &Default::default())
+        .unwrap()
+        .spec;
+    let planned = |spec: &crate::spec::RunSpec| target::of_spec(spec, Default::default());
+    assert!(planned(&spec).is_from_scratch());
+    let mut config = spec.to_value();
+    config["train"]["from"] = "runs/a/checkpoints/step-000010".into();
+    spec = crate::spec::RunSpec::from_yaml(&config.to_string()).unwrap();
+    assert!(!planned(&spec).is_from_scratch());
+}
+
 #[test]
 fn the_engines_ledger_counts_four_floats_a_parameter() {
     let request = target::resolve("quickstart", &[], &Default::default()).unwrap();

@@ -55,29 +55,49 @@ impl BaseModel {
     }
 }
 
-/// Reads the description of the model at a path.
+impl BaseModel {
+    fn of(source: &ModelSource) -> BaseModel {
+        BaseModel {
+            words: said_in_full(source.config()),
+            has_tokenizer: source.has_tokenizer(),
+            has_chat_template: source.has_chat_template(),
+            family: source.family().into(),
+            n_params: source.n_params(),
+            config: source.config().clone(),
+        }
+    }
+}
+
+/// Reads the description of the model at a path, whose weights lie there too.
+///
+/// # Errors
+/// There is none, none that this build can run, or one without weights.
+pub fn base_model(place: &Path) -> Result<BaseModel, SourceError> {
+    ModelSource::open_whole(place).map(|source| BaseModel::of(&source))
+}
+
+/// The same for a model of the hub in its cache: of one that is only planned with, the weights may still be there, to be
+/// downloaded.
 ///
 /// # Errors
 /// There is none, or none that this build can run.
-pub fn base_model(place: &Path) -> Result<BaseModel, SourceError> {
-    let source = ModelSource::open(place)?;
-    Ok(BaseModel {
-        words: said_in_full(source.config()),
-        has_tokenizer: source.has_tokenizer(),
-        has_chat_template: source.has_chat_template(),
-        family: source.family().into(),
-        n_params: source.n_params(),
-        config: source.config().clone(),
-    })
+pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
+    ModelSource::open(place).map(|source| BaseModel::of(&source))
 }
 
 /// Replaces hub ids by their folders in the cache, and fills in values from the base model.
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     resolve(merged, sources, "/data/tokenizer/file/path");
+    let said = merged.value.pointer("/train/from").and_then(Value::as_str);
+    let is_path = said.is_some_and(|said| full_path(said, sources).exists());
     let Some(place) = resolve(merged, sources, "/train/from") else {
         return;
     };
-    match base_model(&place) {
+    let base = match is_path {
+        true => base_model(&place),
+        false => base_of_hub(&place),
+    };
+    match base {
         Ok(base) => fill(merged, &place, base, issues),
         // Reported with all other paths.
         Err(SourceError::Absent(_)) => {}
@@ -88,6 +108,12 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
             what: one_line(&error.to_string()),
         }),
     }
+}
+
+/// What is said, as a path.
+fn full_path(said: &str, sources: &SpecSources) -> PathBuf {
+    let full = home::expanded(Path::new(said), sources);
+    sources.project_dir.join(full)
 }
 
 /// The path at `pointer`; a hub id that is not a path becomes its folder in the cache.

@@ -26,7 +26,7 @@ mod validate;
 pub mod yaml;
 
 pub use crate::nn::PrecisionError;
-pub use base::{BaseModel, base_folder, base_model, starts_from};
+pub use base::{BaseModel, base_folder, base_model, base_of_hub, starts_from};
 pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,

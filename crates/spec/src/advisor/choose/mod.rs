@@ -128,7 +128,7 @@ pub struct Inputs {
     pub data: DataKind,
     /// Examples, pairs, prompts.
     pub rows: Option<u64>,
-    /// Tokens of plain text.
+    /// About how many tokens the text has.
     pub tokens: Option<u64>,
     pub start: Start,
     pub reward: Reward,

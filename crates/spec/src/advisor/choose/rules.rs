@@ -51,6 +51,14 @@ fn counted(n: Option<u64>, what: &str) -> String {
     }
 }
 
+/// `about 244k tokens`: nothing is tokenized before the run.
+fn text_tokens(i: &Inputs) -> String {
+    match i.tokens {
+        Some(_) => format!("about {}", counted(i.tokens, "tokens")),
+        None => counted(None, "tokens"),
+    }
+}
+
 fn post(i: &Inputs) -> bool {
     i.start != Start::Scratch
 }
@@ -74,14 +82,14 @@ pub const RULES: &[Rule] = &[
     && i.n_params.saturating_mul(5) <= tokens(i);
     |i| match i.tokens {
         Some(t) if t < i.n_params.saturating_mul(TOKENS_PER_PARAM) => format!(
-            "no base model, and {} tokens for {} parameters: {:.0} each, where {TOKENS_PER_PARAM} are compute-optimal",
+            "no base model, and about {} tokens for {} parameters: {:.0} each, where {TOKENS_PER_PARAM} are compute-optimal",
             human::short(t as f64), human::short(i.n_params as f64), t as f64 / i.n_params.max(1) as f64),
-        Some(t) => format!("no base model, and {} tokens are enough for {} parameters",
+        Some(t) => format!("no base model, and about {} tokens are enough for {} parameters",
             human::short(t as f64), human::short(i.n_params as f64)),
         None => "no base model: random weights learn from plain text first".into(),
     }),
     rule!("1.small" Pretrain Best when |i| i.start == Start::Scratch && i.data == DataKind::Text;
-        |i| format!("no base model; {} tokens for {} parameters, where {TOKENS_PER_PARAM} each are compute-optimal: good for seeing a model learn, but after a few epochs it memorizes the text",
+        |i| format!("no base model; about {} tokens for {} parameters, where {TOKENS_PER_PARAM} each are compute-optimal: good for seeing a model learn, but after a few epochs it memorizes the text",
             human::short(tokens(i) as f64), human::short(i.n_params as f64))),
     rule!("1.kind" Pretrain Good when |i| i.start == Start::Scratch;
     |i| match i.data {
@@ -92,11 +100,11 @@ pub const RULES: &[Rule] = &[
         |_| "there is a base model: training from scratch would discard what it knows".into()),
     // 2. Knowledge.
     rule!("2.cpt" ContinuedPretrain Best when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) >= CPT_TOKENS;
-        |i| format!("{} of domain text: enough to change what the model knows; mix in 10 to 20 % general text", counted(i.tokens, "tokens"))),
+        |i| format!("{} of domain text: enough to change what the model knows; mix in 10 to 20 % general text", text_tokens(i))),
     rule!("2.adapter" ContinuedPretrain Best when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) >= CPT_ADAPTER_TOKENS;
-        |i| format!("{} of domain text: a high-rank adapter (64 or more) or all weights, one or two epochs", counted(i.tokens, "tokens"))),
+        |i| format!("{} of domain text: a high-rank adapter (64 or more) or all weights, one or two epochs", text_tokens(i))),
     rule!("2.little" ContinuedPretrain Possible when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text;
-        |i| format!("only {} of domain text: the style transfers, facts hardly do; retrieval is more reliable", counted(i.tokens, "tokens"))),
+        |i| format!("only {} of domain text: the style transfers, facts hardly do; retrieval is more reliable", text_tokens(i))),
     rule!("2.text" ContinuedPretrain Good when |i| post(i) && i.data == DataKind::Text;
         |_| "the data is plain text, and there is a base model to continue from".into()),
     rule!("2.none" ContinuedPretrain Unfit when |i| !post(i);
@@ -104,7 +112,7 @@ pub const RULES: &[Rule] = &[
     rule!("2.kind" ContinuedPretrain Unfit when |_| true;
         |i| format!("it learns from plain text, and the data is {}", i.data.title())),
     rule!("2.rag" NoTraining Best when |i| i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) < CPT_ADAPTER_TOKENS && post(i);
-        |i| format!("{} are too few to teach facts, and retrieval stays up to date", counted(i.tokens, "tokens"))),
+        |i| format!("{} are too few to teach facts, and retrieval stays up to date", text_tokens(i))),
     rule!("3.few" NoTraining Best when |i| i.data == DataKind::Demos && rows(i) < FEW_ROWS && post(i);
         |i| format!("{}: put the best of them into the prompt, and make more", counted(i.rows, "examples"))),
     rule!("3.prompt" NoTraining Possible when |i| post(i);

@@ -112,7 +112,10 @@ fn base(word: &str, hub_cache: Option<&Path>, home: Option<&Path>) -> Result<Mod
             "{word} is not on this machine: `llmtui model pull {word}`; no plan without it"
         ));
     };
-    let facts = super::model(&folder)?;
+    let facts = match here.join(&full).exists() {
+        true => super::model(&folder, &Default::default())?,
+        false => super::model_of_hub(&folder, &Default::default())?,
+    };
     match facts.unfit.as_str() {
         "" => Ok(facts),
         why => Err(format!("this build cannot train {}: {why}", one_line(word))),

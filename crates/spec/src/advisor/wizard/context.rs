@@ -1,9 +1,11 @@
 //! What the wizard knows before its first question, what it asks its caller to inspect, and what Enter leads to.
 
 use crate::advisor::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::advisor::reading::Sample;
 use crate::base::paths::expand_home;
 use crate::spec::{Draft, PresetGroup, SpecSources};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A preset that a spec may extend.
 #[derive(Debug, Clone)]
@@ -68,7 +70,11 @@ impl Context {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     Data(PathBuf),
-    Model(PathBuf),
+    /// With a sample of the data that it is to learn from.
+    Model {
+        path: PathBuf,
+        sample: Arc<Sample>,
+    },
     /// Another tool's config.
     Config {
         path: PathBuf,
@@ -107,8 +113,8 @@ impl Look {
                 let facts = full(&path).and_then(|path| look::data(&path));
                 Seen::Data(path, facts)
             }
-            Look::Model(path) => {
-                let facts = full(&path).and_then(|path| look::model(&path));
+            Look::Model { path, sample } => {
+                let facts = full(&path).and_then(|path| look::model(&path, &sample));
                 Seen::Model(path, facts)
             }
             Look::Config { path, hub_cache } => {

@@ -4,7 +4,7 @@
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
 use super::knobs::{COMMON, EPOCHS, Knob, WARMUP_RATIO};
-use super::{Step, Wizard, estimate};
+use super::{Step, Wizard, draft, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
 use crate::spec::PresetGroup;
@@ -95,13 +95,22 @@ impl Wizard {
             goal: self.answers.goal.unwrap_or(choose::Goal::NewModel),
             data,
             rows: facts.and_then(|f| f.rows),
-            tokens: facts.and_then(|f| f.chars),
+            tokens: facts.and_then(|f| self.tokens(f)),
             start: self.answers.start.unwrap_or(Start::Scratch),
             reward,
             n_params: model.or_else(preset).unwrap_or(1_000_000),
             memory: self.context.machine.memory,
             gpu_memory: self.context.machine.gpu_memory(),
         }
+    }
+
+    /// About how many tokens the data have: those of the model to start from, or of the vocabulary that is made of them.
+    fn tokens(&self, facts: &DataFacts) -> Option<u64> {
+        // The presets for a model to start from follow from the advice, which asks for this.
+        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
+        let preset = if from { None } else { self.preset() };
+        let word = preset.map_or("file", |preset| draft::tokenizer_word(&preset.draft, facts));
+        estimate::tokens(facts, word).map(|tokens| tokens as u64)
     }
 
     /// Every method, best first.

@@ -8,7 +8,7 @@ use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::spec::{Draft, Issue};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Epochs over a small text beyond which a model of any size only memorizes it.
 const PASSES: f64 = 10.0;
@@ -251,6 +251,12 @@ impl Wizard {
     }
 }
 
+/// The tokenizer that a new model of a preset gets for these data.
+pub(super) fn tokenizer_word(preset: &Draft, facts: &DataFacts) -> &'static str {
+    let by_char = preset.value("data.tokenizer") == "char" && tokenizer(preset, facts).is_none();
+    if by_char { "char" } else { "bpe" }
+}
+
 /// A character vocabulary suits texts with small alphabets.
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     let by_char = preset.value("data.tokenizer") == "char";
@@ -272,17 +278,17 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         return list;
     };
     let is_text = facts.distinct.is_some();
-    let tokenizer = match (context, preset.value("data.tokenizer") == "char" && is_text) {
-        (Some(_), _) => "file",
-        (None, true) => "char",
-        (None, false) => "bpe",
+    let tokenizer = match context {
+        Some(_) => "file",
+        None => tokenizer_word(preset, facts),
     };
+    let sequences = spec.method.needs().unit.sequences();
     let tokens = estimate::tokens(facts, tokenizer).unwrap_or(0.0);
     let held_out = spec.data.val_fraction * tokens;
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);
     if let Some(rows @ 1..) = facts.rows {
-        let row = tokens / rows as f64;
+        let row = tokens / (rows as f64 * sequences as f64);
         let room = ((2.0 * row) as usize).next_power_of_two();
         let room = match long {
             Some(long) => room.clamp(SHORTEST.min(long), long),
@@ -315,7 +321,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     let mut accumulated = train.grad_accum_steps;
     if context.is_some() && accumulated > 1 {
         let passes = train.epochs.unwrap_or(TUNING_PASSES);
-        let all = passes * epoch / (train.micro_batch_size * seq_len) as f64;
+        let all = passes * epoch / (train.micro_batch_size * seq_len * sequences) as f64;
         while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
             accumulated /= 2;
         }
@@ -330,7 +336,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
     }
-    let step = (train.micro_batch_size * accumulated * seq_len) as f64;
+    let step = (train.micro_batch_size * accumulated * seq_len * sequences) as f64;
     let passes = step * train.max_steps as f64 / epoch;
     let (most, fewest) = match context {
         Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),
@@ -386,13 +392,14 @@ fn short_name(path: &str) -> String {
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
+/// The path, or its last three names after a mark that names are left out.
 fn short_path(path: &Path) -> String {
-    let parts: Vec<_> = path
-        .components()
-        .map(|c| c.as_os_str().to_string_lossy())
-        .collect();
-    let from = parts.len().saturating_sub(3);
-    parts[from..].join("/")
+    let names = path.components().filter(|c| *c != Component::RootDir);
+    let names: Vec<_> = names.map(|c| c.as_os_str().to_string_lossy()).collect();
+    match names.len().checked_sub(3) {
+        None | Some(0) => path.display().to_string(),
+        Some(from) => format!("…/{}", names[from..].join("/")),
+    }
 }
 
 #[cfg(test)]
@@ -403,6 +410,22 @@ mod tests {
     fn numbers_are_rounded_to_what_people_would_write() {
         assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
         assert_eq!(round(1e-3 * CONTINUE_LR), 1e-4);
-        assert_eq!(short_path(Path::new("/a/b/c/d")), "b/c/d");
+    }
+
+    #[test]
+    fn a_short_path_is_whole_or_says_that_it_is_not() {
+        for (path, short) in [
+            ("/a/b/c", "/a/b/c"),
+            ("a/b/c", "a/b/c"),
+            ("m.gguf", "m.gguf"),
+            ("~/m", "~/m"),
+            ("/a/b/c/d", "…/b/c/d"),
+            (
+                "runs/a/checkpoints/step-000010",
+                "…/a/checkpoints/step-000010",
+            ),
+        ] {
+            assert_eq!(short_path(Path::new(path)), short);
+        }
     }
 }

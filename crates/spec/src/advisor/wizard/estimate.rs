@@ -1,6 +1,7 @@
 //! The plan of a draft, for the size question and the last step. The figures come from the plan room; here they are
 //! requested for a draft whose data were inspected but not read.
 
+use crate::advisor::choose::DataKind;
 use crate::advisor::look::{DataFacts, Machine};
 use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
@@ -22,13 +23,17 @@ pub(super) fn tokens(facts: &DataFacts, tokenizer: &str) -> Option<f64> {
     // A model brings its own template; a vocabulary that is made here has ChatML.
     let template = facts.template.filter(|_| tokenizer == "file");
     let template = template.unwrap_or(TemplateTokens::CHATML);
+    let sequences = match facts.kind {
+        DataKind::Pairs => 2.0,
+        _ => 1.0,
+    };
     let marks = match facts.messages > 0.0 {
-        true => template.start + template.each * facts.messages,
+        true => template.start * sequences + template.each * facts.messages,
         false => 0.0,
     } * facts.rows.unwrap_or(0) as f64;
     Some(match tokenizer {
         "char" if facts.distinct.is_some() => chars,
-        "file" => chars / LARGE + marks,
+        "file" => chars / facts.chars_per_token.unwrap_or(LARGE) + marks,
         _ => chars / SMALL + marks,
     })
 }
@@ -91,10 +96,13 @@ pub(super) fn lines(
     data: Option<&DataFacts>,
     machine: &Machine,
 ) -> Vec<(&'static str, String)> {
+    let estimated = spec.train.epochs.is_some();
     let spec = &size(spec, data).in_steps(spec);
     let plan = of(spec, data, machine);
     let (m, arch) = (&spec.model, &plan.request.arch);
-    let tokens = plan.request.tokens;
+    let (tokens, step_tokens) = (plan.request.tokens, plan.request.batch_tokens());
+    // Passes over data that were not tokenized yet make no number of steps for sure.
+    let counted = if estimated { "about " } else { "" };
     // Passes over data that nobody has read yet.
     let unread = spec
         .train
@@ -117,12 +125,12 @@ pub(super) fn lines(
             match unread {
                 Some(epochs) => format!(
                     "{epochs} passes over the data, of {} tokens a step; their number is known once the data are read",
-                    human::grouped(spec.batch_tokens())
+                    human::grouped(step_tokens)
                 ),
                 None => format!(
-                    "{} of {} tokens each, {} in all",
+                    "{counted}{} of {} tokens each, {counted}{} in all",
                     human::grouped(spec.train.max_steps),
-                    human::grouped(spec.batch_tokens()),
+                    human::grouped(step_tokens),
                     human::short(tokens as f64)
                 ),
             },

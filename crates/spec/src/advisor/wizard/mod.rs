@@ -20,6 +20,7 @@ pub use question::{Input, Note, Question, Row};
 
 use super::look::{self, ConfigFacts, DataFacts, ModelFacts};
 use crate::base::finding::Finding;
+use crate::spec::Issue;
 use std::path::{Path, PathBuf};
 
 /// The questions in their order.
@@ -65,6 +66,8 @@ impl Step {
 pub struct Wizard {
     context: Context,
     answers: Answers,
+    /// Those that were accepted: what was typed and refused is not among them.
+    accepted: Answers,
     step: Step,
     cursor: [usize; Step::ALL.len()],
     corpus: Option<DataFacts>,
@@ -72,6 +75,8 @@ pub struct Wizard {
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
     checks: Checks,
+    /// The row for which a path is looked at.
+    looked_for: Option<(Step, usize)>,
     /// Why the last Enter was rejected.
     error: Option<String>,
 }
@@ -84,6 +89,7 @@ impl Wizard {
         }
         let mut wizard = Wizard {
             context,
+            accepted: answers.clone(),
             answers,
             step: Step::Goal,
             cursor: [0; Step::ALL.len()],
@@ -92,6 +98,7 @@ impl Wizard {
             model: None,
             config: None,
             checks: Checks::default(),
+            looked_for: None,
             error: None,
         };
         wizard.place_cursor();
@@ -149,10 +156,44 @@ impl Wizard {
         }
     }
 
-    /// Answers the question with the selected row.
+    /// Typed settings that are no values of their keys, and why.
+    pub fn wrong_settings(&self) -> Vec<(String, Issue)> {
+        self.draft().map_or_else(Vec::new, |(_, wrong)| wrong)
+    }
+
+    /// Answers the question with the selected row. What is refused changes no answer; its text stays, to be corrected.
     pub fn enter(&mut self) -> Outcome {
         self.error = None;
-        self.step.ask().enter(self)
+        let before = self.answers.clone();
+        let outcome = self.step.ask().enter(self);
+        match outcome {
+            Outcome::Moved => self.accept(),
+            _ => self.answers = before,
+        }
+        let looks = matches!(outcome, Outcome::Look(_));
+        self.looked_for = looks.then(|| (self.step, self.selected()));
+        outcome
+    }
+
+    /// The answers are accepted: of the paths those at which something was found, whichever rows were chosen.
+    fn accept(&mut self) {
+        let kept = std::mem::replace(&mut self.accepted, self.answers.clone());
+        let found = |path: &str, known: bool| known || path.trim().is_empty();
+        let data = self.data_facts();
+        let data = data.is_some_and(|facts| facts.as_ref().is_ok_and(|facts| facts.trainable));
+        let config = self.config_facts().is_some_and(Result::is_ok);
+        let start = self.answers.start_path.trim();
+        let known = self.model.as_ref().filter(|(known, _)| known == start);
+        let model = known.is_some_and(|(_, facts)| facts.is_ok());
+        if !found(&self.answers.data_path, data) {
+            self.accepted.data_path = kept.data_path;
+        }
+        if !found(&self.answers.config_path, config) {
+            self.accepted.config_path = kept.config_path;
+        }
+        if !found(start, model) {
+            self.accepted.start_path = kept.start_path;
+        }
     }
 
     fn advance(&mut self) -> Outcome {
@@ -202,9 +243,15 @@ impl Wizard {
         while self.step > step && self.back() == Outcome::Moved {}
     }
 
-    /// Receives what was found at a path, and continues if it is usable.
+    /// Receives what was found at a path, and continues if it is usable and still what is answered with.
     pub fn seen(&mut self, seen: Seen) -> Outcome {
         let shown = |path: &PathBuf| path.display().to_string();
+        let asked = self.looked_for.take() == Some((self.step, self.selected()));
+        let typed = match &seen {
+            Seen::Data(path, _) => shown(path) == self.answers.data_path.trim(),
+            Seen::Model(path, _) => shown(path) == self.answers.start_path.trim(),
+            Seen::Config(..) => true,
+        };
         match seen {
             Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
             Seen::Model(path, facts) => self.model = Some((shown(&path), facts)),
@@ -215,11 +262,19 @@ impl Wizard {
                 return Outcome::Stay;
             }
         }
-        if let (Some((_, Ok(data))), Some((_, Ok(model)))) = (&mut self.data, &self.model) {
-            data.template = model.template;
+        if let Some((_, Ok(model))) = &self.model {
+            let data = self
+                .data
+                .iter_mut()
+                .filter_map(|(_, data)| data.as_mut().ok());
+            for data in data.chain(&mut self.corpus) {
+                data.template = model.template;
+                let reading = model.reading.as_ref().filter(|r| r.sample == data.sample);
+                data.chars_per_token = reading.and_then(|reading| reading.chars_per_token);
+            }
         }
         match self.step {
-            Step::Data | Step::Start => self.enter(),
+            Step::Data | Step::Start if asked && typed => self.enter(),
             _ => Outcome::Stay,
         }
     }
@@ -245,10 +300,15 @@ impl Wizard {
         }
     }
 
-    /// The answers for the next time, as JSON. A start model that was offered and not typed is not among them: by then
-    /// another checkpoint is the newest.
+    /// The answers for the next time, as JSON: the accepted ones, and the settings that are right. A start model that was
+    /// offered and not typed is not among them: by then another checkpoint is the newest.
     pub fn to_remember(&self) -> String {
-        let mut answers = self.answers.clone();
+        let mut answers = self.accepted.clone();
+        answers.save_as.clone_from(&self.answers.save_as);
+        answers.settings.clone_from(&self.answers.settings);
+        for (path, _) in self.wrong_settings() {
+            answers.settings.remove(&path);
+        }
         if self.context.newest_checkpoint.as_ref() == Some(&answers.start_path) {
             answers.start_path.clear();
         }

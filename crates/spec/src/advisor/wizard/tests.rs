@@ -2,6 +2,7 @@
 
 mod data;
 mod imports;
+mod refused;
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};

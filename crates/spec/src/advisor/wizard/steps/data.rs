@@ -54,7 +54,7 @@ impl Ask for Data {
         let Some(facts) = facts else {
             let words = match answer {
                 Some(DataAnswer::Path) => {
-                    "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts, answers, preferences, labelled answers and prompts with references are trained on."
+                    "A UTF-8 text, rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not), or a folder of either: texts, answers, preferences, labelled answers and prompts with references are trained on."
                 }
                 _ => {
                     "A description cannot be trained on: you get advice on which method would suit and what it needs."
@@ -113,7 +113,7 @@ impl Ask for Data {
         let path = wizard.answers.data_path.trim().to_string();
         if path.is_empty() {
             return wizard
-                .refuse("which file? Type the path of a text, of rows (JSONL, CSV, parquet …), or of a folder of .txt files");
+                .refuse("which file? Type the path of a text, of rows (JSONL, CSV, parquet …), or of a folder of either");
         }
         match &wizard.data {
             Some((known, Ok(facts))) if *known == path && !facts.trainable => {

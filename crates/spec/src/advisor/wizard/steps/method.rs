@@ -1,9 +1,11 @@
 //! How it learns: every method, best first, with the reasons.
 
-use crate::advisor::choose::{self, Advice, MethodId, Verdict};
+use crate::advisor::choose::{self, Advice, DataKind, MethodId, Verdict};
 use crate::advisor::wizard::question::{About, Ask, Row, note};
 use crate::advisor::wizard::{Outcome, Step, Wizard};
 use crate::base::human;
+use crate::base::text::shown;
+use std::path::Path;
 
 pub(in crate::advisor::wizard) struct Method;
 
@@ -44,6 +46,11 @@ impl Ask for Method {
         let facts = advice.facts;
         let why: Vec<&str> = advice.why.iter().map(|(_, why)| why.as_str()).collect();
         let mut notes = vec![note("Why", why.join("; "))];
+        if facts.trained_copies() > 0.0
+            && let Some(words) = against(&list)
+        {
+            notes.insert(0, note("Careful", words));
+        }
         notes.push(note(
             "Needs",
             format!("{} ({})", facts.needs, facts.typical),
@@ -65,16 +72,14 @@ impl Ask for Method {
         wizard.chosen_advice().map(|advice| advice.title())
     }
 
-    /// The chosen method while it still suits; else the best trainable one, else the best one.
+    /// The chosen method while it still suits; else the best one that Enter accepts.
     fn chosen(&self, wizard: &Wizard) -> Option<usize> {
         let list = wizard.advice();
-        let suits = |a: &Advice| a.available && a.verdict != Verdict::Unfit;
         let answers = &wizard.answers;
         let same = |a: &Advice| answers.adapter.is_none_or(|form| form == a.adapter);
         let chosen = |a: &Advice| Some(a.facts.id) == answers.method && same(a) && suits(a);
         list.iter()
             .position(chosen)
-            .or_else(|| list.first().filter(|a| !a.available).map(|_| 0))
             .or_else(|| list.iter().position(suits))
     }
 
@@ -84,8 +89,8 @@ impl Ask for Method {
             return Outcome::Stay;
         };
         if advice.facts.id == MethodId::NoTraining {
-            return wizard
-                .refuse("nothing to train: this needs a model and a good prompt, not a run");
+            let why = untrained(wizard, &list);
+            return wizard.refuse(why);
         }
         let title = advice.title();
         if advice.verdict == Verdict::Unfit {
@@ -123,4 +128,37 @@ impl Ask for Method {
         }
         wizard.refuse(format!("this build does not train {title} yet; {words}"))
     }
+}
+
+/// This build trains it on these answers.
+fn suits(advice: &Advice) -> bool {
+    advice.available && advice.verdict != Verdict::Unfit
+}
+
+/// Why training is not the best that can be done here, where it is not.
+fn against(list: &[Advice]) -> Option<String> {
+    let best = list.first()?;
+    let (_, why) = best.why.first()?;
+    (best.facts.id == MethodId::NoTraining)
+        .then(|| format!("training is not the first thing to try: {why}"))
+}
+
+/// What to do in place of a run, and how to train all the same.
+fn untrained(wizard: &Wizard, list: &[Advice]) -> String {
+    let model = match wizard.start_model() {
+        Some(_) => {
+            let path = wizard.start_path(wizard.answers.start.unwrap_or(choose::Start::Base));
+            shown(Path::new(path))
+        }
+        None => "MODEL".into(),
+    };
+    let first = match wizard.inputs().data {
+        DataKind::Text => "look passages of the text up and put them into the prompt",
+        _ => "put the best examples into the prompt",
+    };
+    let rest = match list.iter().find(|advice| suits(advice)) {
+        Some(best) => format!("to train all the same, choose {}", best.title()),
+        None => "no method of this build trains on this data".into(),
+    };
+    format!("without training there is no run to plan: {first} (llmtui chat {model}); {rest}")
 }

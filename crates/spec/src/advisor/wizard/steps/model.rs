@@ -1,7 +1,7 @@
 //! Which preset: the size from scratch, or the recipe for the start model.
 
 use crate::advisor::wizard::question::{About, Ask, Row, note};
-use crate::advisor::wizard::{Outcome, Wizard, estimate};
+use crate::advisor::wizard::{Outcome, Wizard, draft, estimate};
 use crate::base::human;
 
 pub(in crate::advisor::wizard) struct Model;
@@ -59,13 +59,17 @@ impl Ask for Model {
             notes.extend(chosen.map(|(label, text)| note(label, text)));
         }
         let n = estimate::n_params(&draft, data).unwrap_or(1).max(1);
-        if let Some(chars) = data.and_then(|d| d.chars)
+        let tokens = data.and_then(|facts| {
+            let word = draft::tokenizer_word(&preset.draft, facts);
+            estimate::tokens(facts, word)
+        });
+        if let Some(tokens) = tokens
             && wizard.start_model().is_none()
         {
-            let each = chars as f64 / n as f64;
+            let each = tokens / n as f64;
             notes.push(note(
                 "Your data",
-                format!("{each:.2} characters per parameter; 20 tokens per parameter are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
+                format!("about {each:.2} tokens per parameter; 20 are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
             ));
         }
         (notes, Vec::new())

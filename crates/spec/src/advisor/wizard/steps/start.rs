@@ -88,14 +88,26 @@ impl Ask for Start {
         if start == choose::Start::Scratch || path.is_empty() {
             return leave(wizard);
         }
+        let sample = wizard
+            .chosen_data()
+            .map(|facts| facts.sample.clone())
+            .unwrap_or_default();
+        // What was found with other data says nothing of these.
+        let read = |model: &ModelFacts| {
+            let reading = model.reading.as_ref();
+            reading.is_none_or(|reading| reading.sample == sample)
+        };
         match &wizard.model {
-            Some((known, Ok(_))) if *known == path => leave(wizard),
+            Some((known, Ok(model))) if *known == path && read(model) => leave(wizard),
             Some((known, Err(why))) if *known == path => {
                 let why = format!("{why}; leave it empty for advice only");
                 wizard.model = None;
                 wizard.refuse(why)
             }
-            _ => Outcome::Look(Look::Model(path.into())),
+            _ => Outcome::Look(Look::Model {
+                path: path.into(),
+                sample,
+            }),
         }
     }
 }
@@ -109,6 +121,14 @@ fn leave(wizard: &mut Wizard) -> Outcome {
     if let Some(why) = unfit {
         return wizard.refuse(format!("this build cannot train this model: {why}"));
     }
+    let unreadable = wizard
+        .start_model()
+        .and_then(|m| m.reading.as_ref())
+        .map(|reading| reading.unreadable.clone())
+        .filter(|why| !why.is_empty());
+    if let Some(why) = unreadable {
+        return wizard.refuse(format!("this model cannot read the data: {why}"));
+    }
     let list = wizard.advice();
     // Pretraining is advised before preferences, on other data than these.
     let reads = |id| match wizard.chosen_data().map(|facts| facts.kind) {
@@ -121,6 +141,18 @@ fn leave(wizard: &mut Wizard) -> Outcome {
             && a.facts.trained_copies() > 0.0
             && reads(a.facts.id)
     };
+    // What suits the data, and was refused for its memory alone.
+    let large = |a: &&choose::Advice| {
+        a.available && a.fit == choose::Fit::TooLarge && a.why.len() > 1 && reads(a.facts.id)
+    };
+    if wizard.start_model().is_some()
+        && !list.iter().any(open)
+        && let Some(large) = list.iter().find(large)
+    {
+        let why = large.why.last().map_or("", |(_, why)| why.as_str());
+        let why = format!("{} of this model: {why}", large.title());
+        return wizard.refuse(why);
+    }
     if let Some(facts) = wizard.chosen_data()
         && wizard.answers.data == Some(DataAnswer::Path)
         && !list.iter().any(open)

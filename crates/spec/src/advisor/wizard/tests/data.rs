@@ -160,3 +160,103 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     assert_eq!(wizard.about_recipe(about), about);
     assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }
+
+/// The words of the plan's row.
+fn planned(wizard: &Wizard, label: &str) -> String {
+    let notes = wizard.question().notes;
+    let found = notes.into_iter().find(|note| note.label == label);
+    found.map(|note| note.text).unwrap_or_default()
+}
+
+/// Steps, tokens of each and tokens in all are of one run; what is counted from an estimate says so.
+#[test]
+fn a_plan_of_pairs_counts_both_answers_in_every_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Style);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    until(&mut wizard, Step::Plan);
+    assert_eq!(wizard.answers().method, Some(MethodId::Dpo));
+    let spec = wizard.draft().unwrap().0.spec().unwrap();
+    let (train, length) = (&spec.train, spec.model.seq_len);
+    assert!(train.epochs.is_some());
+    let words = planned(&wizard, "Steps");
+    let step = 2 * train.micro_batch_size * train.grad_accum_steps * length;
+    let shown = crate::base::human::grouped(step as u64);
+    let parts = words
+        .strip_prefix("about ")
+        .and_then(|rest| rest.split_once(" of "));
+    let (steps, rest) = parts.unwrap_or_else(|| panic!("{words}"));
+    let steps: u64 = steps.replace(',', "").parse().unwrap();
+    let all = crate::base::human::short((steps * step as u64) as f64);
+    assert_eq!(rest, format!("{shown} tokens each, about {all} in all"));
+    // Steps that are said are no estimate.
+    wizard.set("train.epochs", "null");
+    wizard.set("train.max_steps", "7");
+    assert!(planned(&wizard, "Steps").starts_with("7 of "), "{words}");
+}
+
+/// Characters are no tokens: what is said of a text is said of the tokens of the model to start from.
+#[test]
+fn a_text_is_judged_by_its_tokens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("own.txt");
+    std::fs::write(&path, "x".repeat(400_000)).unwrap();
+    let mut wizard = with_file(&path);
+    wizard.answers.goal = Some(Goal::Knowledge);
+    until(&mut wizard, Step::Start);
+    wizard.select(1);
+    wizard.type_in(&model_folder(dir.path()));
+    until(&mut wizard, Step::Method);
+    let why = wizard.advice()[0].why[0].1.clone();
+    assert!(why.starts_with("about 100k tokens are too few"), "{why}");
+    until(&mut wizard, Step::Finish);
+    let yaml = wizard.yaml().unwrap();
+    assert!(yaml.contains("about 100k tokens"), "{yaml}");
+}
+
+/// A vocabulary of characters has a token for each, and reads no other character.
+#[test]
+fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
+    use crate::data::tokenizer::TokenizerConfig;
+    let dir = tempfile::tempdir().unwrap();
+    let model = model_folder(dir.path());
+    let known = "To be, or not to be: that is the question.\n";
+    let characters = TokenizerConfig::Char(Default::default());
+    let tokenizer = characters.build(known, known).unwrap();
+    std::fs::write(
+        std::path::Path::new(&model).join("tokenizer.json"),
+        tokenizer.to_json(),
+    )
+    .unwrap();
+    let path = dir.path().join("own.txt");
+    std::fs::write(&path, format!("{}é", known.repeat(99))).unwrap();
+    let mut wizard = with_file(&path);
+    let look = |wizard: &mut Wizard| {
+        let Outcome::Look(look) = wizard.enter() else {
+            panic!("{:?}", wizard.error());
+        };
+        wizard.seen(look.now(None))
+    };
+    wizard.select(1);
+    wizard.type_in(&model);
+    assert_eq!(look(&mut wizard), Outcome::Stay);
+    let why = wizard.error().unwrap();
+    for part in ["cannot read the data", "'é'", "which has"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
+    // Of other data it is asked again.
+    let readable = dir.path().join("readable.txt");
+    std::fs::write(&readable, known.repeat(99)).unwrap();
+    wizard.go(Step::Data);
+    wizard.type_in(&readable.display().to_string());
+    assert_eq!(look(&mut wizard), Outcome::Moved);
+    wizard.select(1);
+    assert_eq!(look(&mut wizard), Outcome::Moved, "{:?}", wizard.error());
+    // A token is a character here, not four.
+    let whole = 99 * known.len() as u64;
+    assert_eq!(wizard.inputs().tokens, Some(whole));
+}

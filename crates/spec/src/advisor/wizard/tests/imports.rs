@@ -39,6 +39,10 @@ fn a_config_without_its_base_model_has_no_plan_and_no_start_but_can_be_saved() {
     let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
         "n_layer": 3, "n_head": 2, "d_model": 64, "seq_len": 64, "vocab_size": 65}}});
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    // Its description alone is nothing to start from.
+    let bare = import(&dir.path().display().to_string());
+    tells(&bare, "this folder has no weights");
+    std::fs::write(dir.path().join("model.safetensors"), vec![0; 400]).unwrap();
     let mut here = import(&dir.path().display().to_string());
     here.enter();
     until(&mut here, Step::Plan);

@@ -6,7 +6,7 @@ use crate::base::human::{grouped, short};
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::{Method, Said};
+use crate::plan::request::Said;
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
@@ -392,9 +392,9 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         None => String::new(),
     };
     let mut facts = vec![("parameters", format!("{params}{trained}"))];
-    let per = match r.method {
-        Method::Pretrain => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
-        _ => String::new(),
+    let per = match r.is_from_scratch() {
+        true => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
+        false => String::new(),
     };
     facts.push(("tokens", format!("{}{per}", short(r.tokens as f64))));
     facts.push(("compute", format!("{:.2e} FLOPs", work.flops)));
