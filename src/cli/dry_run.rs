@@ -154,6 +154,9 @@ fn outline(
 impl Outline {
     fn lines(&self) -> Vec<String> {
         let model = &self.spec.model;
+        // The answers of a pair are as long as the longer one.
+        let pairs = self.spec.method.needs().unit.sequences() > 1;
+        let padding = if pairs { ", padding included" } else { "" };
         let mut lines = vec![
             format!("{}: {}", self.name, self.about),
             format!(
@@ -171,7 +174,7 @@ impl Outline {
                 grouped(self.val_tokens),
             ),
             format!(
-                "train   {} steps of {} tokens, {} in all, {} epochs, on {} threads",
+                "train   {} steps of {} tokens{padding}, {} in all, {} epochs, on {} threads",
                 grouped(self.steps),
                 grouped(self.step_tokens),
                 short(self.run_tokens as f64),

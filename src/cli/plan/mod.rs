@@ -300,6 +300,8 @@ fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failur
 fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.method {
         request.method = pick("method", word, &Method::ALL)?;
+        // The same method as pretraining, on weights that know something.
+        request.extras.has_base |= word == "cpt";
     }
     if let Some(word) = &args.reference {
         request.reference = pick("reference", word, &REFERENCES)?;

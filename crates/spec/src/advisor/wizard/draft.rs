@@ -328,10 +328,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         if accumulated < train.grad_accum_steps {
             let why = match passes {
                 1.0 => "few rows: smaller batches leave more updates in an epoch".to_string(),
-                n => format!(
-                    "few rows: smaller batches leave more updates in {} epochs",
-                    human::number(n)
-                ),
+                n => format!("few rows: smaller batches leave more updates in {n} epochs"),
             };
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
