@@ -3,7 +3,7 @@
 mod show;
 
 use super::Context;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, absent};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::clock::Clock;
@@ -174,6 +174,9 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         let hint = "name one with --tasks";
         return Err(yours("--answers is for one task".into(), hint).into());
     };
+    if !file.exists() {
+        return Err(absent(file).into());
+    }
     let text = read_small_text(file, MAX_ANSWERS)
         .map_err(|e| yours(format!("{}: {e}", shown(file)), "name a file of JSON lines"))?;
     #[derive(serde::Deserialize)]

@@ -3,7 +3,7 @@
 mod reward;
 
 use super::Context;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, absent};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
@@ -161,6 +161,9 @@ fn text_bytes(renderer: &Renderer, special: &[u32], ids: &[u32]) -> usize {
 /// The texts and answers of a file, as the model at `path` reads them.
 fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, Vec<Labelled>)> {
     let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
+    if is_text(file) && !file.exists() {
+        return Err(absent(file).into());
+    }
     let child = Child::of_this_program();
     let tokenizer = tokenizer::load(path, &child)
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
