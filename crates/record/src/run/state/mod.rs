@@ -72,7 +72,7 @@ pub struct RunState {
     pub examined: VecDeque<Examined>,
     pub checkpoints: Vec<CheckpointMark>,
     pub marks: VecDeque<Mark>,
-    /// Preflight checks of the newest engine process.
+    /// Preflight checks, the newest of each: a resumed run does not repeat them, and what they found stands.
     pub checks: Vec<Finding>,
     /// What the engine's rules said of the training, the newest of each rule, by its id.
     pub diagnosed: BTreeMap<String, Diagnosed>,
@@ -159,7 +159,6 @@ impl RunState {
                 self.engine = text::one_line(engine);
                 self.pid = *pid;
                 self.finished = None;
-                self.checks.clear();
                 self.enter(Phase::Preparing, t);
             }
             Event::Started { .. } => self.start(event),
@@ -168,7 +167,12 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { finding, .. } => self.checks.push(finding.sanitized()),
+            Event::Checked { finding, .. } => {
+                let check = finding.sanitized();
+                let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
+                self.checks.retain(|old| !same(old));
+                self.checks.push(check);
+            }
             Event::Stepped {
                 step,
                 tokens,
