@@ -301,6 +301,8 @@ pub struct Figure {
     pub title: String,
     pub unit: String,
     pub direction: Direction,
+    /// Whether it says the same of all runs that have it: a loss of SFT and one of DPO do not.
+    pub comparable: bool,
     /// Newest finite reading of each run.
     pub last: Vec<Option<f64>>,
     /// Best reading of each run, where a direction says what is better.
@@ -308,9 +310,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Which run has the best of the values, where it differs from the others as they are written and a direction says what
-    /// is better.
+    /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
+    /// is better, and the runs can be told apart by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
+        if !self.comparable {
+            return None;
+        }
         let sign = match self.direction {
             Direction::Lower => 1.0,
             Direction::Higher => -1.0,
@@ -329,6 +334,23 @@ impl Figure {
         let alone = rest.iter().filter(equal).count() == 1;
         (rest.len() > 1 && alone).then_some(best.0)
     }
+}
+
+/// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the
+/// speed and memory of the machine, mean the same under every method.
+fn depends_on_method(info: &MetricInfo) -> bool {
+    const OF_THE_MACHINE: [&str; 4] = ["tok_per_sec", "step_ms", "mfu", "data_wait"];
+    let prefixes = ["eval/", "host/", "gpu/"];
+    !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
+}
+
+/// Logs of other programs do not say their method, only their format.
+fn one_method<'a>(tracks: impl Iterator<Item = &'a Track>) -> bool {
+    let methods = tracks.filter_map(|track| match track.state.is_foreign() {
+        true => None,
+        false => track.state.head.as_ref().map(|head| head.method.as_str()),
+    });
+    methods.collect::<BTreeSet<_>>().len() < 2
 }
 
 /// Every metric that has a chart and readings in at least one of the runs: the losses first, then as declared.
@@ -359,6 +381,9 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         if found.iter().all(Option::is_none) {
             return None;
         }
+        let with = tracks.iter().zip(&found);
+        let with = with.filter_map(|(track, found)| found.map(|_| track));
+        let comparable = !depends_on_method(&info) || one_method(with);
         let best = |span: (f64, f64)| match info.direction {
             Direction::Lower => Some(span.0),
             Direction::Higher => Some(span.1),
@@ -378,6 +403,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
             }),
             unit: one_line(&info.unit),
             direction: info.direction,
+            comparable,
             id: info.id,
         })
     };
@@ -478,6 +504,48 @@ mod tests {
             .unwrap();
         assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
         assert!(settings(&[&a, &a]).is_empty());
+    }
+
+    #[test]
+    fn runs_of_different_methods_have_no_best_loss() {
+        let metrics = ["train/loss", "tok_per_sec"].map(|id| MetricInfo {
+            id: id.into(),
+            direction: Direction::Lower,
+            ..MetricInfo::default()
+        });
+        let run = |method: &str, value: f64| {
+            let started = Event::Started {
+                name: "a".into(),
+                method: method.into(),
+                spec: Value::Null,
+                n_params: 1,
+                vocab_size: 1,
+                max_steps: 1,
+                batch_tokens: 1,
+                epoch_tokens: 1,
+                resumed_from: None,
+                precision: None,
+            };
+            let both = ["train/loss", "tok_per_sec"].map(|id| (id.to_string(), Num(value)));
+            let stepped = Event::Stepped {
+                step: 1,
+                tokens: 1,
+                values: both.into(),
+            };
+            let declared = Event::MetricsDeclared {
+                metrics: metrics.to_vec(),
+            };
+            let events = [hello(), started, declared, stepped];
+            track((0..).zip(events).collect())
+        };
+        let winners = |runs: &[Track]| -> Vec<_> {
+            let found = figures(runs);
+            found.iter().map(|f| f.winner(&f.last)).collect()
+        };
+        let (sft, dpo) = (run("sft", 2.0), run("dpo", 0.6));
+        let mixed = [sft.clone(), dpo.clone()];
+        assert_eq!(winners(&mixed), [None, Some(1)], "a speed is a speed");
+        assert_eq!(winners(&[sft, run("sft", 1.0)]), [Some(1), Some(1)]);
     }
 
     #[test]
