@@ -3,9 +3,9 @@
 
 use super::log::Tail;
 use super::series::Series;
+use super::spent::Spent;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
-use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
@@ -27,7 +27,7 @@ pub enum By {
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run; pauses between engines do not count, what was rolled back does.
+    /// Milliseconds in which an engine held the run: see [`Spent`].
     Time,
 }
 
@@ -69,9 +69,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    /// Milliseconds of earlier engines, and when the one at work began.
-    before: u64,
-    since: Option<UnixMillis>,
+    spent: Spent,
     now: Place,
 }
 
@@ -103,28 +101,18 @@ impl Track {
     /// Folds one event.
     pub fn apply(&mut self, envelope: &Envelope) {
         self.state.apply(envelope);
-        let since = *self.since.get_or_insert(envelope.t);
+        self.spent.take(envelope.t, &envelope.event);
+        // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
+        self.now.millis = self.now.millis.max(self.spent.millis());
         match envelope.event {
-            Event::Hello { .. } => {
-                self.before = self.now.millis;
-                self.since = Some(envelope.t);
-            }
             Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
             Event::Stepped { step, tokens, .. } => {
-                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
-                self.now = Place {
-                    step,
-                    tokens,
-                    millis: self.before.saturating_add(spent).max(self.now.millis),
-                };
+                (self.now.step, self.now.tokens) = (step, tokens);
                 if self.places.last().is_none_or(|last| last.step < step) {
                     self.keep();
                 }
             }
-            _ => {
-                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
-                self.now.millis = self.now.millis.max(self.before.saturating_add(spent));
-            }
+            _ => {}
         }
     }
 
@@ -146,7 +134,7 @@ impl Track {
 
     /// Milliseconds in which engines held it.
     pub fn millis(&self) -> u64 {
-        self.now.millis
+        self.spent.millis()
     }
 
     /// Where the run is on an axis.
@@ -413,6 +401,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::UnixMillis;
     use crate::wire::Num;
     use serde_json::json;
 
@@ -458,6 +447,7 @@ mod tests {
         let track = track(events);
         assert!(!track.name.contains('\x1b'));
         assert_eq!(track.millis(), 400 + 500);
+        assert_eq!(track.state.seconds, 0.9, "lists and screens say the same");
         let points = |by| track.points("train/loss", by, 100);
         let expected = [(1, 4.0), (2, 3.0), (3, 6.0), (4, 5.0), (5, 4.0)];
         assert_eq!(points(By::Step), expected);

@@ -15,6 +15,7 @@ pub use parts::{
 use super::index::RunStatus;
 use super::layers::LayerMap;
 use super::series::Series;
+use super::spent::Spent;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
@@ -94,8 +95,9 @@ pub struct RunState {
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended.
     pub finished: Option<Finish>,
-    /// Time spent by engine processes that have ended.
+    /// Time of all engine processes: see [`Spent`].
     pub seconds: f64,
+    spent: Spent,
     /// Step time and the cost of interruptions, for the ETA.
     pub pace: Pace,
     /// Newest sequence number; repeated ones are ignored.
@@ -142,6 +144,8 @@ impl RunState {
         }
         self.last_t = self.last_t.max(envelope.t);
         self.pace.observe(envelope);
+        self.spent.take(envelope.t, &envelope.event);
+        self.seconds = self.spent.seconds();
         self.tell(envelope);
         self.fold(envelope.t, &envelope.event);
     }
@@ -282,7 +286,6 @@ impl RunState {
                 self.step = (*step).max(self.step);
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
-                self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
             Event::Diagnosed { step, finding } => {
                 let (step, finding) = (*step, finding.sanitized());
