@@ -280,3 +280,19 @@ fn presets_are_copied_by_the_word_that_the_help_uses() {
     let (_, help, _) = llmtui(dir.path(), &["eval", "--help"]);
     assert!(!help.contains('\\'), "{help}");
 }
+
+#[test]
+fn a_run_is_planned_by_its_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
+    let clock = ManualClock::at(1);
+    let run = RunDir::create(&dir.path().join("runs"), "mine", &spec, "", &clock).unwrap();
+    let path = run.path().display().to_string();
+    for word in ["mine", &path] {
+        let (code, out, said) = llmtui(dir.path(), &["plan", word, "--json"]);
+        assert_eq!(code, 0, "{word}: {said}");
+        assert!(out.contains(run.id()), "{out}");
+    }
+    let typo = ["plan", "quickstrat"];
+    fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
+}
