@@ -31,8 +31,8 @@ use std::sync::Arc;
   llmtui score runs/…/checkpoints/step-001000 held-out.txt
   llmtui score model-q8_0.gguf pairs.jsonl --json
 
-A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or
-judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives
+A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or \
+judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives \
 each text one score; of pairs, the share is shown whose chosen answer scores higher, beside what length alone gets right.")]
 pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
