@@ -96,7 +96,11 @@ fn eight_kilobytes_are_memorized() {
 
 #[test]
 fn json_has_the_promised_keys() {
-    let json = serde_json::to_value(judged("diverged").findings).unwrap();
+    let json = serde_json::to_value(judged("diverged").list()).unwrap();
+    assert_eq!(
+        (&json[0]["id"], &json[0]["title"]),
+        (&"verdict".into(), &"DIVERGED".into())
+    );
     let keys = [
         "id", "status", "place", "evidence", "signals", "cause", "fix", "expected", "source",
     ];

@@ -176,3 +176,123 @@ fn options_are_never_passed_over_in_silence() {
         &["--run RUN"],
     );
 }
+
+#[test]
+fn an_engine_that_died_is_told_by_diagnose_and_named_by_resume() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_at(dir.path(), "mine", 1);
+    let clock = Arc::new(ManualClock::at(5_000));
+    let (mut log, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
+    log.emit(Event::Hello {
+        run: run.id().into(),
+        engine: "0".into(),
+        pid: 1,
+        host: "h".into(),
+    })
+    .unwrap();
+    drop(log);
+    thread.finish().unwrap();
+    let (code, out, _) = llmtui(dir.path(), &["diagnose", "mine"]);
+    assert_eq!(code, 4);
+    let resume = format!("llmtui resume {}", run.id());
+    assert!(
+        out.contains("the engine died at step 0") && out.contains(&resume),
+        "{out}"
+    );
+    let (_, out, _) = llmtui(dir.path(), &["diagnose", "mine", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&list[0]["id"], &list[0]["title"]),
+        (&"verdict".into(), &"TOO EARLY".into())
+    );
+    assert_eq!(
+        (&list[1]["id"], &list[1]["status"]),
+        (&"engine".into(), &"fail".into())
+    );
+    fails(
+        dir.path(),
+        &["resume"],
+        2,
+        &["no live run", "crashed", &resume],
+    );
+}
+
+#[test]
+fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["six.jsonl", "corpus.txt"] {
+        std::fs::write(dir.path().join(name), "{}").unwrap();
+    }
+    run_at(dir.path(), "mine", 1);
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["train", "quickstart", "--lr", "1e-3"],
+            &["try: llmtui train quickstart -s lr=1e-3"],
+        ),
+        (
+            &["train", "quickstart", "max_steps=5"],
+            &["try: llmtui train quickstart -s max_steps=5"],
+        ),
+        (
+            &["data", "inspect", "six.jsnl"],
+            &["six.jsnl does not exist", "did you mean six.jsonl?"],
+        ),
+        (
+            &["data", "convert", "six.jsnl", "--to", "messages"],
+            &["did you mean six.jsonl?"],
+        ),
+        (
+            &[
+                "tokenizer",
+                "train",
+                "--vocab-size",
+                "300",
+                "--out",
+                "t",
+                "corpsu.txt",
+            ],
+            &["corpsu.txt does not exist", "did you mean corpus.txt?"],
+        ),
+        (
+            &["chat", "out/model.gguf"],
+            &["out/model.gguf does not exist", "its folder does not exist"],
+        ),
+        (
+            &["data", "batches", "mine"],
+            &["mine is a run", "llmtui data batches --run mine --step 1"],
+        ),
+        (&["diagnose", "nothing"], &["no run"]),
+    ];
+    for (args, phrases) in cases {
+        fails(dir.path(), args, 2, phrases);
+    }
+    let (_, _, said) = llmtui(dir.path(), &["train", "quickstart", "--lr", "1e-3"]);
+    assert!(!said.contains("-- --lr"), "{said}");
+}
+
+#[test]
+fn presets_are_copied_by_the_word_that_the_help_uses() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, said) = llmtui(dir.path(), &["presets", "copy", "smoke"]);
+    assert_eq!((code, out.trim()), (0, "smoke.yaml"), "{said}");
+    let (_, help, _) = llmtui(dir.path(), &["presets", "--help"]);
+    assert!(help.contains("copy"), "{help}");
+    let (_, help, _) = llmtui(dir.path(), &["eval", "--help"]);
+    assert!(!help.contains('\\'), "{help}");
+}
+
+#[test]
+fn a_run_is_planned_by_its_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
+    let clock = ManualClock::at(1);
+    let run = RunDir::create(&dir.path().join("runs"), "mine", &spec, "", &clock).unwrap();
+    let path = run.path().display().to_string();
+    for word in ["mine", &path] {
+        let (code, out, said) = llmtui(dir.path(), &["plan", word, "--json"]);
+        assert_eq!(code, 0, "{word}: {said}");
+        assert!(out.contains(run.id()), "{out}");
+    }
+    let typo = ["plan", "quickstrat"];
+    fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
+}

@@ -3,11 +3,12 @@
 use super::exit::{Exit, Failure};
 use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, finding, run_ref};
-use crate::base::finding::Finding;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
 use crate::data::Surroundings;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::engine::causes::{BUDGET, Cause, test_all};
-use crate::run::RunDir;
+use crate::run::{RunDir, RunState};
 use std::io::Write;
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub struct Args {
     pub run: String,
     #[command(flatten)]
     pub log: LogArgs,
-    /// Print the findings as JSON: [{id, title, status, place, evidence, signals, cause, fix, expected, source}]
+    /// Print the findings as JSON, the first with id `verdict`: [{id, title, status, place, evidence, signals, cause, fix,
+    /// expected, source}]
     #[arg(long)]
     pub json: bool,
     /// Test causes as well, on the run's data and on copies of its weights: about a minute, and the memory of a training
@@ -44,6 +46,11 @@ const TITLE: usize = 14;
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let subject = Subject::named(&args.run, &args.log, cx)?;
+    // Asked first: an engine that ends in between has then said so in its log.
+    let alive = match &subject {
+        Subject::Run(run) => run.is_alive(),
+        Subject::Log(_) => true,
+    };
     let state = match &subject {
         Subject::Run(run) => run_ref::fold(run)?,
         Subject::Log(_) if args.probe => {
@@ -54,6 +61,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Subject::Log(found) => fold_log(found, &args.log)?,
     };
     let mut diagnosis = diagnose(&state);
+    if let Subject::Run(run) = &subject
+        && state.running()
+        && !state.is_foreign()
+        && !alive
+    {
+        diagnosis.findings.insert(0, dead(run, &state, cx));
+    }
     let rules = diagnosis.findings.len();
     if let Subject::Run(run) = &subject
         && args.probe
@@ -62,7 +76,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        let text = super::out::json(&diagnosis.findings)?;
+        let text = super::out::json(&diagnosis.list())?;
         writeln!(out, "{text}")?;
     } else {
         let tested = diagnosis.findings.split_off(rules);
@@ -79,6 +93,21 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => Exit::Training,
         false => Exit::Done,
     })
+}
+
+/// An engine that ended without a last word: no rule on its log can know.
+fn dead(run: &RunDir, state: &RunState, cx: &Context) -> Finding {
+    let text = format!(
+        "the engine died at step {} without a last word; nothing trains now",
+        human::grouped(state.step)
+    );
+    let resume = run_ref::command("resume", run.path(), &cx.runs_dir);
+    Finding::fail(
+        Signal::of("step", state.step as f64, text),
+        "it was killed (kill -9, no memory left), or the machine went down",
+        format!("{resume} goes on from the newest checkpoint, or begins again without one"),
+    )
+    .named("engine", "engine")
 }
 
 /// The tests of causes, told one by one on standard error.

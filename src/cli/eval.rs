@@ -3,7 +3,7 @@
 mod show;
 
 use super::Context;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, absent};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::clock::Clock;
@@ -27,8 +27,8 @@ use std::time::Duration;
   llmtui eval HuggingFaceTB/SmolLM2-135M --tasks arc_easy,hellaswag --limit 200
   llmtui eval base-model my-run --tasks gsm8k,./mine.yaml --json
 
-Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; what
-cannot be had is said before anything is computed. Answers go to --out as JSON lines; a run that was broken off goes on
+Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; what \
+cannot be had is said before anything is computed. Answers go to --out as JSON lines; a run that was broken off goes on \
 where it ended, and what was asked before is not asked again. docs/evaluation.md says more.")]
 pub struct Args {
     /// Checkpoint folders, runs (their best checkpoint), Hugging Face model folders, GGUF files or hub ids; the first is
@@ -44,7 +44,7 @@ pub struct Args {
     /// Worked examples in front of each prompt, in place of the task's own number
     #[arg(long, value_name = "N")]
     pub shots: Option<usize>,
-    /// Judge answers that were written elsewhere, without a model: JSON lines {\"answer\": TEXT}, one for each item of the one
+    /// Judge answers that were written elsewhere, without a model: JSON lines `{"answer": TEXT}`, one for each item of the one
     /// task, in its order
     #[arg(long, value_name = "FILE", conflicts_with = "models")]
     pub answers: Option<PathBuf>,
@@ -174,6 +174,9 @@ fn elsewhere(file: &Path, prepared: &[Prepared]) -> anyhow::Result<Asked> {
         let hint = "name one with --tasks";
         return Err(yours("--answers is for one task".into(), hint).into());
     };
+    if !file.exists() {
+        return Err(absent(file).into());
+    }
     let text = read_small_text(file, MAX_ANSWERS)
         .map_err(|e| yours(format!("{}: {e}", shown(file)), "name a file of JSON lines"))?;
     #[derive(serde::Deserialize)]

@@ -2,9 +2,11 @@
 //! seen enough: that is success.
 
 use crate::base::files::is_of_the_name;
+use crate::base::paths::astray;
 use crate::base::text::{sanitize, shown};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
+use crate::data::source::neighbour;
 use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
 use crate::run::RunError;
@@ -163,6 +165,15 @@ impl Failure {
             hint: hint.into(),
         }
     }
+}
+
+/// A path that leads nowhere, with what in its folder is called almost so.
+pub fn absent(path: &Path) -> Failure {
+    let hint = match neighbour(path) {
+        Some(near) => format!("did you mean {}?", shown(&path.with_file_name(near))),
+        None => astray(path, path),
+    };
+    Failure::yours(format!("{} does not exist", shown(path)), hint)
 }
 
 /// Prints the error to standard error and picks the exit code. Errors without a class count as environment errors: all
@@ -371,6 +382,16 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
         assert_eq!(write_crash_file(&folder, "boom"), None);
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_told_with_its_neighbour() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("corpus.txt"), "x").unwrap();
+        let failure = absent(&dir.path().join("corpsu.txt"));
+        let near = dir.path().join("corpus.txt");
+        assert!(failure.what.ends_with("corpsu.txt does not exist"));
+        assert_eq!(failure.hint, format!("did you mean {}?", shown(&near)));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::Manifest;
 use crate::engine::export::ExportError;
-use crate::hf;
 use crate::llama_cpp::is_gguf;
 use crate::models::Parts;
 use crate::nn::{Model, ParamInfo};
@@ -18,7 +17,8 @@ use std::fmt::Write as _;
 
 /// Inspect the weights of a model: spectra, power-law exponents, norms, dead rows, NaN
 ///
-/// Any checkpoint or Hugging Face folder; nothing is trained and no data is needed. Definitions: docs/metrics.md.
+/// Any checkpoint or Hugging Face folder; an adapter is looked at merged into its base. Nothing is trained and no data is
+/// needed. Definitions: docs/metrics.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui inspect runs/…/checkpoints/step-001000
@@ -89,9 +89,10 @@ fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
     }
     let unread =
         |what: String| Failure::yours(one_line(&what), "docs/models.md lists what is read");
-    Manifest::open_verified::<ExportError>(&folder)
+    let source = Manifest::open_verified::<ExportError>(&folder)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
-    let model = hf::load(&folder).map_err(|e| unread(e.to_string()))?;
+    // Of an adapter the weights that it makes of its base.
+    let model = source.load().map_err(|e| unread(e.to_string()))?;
     let shape = model.shape();
     let (q, kv) = (
         shape.n_head * shape.head_dim,
@@ -109,8 +110,12 @@ fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
         }
     })?;
     let findings = findings(&matrices);
+    let place = match source.adapter() {
+        Some(_) => format!("{} (its adapter merged into its base)", shown(&folder)),
+        None => shown(&folder),
+    };
     Ok(Inspected {
-        place: shown(&folder),
+        place,
         model,
         matrices,
         findings,

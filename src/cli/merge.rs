@@ -16,14 +16,16 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   llmtui merge --base SmolLM2 --adapter my-sft-run --to out/merged
   llmtui merge --base SmolLM2 --adapter sft:0.7 --adapter style:0.3 --to out/both
-  llmtui merge --base my-lora-run --to out/merged                     # a checkpoint holds base and adapter
+  llmtui merge --base my-lora-run --to out/merged                     # a checkpoint knows base and adapter
+  llmtui merge --base my-sft-run --adapter my-dpo-run --to out/merged # an adapter on an adapter
   llmtui merge --base model-q4.gguf --adapter my-qlora-run --dequantize --to out/merged")]
 pub struct Args {
-    /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id
+    /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id. Adapters of its own, and those
+    /// that they stand on, are merged first
     #[arg(long, value_name = "MODEL")]
     pub base: String,
     /// A folder with an adapter in PEFT's form, or a run (its best checkpoint); `:weight` behind it counts it more or less.
-    /// Without any: the adapter beside the base's own weights
+    /// Where it was trained on a model with an adapter, that one is merged too. Without any: the base's own alone
     #[arg(long = "adapter", value_name = "DIR[:weight]")]
     pub adapters: Vec<String>,
     /// Output folder; must be absent or empty
@@ -32,7 +34,7 @@ pub struct Args {
     /// Data type of the merged weights; sums are f32
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
     pub dtype: String,
-    /// Turn the quantized weights of a GGUF base into floats
+    /// Turn the quantized weights of a GGUF base into floats; under a run's adapter they always are
     #[arg(long)]
     pub dequantize: bool,
     /// Merge although the adapter was trained on other weights of the same shapes
@@ -61,6 +63,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         for note in &file.notes {
             say!("              {note}")?;
         }
+    }
+    // What was merged besides what was named.
+    if merged.base != order.base || merged.adapters.len() > order.adapters.len().max(1) {
+        let adapters = merged.adapters.iter().map(|path| shown(path));
+        let adapters: Vec<String> = adapters.collect();
+        say!("{} + {}", shown(&merged.base), adapters.join(" + "))?;
     }
     match merged.check {
         Ok(found) => say!(

@@ -212,7 +212,11 @@ pub fn main(env: Env) -> ExitCode {
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
         Ok(cli) => exit::settle(run(cli, env)),
-        Err(usage) => no_verb::usage(&usage, &spec_sources(&env)),
+        Err(mut usage) => {
+            let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            let typed: Vec<String> = typed.collect();
+            no_verb::usage(&mut usage, &typed, &spec_sources(&env))
+        }
     });
     ending.unwrap_or_else(|_| exit::after_panic()).into()
 }

@@ -5,7 +5,8 @@ use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::paths::expand_home;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
+use crate::data::source::neighbour;
 use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
 use crate::models::{self, Parts, SourceError};
@@ -64,6 +65,8 @@ pub fn find_with(
     let run = index::resolve(&cx.runs_dir, word);
     match (run, models::repo(word)) {
         (Ok(_), _) => best_of(word, cx),
+        // No repository is called like a file.
+        (Err(_), _) if is_model_file(path) => Err(super::exit::absent(path).into()),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) => {
             let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
@@ -160,6 +163,15 @@ fn pull_with(
     Ok(found.map_err(|error| failed(word, &error))?)
 }
 
+/// Whether a word ends like a file of weights.
+fn is_model_file(path: &Path) -> bool {
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    let endings = ["gguf", "safetensors", "bin", "pt", "pth", "ckpt"];
+    endings
+        .iter()
+        .any(|known| ending.eq_ignore_ascii_case(known))
+}
+
 fn failed(word: &str, error: &HubError) -> Failure {
     let exit = match error.is_outage() {
         true => Exit::Machine,
@@ -170,7 +182,13 @@ fn failed(word: &str, error: &HubError) -> Failure {
         what: one_line(&format!(
             "{word} is not a folder, file or run here; as a hub model: {error}"
         )),
-        hint: error.hint(),
+        hint: match neighbour(Path::new(word)) {
+            Some(near) => {
+                let near = Path::new(word).with_file_name(near);
+                format!("did you mean {}? Else {}", shown(&near), error.hint())
+            }
+            None => error.hint(),
+        },
     }
 }
 

@@ -4,14 +4,21 @@ use super::exit::Exit;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::data::source::is_data_file;
-use crate::spec::SpecSources;
+use crate::spec::{SpecSources, setting_named};
 use crate::{models, pipeline, plan, run};
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::path::Path;
 
 /// Prints a usage error, and what to write instead where that is known. Help and version go to standard output and
 /// succeed; a usage error is a user error.
-pub fn usage(error: &clap::Error, sources: &SpecSources) -> Exit {
+pub fn usage(error: &mut clap::Error, typed: &[String], sources: &SpecSources) -> Exit {
+    let set = as_settings(error, typed);
+    if set.is_some() {
+        // `-- --lr` would make a preset of it.
+        error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::SuggestedArg);
+    }
     let _ = error.print();
     if !error.use_stderr() {
         return Exit::Done;
@@ -19,7 +26,87 @@ pub fn usage(error: &clap::Error, sources: &SpecSources) -> Exit {
     if let Some(meant) = verb(error).and_then(|word| meant(word, sources)) {
         tell!("\n  try: {}", one_line(&meant));
     }
+    if let Some(meant) = set {
+        tell!("\n  try: {}", one_line(&meant));
+    }
     Exit::Yours
+}
+
+/// The command with settings of a spec where they were written as options (`--lr 1e-3`) or alone (`lr=1e-3`): each behind its
+/// own `-s`.
+fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let root = super::Cli::command();
+    let mut verb = &root;
+    let mut words = vec!["llmtui".to_string()];
+    let mut rest = typed.iter().skip(1).peekable();
+    let mut changed = false;
+    while let Some(word) = rest.next() {
+        if let Some(sub) = verb.find_subcommand(word) {
+            verb = sub;
+        }
+        match setting(word, rest.peek().copied(), verb) {
+            Some((setting, used_next)) => {
+                words.extend(["-s".to_string(), quoted(&setting)]);
+                if used_next {
+                    rest.next();
+                }
+                changed = true;
+            }
+            None => {
+                words.push(quoted(word));
+                // The value of an option is no word of its own.
+                if takes_value(word, verb)
+                    && let Some(value) = rest.next()
+                {
+                    words.push(quoted(value));
+                }
+            }
+        }
+    }
+    let sets = verb
+        .get_arguments()
+        .any(|arg| arg.get_long() == Some("set"));
+    (sets && changed).then(|| words.join(" "))
+}
+
+/// `key=value` of a word that names a setting and no option of the verb, and whether its value is the word behind it.
+fn setting(word: &str, next: Option<&String>, verb: &clap::Command) -> Option<(String, bool)> {
+    let name = word.strip_prefix("--");
+    let (key, value) = match name.unwrap_or(word).split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (name?, None),
+    };
+    if name.is_some() && verb.get_arguments().any(|arg| arg.get_long() == Some(key)) {
+        return None;
+    }
+    let key = setting_named(key)?;
+    match (value, next) {
+        (Some(value), _) => Some((format!("{key}={value}"), false)),
+        (None, Some(next)) if !next.starts_with("--") => Some((format!("{key}={next}"), true)),
+        // A switch of other tools.
+        (None, _) => Some((format!("{key}=true"), false)),
+    }
+}
+
+/// Whether a word is an option of the verb, or of all verbs, whose value is the next word.
+fn takes_value(word: &str, verb: &clap::Command) -> bool {
+    let root = super::Cli::command();
+    let is_it = |arg: &clap::Arg| {
+        let long = word
+            .strip_prefix("--")
+            .is_some_and(|name| arg.get_long() == Some(name));
+        let short = word.strip_prefix('-').and_then(|name| {
+            let mut letters = name.chars();
+            Some((letters.next()?, letters.next()))
+        });
+        let short =
+            short.is_some_and(|(letter, more)| more.is_none() && arg.get_short() == Some(letter));
+        (long || short) && arg.get_action().takes_values()
+    };
+    verb.get_arguments().chain(root.get_arguments()).any(is_it)
 }
 
 /// What stands in place of this program's own subcommand.
@@ -110,8 +197,47 @@ mod tests {
     use super::*;
 
     #[test]
+    fn settings_written_as_options_lead_to_the_command_with_s() {
+        use clap::Parser;
+        let meant = |line: &str| {
+            let typed: Vec<String> = line.split(' ').map(String::from).collect();
+            let error = super::super::Cli::try_parse_from(&typed).unwrap_err();
+            as_settings(&error, &typed)
+        };
+        for (typed, expected) in [
+            (
+                "llmtui train quickstart --lr 1e-3",
+                "llmtui train quickstart -s lr=1e-3",
+            ),
+            (
+                "llmtui train quickstart --max-steps=5 --headless",
+                "llmtui train quickstart -s max_steps=5 --headless",
+            ),
+            (
+                "llmtui train quickstart max_steps=5 --train.threads 2",
+                "llmtui train quickstart -s max_steps=5 -s train.threads=2",
+            ),
+            (
+                "llmtui train quickstart -s seed=3 --name mine",
+                "llmtui train quickstart -s seed=3 -s name=mine",
+            ),
+            (
+                "llmtui plan quickstart micro_batch_size=4",
+                "llmtui plan quickstart -s micro_batch_size=4",
+            ),
+        ] {
+            assert_eq!(meant(typed).as_deref(), Some(expected), "{typed}");
+        }
+        assert_eq!(
+            meant("llmtui train quickstart --loss-curve 3"),
+            None,
+            "no setting"
+        );
+        assert_eq!(meant("llmtui stop mine --lr 1e-3"), None, "takes no -s");
+    }
+
+    #[test]
     fn words_of_other_tools_lead_to_commands_that_there_are() {
-        use clap::CommandFactory;
         let own = super::super::Cli::command();
         let own: Vec<&str> = own.get_subcommands().map(|c| c.get_name()).collect();
         let mut seen = Vec::new();

@@ -43,7 +43,8 @@ pub enum What {
         #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
-    /// Write a preset to a file for editing; never overwrites
+    /// Copy a preset to a file for editing; never overwrites
+    #[command(visible_alias = "copy")]
     Eject {
         /// A preset's name
         #[arg(value_name = "NAME")]

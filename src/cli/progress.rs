@@ -11,6 +11,7 @@ use crate::base::turns::question;
 use crate::diagnosis::{VERDICT, diagnose};
 use crate::plan::target::of_run;
 use crate::run::RunState;
+use crate::run::spent;
 use crate::run::state::outcome_word;
 use crate::wire::{Envelope, Event, Outcome, Values};
 use std::path::Path;
@@ -175,8 +176,8 @@ impl Progress {
         if let Some(loss) = finish.val_loss {
             line.push_str(&format!(", val loss {loss:.4}"));
         }
-        let seconds = Duration::from_secs_f64(finish.seconds.clamp(0.0, 1e9));
-        line.push_str(&format!(", after {}", human::duration(seconds)));
+        let took = spent::words(finish.seconds, self.state.seconds);
+        line.push_str(&format!(", after {took}"));
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
         // Of a run that failed before its first step there is nothing to judge.

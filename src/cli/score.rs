@@ -3,7 +3,7 @@
 mod reward;
 
 use super::Context;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, absent};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
@@ -31,8 +31,8 @@ use std::sync::Arc;
   llmtui score runs/…/checkpoints/step-001000 held-out.txt
   llmtui score model-q8_0.gguf pairs.jsonl --json
 
-A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or
-judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives
+A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or \
+judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives \
 each text one score; of pairs, the share is shown whose chosen answer scores higher, beside what length alone gets right.")]
 pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
@@ -161,6 +161,9 @@ fn text_bytes(renderer: &Renderer, special: &[u32], ids: &[u32]) -> usize {
 /// The texts and answers of a file, as the model at `path` reads them.
 fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, Vec<Labelled>)> {
     let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
+    if is_text(file) && !file.exists() {
+        return Err(absent(file).into());
+    }
     let child = Child::of_this_program();
     let tokenizer = tokenizer::load(path, &child)
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;

@@ -17,12 +17,13 @@ use crate::models::Parts;
 use keyboard::Keyboard;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use talk::{Manner, Talk};
+use talk::{Heard, Manner, Talk};
 
 /// Chat with a model through its chat template, or complete raw text
 ///
 /// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or for a model without a
-/// chat template, each line is a separate prompt. With piped input only the answers are printed.
+/// chat template, each line is a separate prompt. With piped input only the answers are printed. A line that begins with a
+/// slash and a word is a command: /adapter, /help, /quit; // sends a slash.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)
@@ -81,23 +82,38 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     match &args.prompt {
         Some(prompt) => talk.say(prompt)?,
-        None => converse(&mut talk, &args.model, cx)?,
+        None => {
+            if let Some(hint) = talk.adapter_hint() {
+                tell!("{hint}");
+            }
+            return converse(&mut talk, &args.model, cx);
+        }
     }
     Ok(Exit::Done)
 }
 
 /// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.
-fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> anyhow::Result<()> {
+fn converse<W: std::io::Write>(
+    talk: &mut Talk<W>,
+    name: &str,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     if cx.stdin_is_terminal {
-        return at_a_terminal(talk, name);
+        at_a_terminal(talk, name)?;
+        return Ok(Exit::Done);
     }
+    // A refused line leaves a gap between the answers, which a script must not take for success.
+    let mut exit = Exit::Done;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(unreadable)?;
-        if !talk.obeys(&line)? {
-            talk.say(&line)?;
+        match talk.hear(&line)? {
+            Heard::Text(text) => talk.say(text)?,
+            Heard::Obeyed => {}
+            Heard::Refused => exit = Exit::Yours,
+            Heard::Quit => break,
         }
     }
-    Ok(())
+    Ok(exit)
 }
 
 /// Ctrl-C stops the current answer; if there is none, it quits.
@@ -106,15 +122,17 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
     };
-    tell!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits");
+    tell!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits, /help lists commands");
     let mut keyboard = Keyboard::listen()?;
     loop {
         super::out::hint(format_args!("> "));
         match keyboard.line() {
             Some(line) => {
                 let line = line.map_err(unreadable)?;
-                if !talk.obeys(&line)? {
-                    talk.say_until(&line, &mut keyboard)?;
+                match talk.hear(&line)? {
+                    Heard::Text(text) => talk.say_until(text, &mut keyboard)?,
+                    Heard::Obeyed | Heard::Refused => {}
+                    Heard::Quit => return Ok(()),
                 }
             }
             None => {

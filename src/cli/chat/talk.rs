@@ -41,6 +41,54 @@ pub struct Talk<'a, W> {
     adapters: Vec<String>,
 }
 
+/// What became of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard<'l> {
+    /// A text for the model.
+    Text(&'l str),
+    Obeyed,
+    Refused,
+    Quit,
+}
+
+/// What a line means, whatever the model.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning<'l> {
+    Text(&'l str),
+    Help,
+    Quit,
+    Adapter(Option<&'l str>),
+    Unknown(&'l str),
+}
+
+/// Every command, for `/help` and where one was mistyped.
+const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter, or without; /adapter lists them
+/help                        this list
+/quit                        end; so does Ctrl-D
+//TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
+
+/// A slash and a word begin a command; paths, fractions and a doubled slash do not.
+fn meaning(line: &str) -> Meaning<'_> {
+    if line.starts_with("//") {
+        return Meaning::Text(&line[1..]);
+    }
+    let mut words = line.split_whitespace();
+    let first = words.next().unwrap_or_default();
+    let is_word = |name: &str| {
+        let part_of_word = |c: char| c.is_alphanumeric() || "-_?".contains(c);
+        !name.is_empty() && name.chars().all(part_of_word)
+    };
+    match line.strip_prefix('/') {
+        Some(_) if first.strip_prefix('/').is_some_and(is_word) => match first {
+            "/help" | "/?" => Meaning::Help,
+            "/quit" | "/exit" | "/bye" => Meaning::Quit,
+            "/adapter" => Meaning::Adapter(words.next()),
+            _ => Meaning::Unknown(first),
+        },
+        _ => Meaning::Text(line),
+    }
+}
+
 /// An answer in progress.
 #[derive(Default)]
 struct Answer {
@@ -91,12 +139,6 @@ impl<'a, W: Write> Talk<'a, W> {
             }
             notes.push("this model has no chat template: it completes text".into());
         }
-        if let Some(first) = adapters.first() {
-            let all = adapters.join(", ");
-            notes.push(format!(
-                "it answers with the adapter {first}; /adapter NAME or /adapter off switches ({all})"
-            ));
-        }
         let system = manner
             .system
             .as_ref()
@@ -123,19 +165,50 @@ impl<'a, W: Write> Talk<'a, W> {
         self.converses
     }
 
-    /// Obeys a line that is a command: `/adapter NAME`, `/adapter off`, `/adapter`. Says whether it was one.
+    /// What a user who types may do with the adapters; of no use to a single prompt.
+    pub fn adapter_hint(&self) -> Option<String> {
+        let first = one_line(self.adapters.first()?);
+        let all = one_line(&self.adapters.join(", "));
+        Some(format!(
+            "it answers with the adapter {first}; /adapter NAME or /adapter off switches ({all})"
+        ))
+    }
+
+    /// Takes a line that was typed: obeys a command, refuses one that there is not, or says what to send.
     ///
     /// # Errors
     /// The model's process is gone.
-    pub fn obeys(&mut self, line: &str) -> anyhow::Result<bool> {
-        let mut words = line.split_whitespace();
-        if self.adapters.is_empty() || words.next() != Some("/adapter") {
-            return Ok(false);
+    pub fn hear<'l>(&mut self, line: &'l str) -> anyhow::Result<Heard<'l>> {
+        Ok(match meaning(line) {
+            Meaning::Text(text) => Heard::Text(text),
+            Meaning::Quit => Heard::Quit,
+            Meaning::Help => {
+                tell!("{HELP}");
+                Heard::Obeyed
+            }
+            Meaning::Adapter(name) => {
+                self.adapter(name)?;
+                Heard::Obeyed
+            }
+            Meaning::Unknown(word) => {
+                tell!("there is no {}\n{HELP}", one_line(word));
+                Heard::Refused
+            }
+        })
+    }
+
+    /// `/adapter NAME`, `/adapter off`, `/adapter`.
+    fn adapter(&mut self, name: Option<&str>) -> anyhow::Result<()> {
+        if self.adapters.is_empty() {
+            tell!(
+                "this model was opened without adapters; llmtui chat MODEL --adapter DIR opens it with one"
+            );
+            return Ok(());
         }
-        let name = match words.next() {
+        let name = match name {
             None => {
                 tell!("adapters: {}", one_line(&self.adapters.join(", ")));
-                return Ok(true);
+                return Ok(());
             }
             Some("off" | "none") => None,
             Some(name) => Some(name.to_string()),
@@ -149,11 +222,11 @@ impl<'a, W: Write> Talk<'a, W> {
                             Some(name) => tell!("adapter {}", one_line(&name)),
                             None => tell!("the base alone"),
                         }
-                        return Ok(true);
+                        return Ok(());
                     }
                     Event::Rejected { id, why } if id == asked => {
                         tell!("{}", sanitize(&why));
-                        return Ok(true);
+                        return Ok(());
                     }
                     _ => {}
                 },

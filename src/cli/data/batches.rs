@@ -2,6 +2,7 @@
 //! each token: what a step learned from can be looked at, and checked against any other program.
 
 use crate::base::human::grouped;
+use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
@@ -10,9 +11,11 @@ use crate::data::Surroundings;
 use crate::engine::EngineError;
 use crate::engine::checkpoint::{CheckpointError, Fault};
 use crate::engine::revisit::{Revisit, Weights, before};
-use crate::run::RunDir;
+use crate::plan::target::is_spec;
 use crate::run::revisit::{Row, mean_loss};
+use crate::run::{RunDir, index};
 use std::io::Write;
+use std::path::Path;
 
 /// Show the rows of a training step: token ids, text, which targets count in the loss, the loss of each token
 #[derive(Debug, clap::Args)]
@@ -21,7 +24,7 @@ use std::io::Write;
   llmtui data batches --run shakespeare --step 1240 --loss
   llmtui data batches my.yaml --held-out --json > val.jsonl
 
---loss computes with the newest checkpoint before the step, without dropout and noise: the mean is the loss that the log names only
+--loss computes with the newest checkpoint before the step, without dropout and noise: the mean is the loss that the log names only \
 where the step began with that checkpoint. Without a checkpoint before the step it takes the weights before the first step.")]
 pub struct Args {
     #[command(flatten)]
@@ -54,7 +57,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = run.transpose()?;
     let spec = match &run {
         Some(run) => run_ref::spec_of(run)?,
-        None => args.spec.load(cx)?.spec,
+        None => {
+            not_a_run(args, cx)?;
+            args.spec.load(cx)?.spec
+        }
     };
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
@@ -92,6 +98,26 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// A run in a spec's place: its own spec is meant, with what happened to it.
+fn not_a_run(args: &Args, cx: &Context) -> Result<(), Failure> {
+    let Some(word) = args.spec.target() else {
+        return Ok(());
+    };
+    let is_run = Path::new(word).join("run.json").is_file()
+        || !is_spec(word, &cx.spec_sources()) && index::resolve(&cx.runs_dir, word).is_ok();
+    match is_run {
+        true => Err(Failure::yours(
+            format!("{} is a run, not a spec", one_line(word)),
+            format!(
+                "llmtui data batches --run {} --step {}",
+                quoted(word),
+                args.step
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The weights that rows are scored with; `None`, with a note, where tokens have no loss.

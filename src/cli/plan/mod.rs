@@ -5,9 +5,10 @@ mod table;
 use super::{
     Context,
     exit::{Exit, Failure},
-    model_ref,
+    model_ref, run_ref,
 };
 use crate::base::clock::Clock;
+use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Live, Provider, Recorded};
 use crate::methods::ReferenceChoice;
 use crate::models::{self, Parts};
@@ -23,14 +24,16 @@ use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::solve::what_fits;
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
+use crate::run::index;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Fraction of peak that this engine reaches, unless given.
 const ENGINE_SHARE: f64 = 0.7;
 
 /// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
-/// TARGET is a preset, a spec file, a model folder, a .gguf file, a hub id, or a reference model by name (gpt2, llama-2-7b,
+/// TARGET is a preset, a spec file, a run, a model folder, a .gguf file, a hub id, or a reference model by name (gpt2, llama-2-7b,
 /// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for this program's engine on a CPU, or with
 /// `engine: torch` for its ranks on the GPUs here or named; any other with --gpu, and models, for a typical GPU trainer: full AdamW in
 /// mixed precision unless configured otherwise.
@@ -39,9 +42,10 @@ const ENGINE_SHARE: f64 = 0.7;
   llmtui plan quickstart
   llmtui plan llama-3.1-8b --gpu H100 --method sft --lora-rank 16 --quantize nf4
   llmtui plan llama-2-7b --gpu A100 --gpus 8 --zero 3 --tokens 2T --mfu 0.39
-  llmtui plan my.yaml --memory 16GB --json")]
+  llmtui plan my.yaml --memory 16GB --json
+  llmtui plan my-run -s micro_batch_size=4")]
 pub struct Args {
-    /// A preset, a spec file, a model folder or file, a hub id, or a reference model's name
+    /// A preset, a spec file, a run, a model folder or file, a hub id, or a reference model's name
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// Override a value of a spec; may be repeated
@@ -235,7 +239,15 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let set = model_ref::with_runs(&args.set, cx)?;
-    let mut found = target::resolve(&args.target, &set, &cx.spec_sources());
+    let mut found = match Path::new(&args.target).join("run.json").is_file() {
+        true => of_run(&args.target, &set, cx)?,
+        false => target::resolve(&args.target, &set, &cx.spec_sources()),
+    };
+    if matches!(found, Err(TargetError::Unknown { .. }))
+        && index::resolve(&cx.runs_dir, &args.target).is_ok()
+    {
+        found = of_run(&args.target, &set, cx)?;
+    }
     // The description of a model of the hub is enough.
     if matches!(found, Err(TargetError::Unknown { .. })) && models::repo(&args.target).is_some() {
         let folder = model_ref::find(&args.target, Parts::Description, cx)?;
@@ -260,6 +272,21 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
             Err(Failure::yours(error.to_string(), hint).into())
         }
     }
+}
+
+/// A run by the spec that it was created with.
+fn of_run(
+    word: &str,
+    set: &[String],
+    cx: &Context,
+) -> anyhow::Result<Result<Request, TargetError>> {
+    let run = run_ref::named(word, cx)?;
+    let spec = run.spec_path();
+    let mut found = target::resolve(&spec.to_string_lossy(), set, &cx.spec_sources());
+    if let Ok(request) = &mut found {
+        request.name = one_line(&run.folder());
+    }
+    Ok(found)
 }
 
 const REFERENCES: [(&str, ReferenceChoice); 4] = [

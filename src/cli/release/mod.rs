@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
   llmtui release out/model --repo me/model                    # what an upload would send
   llmtui release out/model --repo me/model --upload           # with HF_TOKEN
 
-Model folders, adapters and folders of GGUF files; a run or a checkpoint is exported first.
+Model folders, adapters and folders of GGUF files; a run or a checkpoint is exported first. \
 Nothing is sent without --upload. Checks: docs/release.md.")]
 pub struct Args {
     /// A model folder; or a run (its best checkpoint) or a checkpoint, which is exported to --to first

@@ -8,14 +8,17 @@ use crate::run::RunDir;
 use crate::run::compare::settings;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, find_parent, tree};
-use crate::spec::shown;
+use crate::spec::{is_default, shown};
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// A change of a run against its parent: path, the parent's value, its own; `None` where one has no such setting.
 type Change = (String, Option<Value>, Option<Value>);
 
 /// Settings that describe a run and change nothing of it.
 const NAMES: [&str; 3] = ["name", "about", "group"];
+/// Settings that name files of the model that a run starts from.
+const PLACES: [&str; 2] = ["train.from", "data.tokenizer.file.path"];
 /// Sections in which one of several is chosen, with settings of its own.
 const CHOICES: [&str; 3] = ["method", "optimizer", "schedule"];
 
@@ -25,11 +28,23 @@ fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
     let (Some(was), Some(is)) = (spec(parent), spec(run)) else {
         return Vec::new();
     };
-    of_specs(&was, &is)
+    let mut found = of_specs(&was, &is);
+    // That it starts from the parent, with its tokenizer, is said by its place in the tree.
+    found.retain(|(path, _, is)| !(PLACES.contains(&&**path) && lies_in(is, &parent.path)));
+    found
 }
 
-/// Where another method, optimizer or schedule was chosen, that comes first, and the settings that went with the parent's
-/// are not told one by one.
+/// Whether a value is a path below a folder.
+fn lies_in(value: &Option<Value>, folder: &Path) -> bool {
+    let said = value.as_ref().and_then(Value::as_str);
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    said.and_then(|said| absolute(Path::new(said)))
+        .zip(absolute(folder))
+        .is_some_and(|(said, folder)| said.starts_with(folder))
+}
+
+/// Where another method, optimizer or schedule was chosen, that comes first; the settings that went with the parent's are not
+/// told one by one, nor those of its own that are as they always are.
 fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
     let chosen = |spec: &Value, section: &str| {
         let word = spec[section].as_object()?.keys().next()?;
@@ -44,8 +59,9 @@ fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
             others.push(section);
         }
     }
-    let gone = |path: &str, is: &Option<Value>| {
-        is.is_none() && others.iter().any(|section| path.starts_with(section))
+    let goes_along = |path: &str, is: &Option<Value>| {
+        let usual = is.as_ref().is_none_or(|is| is_default(path, is));
+        usual && others.iter().any(|section| path.starts_with(section))
     };
     for setting in settings(&[was, is]) {
         let Ok([was, is]) = <[Option<Value>; 2]>::try_from(setting.values) else {
@@ -53,7 +69,7 @@ fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
         };
         // A key that is not there and one that is null are both left to the program.
         let told = word(&was) != word(&is) && !NAMES.contains(&&*setting.path);
-        if told && !gone(&setting.path, &is) {
+        if told && !goes_along(&setting.path, &is) {
             found.push((setting.path, was, is));
         }
     }
@@ -181,5 +197,17 @@ mod tests {
             ]
         );
         assert_eq!(of_specs(&is, &is), []);
+        // What a method has where nobody asks is no change of this run.
+        let settings = json!({"beta": 0.1, "loss": ["sigmoid"], "nll_weight": 0, "mix": [], "label_smoothing": 0.2});
+        let dpo = json!({"method": {"dpo": settings}, "optimizer": {"adamw": {"lr": 1e-4}}});
+        let told = of_specs(&is, &dpo);
+        let paths: Vec<&str> = told.iter().map(|change| &*change.0).collect();
+        assert!(paths.contains(&"method.dpo.label_smoothing"), "{paths:?}");
+        assert!(
+            !paths.contains(&"method.dpo.mix") && !paths.contains(&"method.dpo.beta"),
+            "{paths:?}"
+        );
+        let below = |at: &str| lies_in(&Some(json!(at)), Path::new("runs/sft"));
+        assert!(below("runs/sft/checkpoints/step-000003") && !below("runs/sft-2/x"));
     }
 }

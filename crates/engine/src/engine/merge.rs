@@ -8,7 +8,7 @@ use crate::data::tokenizer;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{self, AdapterError, HfError, Peft, attach_sum};
 use crate::kernels::errors::error_text;
-use crate::models::{ModelSource, SourceError};
+use crate::models::{self, ModelSource, SourceError};
 use crate::nn::Model;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -21,6 +21,8 @@ const MAX_RECORD: u64 = 1 << 20;
 const MAX_TOKENS: usize = 256;
 /// The largest difference of logits, as a share of the largest logit, that f32 explains.
 const TOLERANCE: f32 = 1e-3;
+/// Adapters that may stand on each other.
+const MAX_STAGES: usize = 8;
 /// What a model is asked where the user says nothing.
 pub const PROMPTS: [&str; 3] = [
     "The capital of France is",
@@ -32,7 +34,7 @@ pub const PROMPTS: [&str; 3] = [
 #[derive(Debug)]
 pub struct Order {
     pub base: PathBuf,
-    /// Each with what it counts; none: the adapter that lies beside the base's own weights.
+    /// Each with what it counts. The base's own adapter, and those under it, come first in any case.
     pub adapters: Vec<(PathBuf, f64)>,
     pub to: PathBuf,
     /// f32, f16 or bf16.
@@ -48,6 +50,9 @@ pub struct Order {
 #[derive(Debug)]
 pub struct Merged {
     pub written: Vec<Written>,
+    /// What the lowest adapter stands on, and the folders of the adapters in the order of their merge.
+    pub base: PathBuf,
+    pub adapters: Vec<PathBuf>,
     pub check: Result<Compared, String>,
 }
 
@@ -61,6 +66,18 @@ pub struct Compared {
     pub moved: f32,
     /// Tokens for which both give the same token the highest probability.
     pub agree: usize,
+}
+
+impl Compared {
+    /// Of a stage and the one after it: the worst of both.
+    fn and(self, next: Compared) -> Compared {
+        Compared {
+            tokens: next.tokens,
+            off: self.off.max(next.off),
+            moved: self.moved.max(next.moved),
+            agree: self.agree.min(next.agree),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,7 +148,11 @@ fn cannot(what: impl Into<String>, fix: impl Into<String>) -> MergeError {
     }
 }
 
-/// Merges as ordered and writes the folder.
+/// Adapters that are added at once, each with what it counts.
+type Stage = Vec<(Peft, f64)>;
+
+/// Merges as ordered and writes the folder. Adapters that stand on adapters are merged from the lowest up, each checked as
+/// one is.
 ///
 /// # Errors
 /// No adapter, one that is merged already or belongs to another base, a base that stays quantised, weights that do not say the
@@ -142,33 +163,71 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         Manifest::verify_if_any(folder)?;
     }
     let from = Manifest::open_verified::<MergeError>(&order.base)?;
-    let adapters = adapters(order, &from)?;
-    if adapters.len() > 1 && adapters.iter().any(|(peft, _)| peft.has_magnitudes()) {
-        return Err(cannot(
-            "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
-            "merge one after the other, each into the result of the one before, with --any-base",
-        ));
-    }
-    let digests = digests(&adapters)?;
-    refuse_twice(order, &digests)?;
-    let mut model = from.load_base()?;
-    if !order.any_base {
-        same_base(order, &adapters, &model)?;
-    }
+    let (root, own) = from.chain();
+    let named = named(order, &from, own.is_empty())?;
+    // Merged already is said before weights are read.
+    refuse_twice(order, &digests(&named)?)?;
+    let mut model = root.load_base()?;
     let prompts = prompts(order, &from, &model)?;
-    let base = answers(&mut model, &prompts)?;
-    let beside = match attach_sum(&adapters, &mut model) {
-        Ok(()) => Ok(answers(&mut model, &prompts)?),
+    let mut done: Stage = Vec::new();
+    let mut check = None;
+    let own = own.iter().map(|path| Ok(vec![(Peft::find(path)?, 1.0)]));
+    for stage in own.collect::<Result<Vec<Stage>, MergeError>>()? {
+        add(order, stage, &mut model, &prompts, &mut check, &mut done)?;
+    }
+    for stage in below(order, named, &model)? {
+        add(order, stage, &mut model, &prompts, &mut check, &mut done)?;
+    }
+    let check = check.unwrap_or_else(|| Err("nothing was added".into()));
+    let base = root.path().to_path_buf();
+    let source = Source {
+        ids: from.token_ids(),
+        model,
+        from,
+    };
+    let options = Options {
+        dtype: order.dtype.clone(),
+        max_shard_bytes: 5_000_000_000,
+    };
+    let format = match hf::family_of(source.model.config()) {
+        Some(_) => "hf",
+        None => "safetensors",
+    };
+    let written = export::export(&source, export::format(format)?, &options, &order.to)?;
+    record(order, &base, &done, check.as_ref().ok().copied())?;
+    Ok(Merged {
+        written,
+        base,
+        adapters: done.iter().map(|(peft, _)| peft.folder().into()).collect(),
+        check,
+    })
+}
+
+/// Merges one stage, and holds the merged weights against base and adapter beside each other.
+fn add(
+    order: &Order,
+    stage: Stage,
+    model: &mut Model,
+    prompts: &[Vec<u32>],
+    check: &mut Option<Result<Compared, String>>,
+    done: &mut Stage,
+) -> Result<(), MergeError> {
+    if !order.any_base {
+        same_base(order, &stage, model)?;
+    }
+    let base = answers(model, prompts)?;
+    let beside = match attach_sum(&stage, model) {
+        Ok(()) => Ok(answers(model, prompts)?),
         // What cannot stand beside the weights can still be added to them.
         Err(error) => Err(one_line(&error.to_string())),
     };
     model.remove_adapters()?;
-    for (adapter, weight) in &adapters {
-        adapter.merge_into(&mut model, *weight)?;
+    for (adapter, weight) in &stage {
+        adapter.merge_into(model, *weight)?;
     }
-    let merged = answers(&mut model, &prompts)?;
-    let check = beside.map(|beside| compare(&base, &beside, &merged));
-    if let Ok(found) = &check {
+    let merged = answers(model, prompts)?;
+    let found = beside.map(|beside| compare(&base, &beside, &merged));
+    if let Ok(found) = &found {
         let largest = merged
             .iter()
             .flatten()
@@ -184,37 +243,19 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
             ));
         }
     }
-    let source = Source {
-        ids: from.token_ids(),
-        model,
-        from,
-    };
-    let options = Options {
-        dtype: order.dtype.clone(),
-        max_shard_bytes: 5_000_000_000,
-    };
-    let format = match hf::family_of(source.model.config()) {
-        Some(_) => "hf",
-        None => "safetensors",
-    };
-    let written = export::export(&source, export::format(format)?, &options, &order.to)?;
-    record(order, &adapters, digests, check.as_ref().ok().copied())?;
-    Ok(Merged { written, check })
+    *check = Some(match (check.take(), found) {
+        (Some(Ok(before)), Ok(now)) => Ok(before.and(now)),
+        // A stage that could not be checked leaves the whole unchecked.
+        (Some(Err(why)), _) | (_, Err(why)) => Err(why),
+        (None, Ok(now)) => Ok(now),
+    });
+    done.extend(stage);
+    Ok(())
 }
 
-fn adapters(order: &Order, from: &ModelSource) -> Result<Vec<(Peft, f64)>, MergeError> {
-    let own = match from {
-        ModelSource::Folder(folder) if folder.base().is_none() => {
-            folder.path().join(hf::ADAPTER_CONFIG).is_file()
-        }
-        ModelSource::Folder(_) => {
-            return Err(cannot(
-                format!("{} is an adapter, not a base", order.base.display()),
-                "--base is the model that it was trained on; --adapter is this folder",
-            ));
-        }
-        ModelSource::Gguf(_) => false,
-    };
+/// The adapters of the order. `bare`: the base has none of its own.
+fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeError> {
+    // Under a run's adapter nothing else can be named, so a file there needs no permission.
     if from.packed_bytes().is_some() && !order.dequantize {
         return Err(cannot(
             format!(
@@ -224,33 +265,55 @@ fn adapters(order: &Order, from: &ModelSource) -> Result<Vec<(Peft, f64)>, Merge
             "--dequantize turns them into floats; or merge into the model that the file was made from, with --any-base",
         ));
     }
-    let mut named = order.adapters.clone();
-    match (own, named.is_empty()) {
-        (true, true) => named.push((order.base.clone(), 1.0)),
-        (true, false) => {
-            return Err(cannot(
-                format!(
-                    "{} has an adapter of its own beside its weights",
-                    order.base.display()
-                ),
-                "merge that one first: leave --adapter out",
-            ));
-        }
-        (false, true) => {
-            return Err(cannot(
-                format!(
-                    "{}: no adapter here, and none is named",
-                    order.base.display()
-                ),
-                "--adapter DIR names one",
-            ));
-        }
-        (false, false) => {}
+    if bare && order.adapters.is_empty() {
+        return Err(cannot(
+            format!(
+                "{}: no adapter here, and none is named",
+                order.base.display()
+            ),
+            "--adapter DIR names one",
+        ));
     }
-    named
-        .iter()
+    let adapters = order.adapters.iter();
+    let adapters: Stage = adapters
         .map(|(path, weight)| Ok((Peft::find(path)?, *weight)))
-        .collect()
+        .collect::<Result<_, MergeError>>()?;
+    if adapters.len() > 1 && adapters.iter().any(|(peft, _)| peft.has_magnitudes()) {
+        return Err(cannot(
+            "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
+            "merge one after the other, each into the result of the one before, with --any-base",
+        ));
+    }
+    Ok(adapters)
+}
+
+/// The named adapters as stages: where one was trained on a model with an adapter, that one is first, and so on down to what
+/// was trained on these weights. A chain that does not lead there is left out, and what is named is refused.
+fn below(order: &Order, named: Stage, model: &Model) -> Result<Vec<Stage>, MergeError> {
+    let [(adapter, _)] = named.as_slice() else {
+        let some = (!named.is_empty()).then_some(named);
+        return Ok(some.into_iter().collect());
+    };
+    let ours = model.base_fingerprint()?;
+    let fits = |peft: &Peft| peft.base_fingerprint().is_none_or(|base| base == ours);
+    let mut under: Vec<Peft> = Vec::new();
+    while !order.any_base && !fits(under.last().unwrap_or(adapter)) {
+        let folder = under.last().unwrap_or(adapter).folder();
+        let next = models::under(folder).filter(|_| under.len() < MAX_STAGES);
+        let Some(next) = next.and_then(|folder| Peft::find(&folder).ok()) else {
+            under.clear();
+            break;
+        };
+        Manifest::verify_if_any(next.folder())?;
+        under.push(next);
+    }
+    let mut stages: Vec<Stage> = under
+        .into_iter()
+        .rev()
+        .map(|peft| vec![(peft, 1.0)])
+        .collect();
+    stages.push(named);
+    Ok(stages)
 }
 
 /// SHA-256 of each adapter's weights.
@@ -304,13 +367,25 @@ fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(
                 .base()
                 .map(|base| format!(": {}", one_line(base)))
                 .unwrap_or_default();
+            let folder = adapter.folder();
+            // A checkpoint brings the weights that its adapter stands on, where they are not another file's.
+            let whole = folder.join(hf::CONFIG).is_file() && !models::is_adapter_alone(folder);
+            let whole = match whole {
+                true => format!(
+                    "--base {0} alone: it holds its base, too; ",
+                    folder.display()
+                ),
+                false => String::new(),
+            };
             return Err(cannot(
                 format!(
                     "{} is an adapter of another base{base}; the weights of {} are others",
-                    adapter.folder().display(),
+                    folder.display(),
                     order.base.display()
                 ),
-                "--base names that model; --any-base merges all the same, as for an adapter that was trained on the quantized copy",
+                format!(
+                    "{whole}--base names that model; --any-base merges all the same, as for an adapter that was trained on the quantized copy"
+                ),
             ));
         }
     }
@@ -387,10 +462,11 @@ fn compare(base: &[Vec<Vec<f32>>], beside: &[Vec<Vec<f32>>], merged: &[Vec<Vec<f
 
 fn record(
     order: &Order,
+    base: &Path,
     adapters: &[(Peft, f64)],
-    digests: Vec<String>,
     check: Option<Compared>,
 ) -> Result<(), MergeError> {
+    let digests = digests(adapters)?;
     let absolute = |path: &Path| {
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.into());
         whole.display().to_string()
@@ -404,7 +480,7 @@ fn record(
             sha256,
         });
     let record = Record {
-        base: absolute(&order.base),
+        base: absolute(base),
         adapters: named.collect(),
         check,
     };

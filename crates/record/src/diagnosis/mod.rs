@@ -49,8 +49,16 @@ impl Diagnosis {
         }
     }
 
+    /// The verdict first, then the findings: what programs read.
+    pub fn list(&self) -> Vec<Finding> {
+        let mut list = vec![self.finding()];
+        list.extend(self.findings.iter().cloned());
+        list
+    }
+
+    /// Whether something fails: a rule, or the verdict on what the rules are too careful to name.
     pub fn failed(&self) -> bool {
-        self.findings.iter().any(|f| f.status == Status::Fail)
+        self.list().iter().any(|f| f.status == Status::Fail)
     }
 
     /// The finding that matters most: the first of the worst.

@@ -511,6 +511,41 @@ fn a_failed_check_of_preflight_speaks_for_all() {
 }
 
 #[test]
+fn what_preflight_found_stands_after_a_resume_until_a_check_is_made_again() {
+    let mut tape = fresh();
+    let check = |finding: Finding| Event::Checked {
+        finding: finding.named("cut", "Answers end").into(),
+        seconds: 0.1,
+    };
+    tape.add(check(Finding::warn("31 % are cut", "why", "do")));
+    // Killed, and resumed: a resumed run makes no checks.
+    tape.add(Event::Hello {
+        run: "r".into(),
+        engine: "0".into(),
+        pid: 2,
+        host: "h".into(),
+    });
+    let said = |tape: &Tape| tape.found("preflight").unwrap().evidence.to_string();
+    assert_eq!(said(&tape), "Answers end: 31 % are cut");
+    tape.add(check(Finding::pass("all of them")));
+    assert_eq!(said(&tape), "1 checks passed");
+}
+
+#[test]
+fn the_verdict_is_the_first_of_the_list_and_fails_with_it() {
+    let tape = fresh().steps(1, 300, |step| 4.0 + noise(step));
+    let diagnosis = tape.diagnose();
+    let list = diagnosis.list();
+    assert_eq!(list[0].id, VERDICT);
+    assert_eq!(list[0].title, diagnosis.verdict.word());
+    assert_eq!(list[1..], diagnosis.findings);
+    assert_eq!(
+        diagnosis.failed(),
+        list.iter().any(|f| f.status == Status::Fail)
+    );
+}
+
+#[test]
 fn what_a_newer_engine_found_by_other_rules_is_shown() {
     let mut tape = fresh().steps(1, 30, learning);
     let finding = Finding::warn("all heads alike", "why", "do").named("dead_heads", "heads");

@@ -3,9 +3,9 @@
 
 use super::log::Tail;
 use super::series::Series;
+use super::spent::Spent;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
-use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
@@ -27,7 +27,7 @@ pub enum By {
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run; pauses between engines do not count, what was rolled back does.
+    /// Milliseconds in which an engine held the run: see [`Spent`].
     Time,
 }
 
@@ -69,9 +69,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    /// Milliseconds of earlier engines, and when the one at work began.
-    before: u64,
-    since: Option<UnixMillis>,
+    spent: Spent,
     now: Place,
 }
 
@@ -103,28 +101,18 @@ impl Track {
     /// Folds one event.
     pub fn apply(&mut self, envelope: &Envelope) {
         self.state.apply(envelope);
-        let since = *self.since.get_or_insert(envelope.t);
+        self.spent.take(envelope.t, &envelope.event);
+        // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
+        self.now.millis = self.now.millis.max(self.spent.millis());
         match envelope.event {
-            Event::Hello { .. } => {
-                self.before = self.now.millis;
-                self.since = Some(envelope.t);
-            }
             Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
             Event::Stepped { step, tokens, .. } => {
-                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
-                self.now = Place {
-                    step,
-                    tokens,
-                    millis: self.before.saturating_add(spent).max(self.now.millis),
-                };
+                (self.now.step, self.now.tokens) = (step, tokens);
                 if self.places.last().is_none_or(|last| last.step < step) {
                     self.keep();
                 }
             }
-            _ => {
-                let spent = u64::try_from(envelope.t.since(since).as_millis()).unwrap_or(u64::MAX);
-                self.now.millis = self.now.millis.max(self.before.saturating_add(spent));
-            }
+            _ => {}
         }
     }
 
@@ -146,7 +134,7 @@ impl Track {
 
     /// Milliseconds in which engines held it.
     pub fn millis(&self) -> u64 {
-        self.now.millis
+        self.spent.millis()
     }
 
     /// Where the run is on an axis.
@@ -301,6 +289,8 @@ pub struct Figure {
     pub title: String,
     pub unit: String,
     pub direction: Direction,
+    /// Whether it says the same of all runs that have it: a loss of SFT and one of DPO do not.
+    pub comparable: bool,
     /// Newest finite reading of each run.
     pub last: Vec<Option<f64>>,
     /// Best reading of each run, where a direction says what is better.
@@ -308,9 +298,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Which run has the best of the values, where it differs from the others as they are written and a direction says what
-    /// is better.
+    /// Which run has the best of the values, where it differs from the others as they are written, a direction says what
+    /// is better, and the runs can be told apart by it.
     pub fn winner(&self, values: &[Option<f64>]) -> Option<usize> {
+        if !self.comparable {
+            return None;
+        }
         let sign = match self.direction {
             Direction::Lower => 1.0,
             Direction::Higher => -1.0,
@@ -329,6 +322,23 @@ impl Figure {
         let alone = rest.iter().filter(equal).count() == 1;
         (rest.len() > 1 && alone).then_some(best.0)
     }
+}
+
+/// Whether a metric is of what the method optimizes: a loss, a reward, a margin. What tasks measure on answers, and the
+/// speed and memory of the machine, mean the same under every method.
+fn depends_on_method(info: &MetricInfo) -> bool {
+    const OF_THE_MACHINE: [&str; 4] = ["tok_per_sec", "step_ms", "mfu", "data_wait"];
+    let prefixes = ["eval/", "host/", "gpu/"];
+    !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
+}
+
+/// Logs of other programs do not say their method, only their format.
+fn one_method<'a>(tracks: impl Iterator<Item = &'a Track>) -> bool {
+    let methods = tracks.filter_map(|track| match track.state.is_foreign() {
+        true => None,
+        false => track.state.head.as_ref().map(|head| head.method.as_str()),
+    });
+    methods.collect::<BTreeSet<_>>().len() < 2
 }
 
 /// Every metric that has a chart and readings in at least one of the runs: the losses first, then as declared.
@@ -359,6 +369,9 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         if found.iter().all(Option::is_none) {
             return None;
         }
+        let with = tracks.iter().zip(&found);
+        let with = with.filter_map(|(track, found)| found.map(|_| track));
+        let comparable = !depends_on_method(&info) || one_method(with);
         let best = |span: (f64, f64)| match info.direction {
             Direction::Lower => Some(span.0),
             Direction::Higher => Some(span.1),
@@ -378,6 +391,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
             }),
             unit: one_line(&info.unit),
             direction: info.direction,
+            comparable,
             id: info.id,
         })
     };
@@ -387,6 +401,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::UnixMillis;
     use crate::wire::Num;
     use serde_json::json;
 
@@ -432,6 +447,7 @@ mod tests {
         let track = track(events);
         assert!(!track.name.contains('\x1b'));
         assert_eq!(track.millis(), 400 + 500);
+        assert_eq!(track.state.seconds, 0.9, "lists and screens say the same");
         let points = |by| track.points("train/loss", by, 100);
         let expected = [(1, 4.0), (2, 3.0), (3, 6.0), (4, 5.0), (5, 4.0)];
         assert_eq!(points(By::Step), expected);
@@ -478,6 +494,48 @@ mod tests {
             .unwrap();
         assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
         assert!(settings(&[&a, &a]).is_empty());
+    }
+
+    #[test]
+    fn runs_of_different_methods_have_no_best_loss() {
+        let metrics = ["train/loss", "tok_per_sec"].map(|id| MetricInfo {
+            id: id.into(),
+            direction: Direction::Lower,
+            ..MetricInfo::default()
+        });
+        let run = |method: &str, value: f64| {
+            let started = Event::Started {
+                name: "a".into(),
+                method: method.into(),
+                spec: Value::Null,
+                n_params: 1,
+                vocab_size: 1,
+                max_steps: 1,
+                batch_tokens: 1,
+                epoch_tokens: 1,
+                resumed_from: None,
+                precision: None,
+            };
+            let both = ["train/loss", "tok_per_sec"].map(|id| (id.to_string(), Num(value)));
+            let stepped = Event::Stepped {
+                step: 1,
+                tokens: 1,
+                values: both.into(),
+            };
+            let declared = Event::MetricsDeclared {
+                metrics: metrics.to_vec(),
+            };
+            let events = [hello(), started, declared, stepped];
+            track((0..).zip(events).collect())
+        };
+        let winners = |runs: &[Track]| -> Vec<_> {
+            let found = figures(runs);
+            found.iter().map(|f| f.winner(&f.last)).collect()
+        };
+        let (sft, dpo) = (run("sft", 2.0), run("dpo", 0.6));
+        let mixed = [sft.clone(), dpo.clone()];
+        assert_eq!(winners(&mixed), [None, Some(1)], "a speed is a speed");
+        assert_eq!(winners(&[sft, run("sft", 1.0)]), [Some(1), Some(1)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! between bound the work per run.
 
 use super::log::Tail;
+use super::spent::Spent;
 use super::{Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
@@ -104,7 +105,7 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time reported by the engine processes, or from first to newest event of one that reported none.
+    /// Time of all engine processes: see [`Spent`](super::spent::Spent). Of a very long log, of those in what was read.
     pub seconds: f64,
     /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
     /// run ended before it could.
@@ -335,7 +336,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         epochs: scan.epochs,
         created: header.created,
         updated: scan.updated.unwrap_or(header.created),
-        seconds: scan.seconds + scan.unsaid_seconds(),
+        seconds: scan.spent.seconds(),
         curve: if size > 0 {
             let figure = match scan.reward {
                 Some(_) => "reward",
@@ -382,9 +383,7 @@ struct Scan {
     outcome: Option<Outcome>,
     verdict: Option<String>,
     message: String,
-    seconds: f64,
-    /// Time of the newest `Hello` that no `Finished` has answered.
-    open_since: Option<UnixMillis>,
+    spent: Spent,
     updated: Option<UnixMillis>,
 }
 
@@ -420,8 +419,15 @@ impl Scan {
             if !tail.read_lines(&mut lines, 64 << 10)? {
                 break;
             }
+            let mut before = newest.as_str();
             for line in lines.lines() {
-                match kind_of(line) {
+                let kind = kind_of(line);
+                if kind == Some("Hello") {
+                    // The last word of an engine that died is of any kind.
+                    self.last_word(before);
+                }
+                before = line;
+                match kind {
                     Some("Stepped") => line.clone_into(&mut newest_step),
                     Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
                     _ => {
@@ -435,19 +441,24 @@ impl Scan {
             }
         }
         self.take(&newest_step);
-        if let Ok(envelope) = decode_envelope(&newest) {
-            self.updated = Some(envelope.t);
-        }
+        self.last_word(&newest);
         Ok(())
+    }
+
+    fn last_word(&mut self, line: &str) {
+        if let Ok(envelope) = decode_envelope(line) {
+            self.updated = Some(envelope.t);
+            self.spent.until(envelope.t);
+        }
     }
 
     fn take(&mut self, line: &str) {
         let Ok(envelope) = decode_envelope(line) else {
             return;
         };
+        self.spent.take(envelope.t, &envelope.event);
         match envelope.event {
             Event::Hello { .. } => {
-                self.open_since = Some(envelope.t);
                 self.outcome = None;
                 self.message.clear();
             }
@@ -486,7 +497,6 @@ impl Scan {
                 outcome,
                 step,
                 best,
-                seconds,
                 message,
                 ..
             } => {
@@ -494,8 +504,6 @@ impl Scan {
                 self.step = step;
                 let lowest = best.filter(|best| best.metric == "val/loss");
                 self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
-                self.seconds += seconds;
-                self.open_since = None;
                 self.message = message;
             }
             _ => {}
@@ -508,13 +516,6 @@ impl Scan {
             Some(outcome) => RunStatus::of(outcome),
             None if self.updated.is_some() => RunStatus::Crashed,
             None => RunStatus::Empty,
-        }
-    }
-
-    fn unsaid_seconds(&self) -> f64 {
-        match (self.open_since, self.updated) {
-            (Some(since), Some(updated)) => updated.since(since).as_secs_f64(),
-            _ => 0.0,
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod log;
 pub mod revisit;
 pub mod rollouts;
 pub mod series;
+pub mod spent;
 pub mod state;
 
 pub use checkpoints::CheckpointEntry;

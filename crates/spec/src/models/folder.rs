@@ -23,7 +23,7 @@ pub struct Folder {
 }
 
 /// Whether a folder holds an adapter and no weights to put it on.
-pub(super) fn is_adapter_alone(path: &Path) -> bool {
+pub fn is_adapter_alone(path: &Path) -> bool {
     let has = |name: &str| path.join(name).is_file();
     has(hf::ADAPTER_CONFIG) && !has(hf::WEIGHTS) && !has(hf::INDEX)
 }
@@ -37,6 +37,11 @@ pub(super) fn base_of(path: &Path) -> Result<PathBuf, SourceError> {
     let places = [PathBuf::from(said), path.join(said)];
     let found = places.into_iter().find(|place| place.exists());
     found.ok_or_else(|| no_base(path, &format!("its base {} is not here", one_line(said))))
+}
+
+/// What the adapter in a folder was trained on, where that is on this machine.
+pub fn under(adapter: &Path) -> Option<PathBuf> {
+    base_of(adapter).ok()
 }
 
 pub(super) fn no_base(path: &Path, why: &str) -> SourceError {

@@ -7,7 +7,7 @@ mod folder;
 mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
-pub use folder::{Folder, Outline, has_chat_template, outline};
+pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, outline, under};
 pub use scorer::RewardModel;
 
 use crate::base::text::{one_line, shown};
@@ -83,6 +83,9 @@ pub fn name_of(path: &Path) -> String {
         false => name,
     }
 }
+
+/// Adapters that may stand on each other: DPO on SFT on a file is two.
+const MAX_ADAPTERS: usize = 8;
 
 /// What may be named where a model is wanted.
 const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name)";
@@ -204,14 +207,19 @@ impl ModelSource {
     /// # Errors
     /// There is no model, or none that this build can run: see [`SourceError::hint`].
     pub fn open(path: &Path) -> Result<ModelSource, SourceError> {
+        ModelSource::open_below(path, 0)
+    }
+
+    /// `above`: adapters that stand on it.
+    fn open_below(path: &Path, above: usize) -> Result<ModelSource, SourceError> {
         Ok(match kind(path)? {
             Kind::Folder if folder::is_adapter_alone(path) => {
-                let base = folder::base_of(path)?;
-                // A base that is an adapter again would never end.
-                let base = match folder::is_adapter_alone(&base) {
-                    true => return Err(folder::no_base(path, "its base is an adapter, too")),
-                    false => ModelSource::open(&base)?,
-                };
+                if above == MAX_ADAPTERS {
+                    let why =
+                        format!("under it are more than {MAX_ADAPTERS} adapters, or a circle");
+                    return Err(folder::no_base(path, &why));
+                }
+                let base = ModelSource::open_below(&folder::base_of(path)?, above + 1)?;
                 ModelSource::Folder(Box::new(Folder::over(path, base)))
             }
             Kind::Folder => ModelSource::Folder(Box::new(Folder::open(path)?)),
@@ -405,6 +413,33 @@ impl ModelSource {
         }
     }
 
+    /// Every adapter that stands in it, the lowest first, and what the lowest stands on.
+    pub fn chain(&self) -> (&ModelSource, Vec<PathBuf>) {
+        let (mut at, mut adapters) = (self, Vec::new());
+        loop {
+            adapters.extend(at.adapter().map(Path::to_path_buf));
+            let below = match at {
+                ModelSource::Folder(folder) => folder.base(),
+                ModelSource::Gguf(_) => None,
+            };
+            match below {
+                Some(below) => at = below,
+                None => break,
+            }
+        }
+        adapters.reverse();
+        (at, adapters)
+    }
+
+    /// The model for inference as it stands under one more adapter: one of its own is merged, for two do not stand beside
+    /// the weights at once.
+    fn under_adapter(&self) -> Result<Model, SourceError> {
+        match self.adapter() {
+            Some(_) => self.load(),
+            None => self.load_for_inference(),
+        }
+    }
+
     /// The model for inference without that adapter.
     ///
     /// # Errors
@@ -412,7 +447,7 @@ impl ModelSource {
     pub fn base_for_inference(&self) -> Result<Model, SourceError> {
         match self {
             ModelSource::Folder(folder) => match folder.base() {
-                Some(base) => base.base_for_inference(),
+                Some(base) => base.under_adapter(),
                 None if self.config().is_reward_model() => self.load_for_inference(),
                 None => self.load_base(),
             },
@@ -427,7 +462,7 @@ impl ModelSource {
     pub fn load_base(&self) -> Result<Model, SourceError> {
         match self {
             ModelSource::Folder(folder) => match folder.base() {
-                Some(base) => base.load_base(),
+                Some(base) => base.load(),
                 None => Ok(hf::load_base(folder.path())?),
             },
             ModelSource::Gguf(_) => self.load(),
@@ -450,7 +485,7 @@ impl ModelSource {
         match self {
             ModelSource::Folder(folder) => match folder.base() {
                 Some(base) => {
-                    let mut model = base.load_for_inference()?;
+                    let mut model = base.under_adapter()?;
                     hf::Peft::find(folder.path())
                         .and_then(|peft| Ok(peft.stand(&mut model).map(drop)?))
                         .map_err(|e| folder::no_base(folder.path(), &e.to_string()))?;

@@ -303,6 +303,25 @@ fn sibling_field(walked: &[String], name: &str) -> Option<&'static Node> {
         .flatten()
 }
 
+/// The key that a word of the command line names, with dashes for underscores as options have them: `max-steps`.
+pub fn setting_named(word: &str) -> Option<String> {
+    let key = word.replace('-', "_");
+    let is_value = |node: &Node| !matches!(node.kind, Kind::Object(_));
+    let known = alias::resolve(&key).is_some() || root().at(&key).is_some_and(is_value);
+    known.then_some(key)
+}
+
+/// Whether a value is what a setting has where nobody says it; not of settings that are decided by others.
+pub fn is_default(path: &str, value: &Value) -> bool {
+    let equal = |a: &Value, b: &Value| match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    };
+    root()
+        .at(path)
+        .is_some_and(|node| equal(&node.default, value))
+}
+
 /// What an unknown key was probably meant to be.
 fn hint_for(path: &str) -> String {
     if let Some(hint) = alias::elsewhere(path) {

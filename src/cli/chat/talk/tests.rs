@@ -6,7 +6,7 @@ use crate::wire::{Envelope, Num, VERSION};
 use tokio::sync::mpsc;
 
 /// What the engine was asked, what was printed, and how it ended. Each inner list answers one command.
-struct Heard {
+struct Talked {
     asked: Vec<Command>,
     out: String,
     result: anyhow::Result<()>,
@@ -17,7 +17,7 @@ fn talked(
     answers: Vec<Vec<Event>>,
     manner: Manner,
     said: &[&str],
-) -> Heard {
+) -> Talked {
     let (send, incoming) = mpsc::channel(64);
     let (commands, mut inbox) = mpsc::channel(4);
     let mut link = Link::new(incoming, Some(commands));
@@ -66,7 +66,7 @@ fn talked(
     let result = Talk::begin(&mut link, &mut out, manner)
         .and_then(|mut talk| said.iter().try_for_each(|text| talk.say(text)));
     drop(link);
-    Heard {
+    Talked {
         asked: engine.join().unwrap(),
         out: String::from_utf8(out).unwrap(),
         result,
@@ -211,4 +211,56 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
     assert_eq!(object["reason"], "stop");
     assert_eq!(object["prefill_tok_per_sec"], 100.0);
     assert_eq!(object["decode_tok_per_sec"], 5.0);
+}
+
+#[test]
+fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
+    for (line, expected) in [
+        ("/help", Meaning::Help),
+        ("/quit", Meaning::Quit),
+        ("/quit now", Meaning::Quit),
+        ("/adapter", Meaning::Adapter(None)),
+        ("/adapter sft", Meaning::Adapter(Some("sft"))),
+        ("/adaptor off", Meaning::Unknown("/adaptor")),
+        ("/Help", Meaning::Unknown("/Help")),
+        // Texts, as they are or without what marks them as such.
+        ("//adapter is a word", Meaning::Text("/adapter is a word")),
+        (" /adapter", Meaning::Text(" /adapter")),
+        (
+            "/etc/hosts names what?",
+            Meaning::Text("/etc/hosts names what?"),
+        ),
+        ("/ and \\", Meaning::Text("/ and \\")),
+        ("1/2", Meaning::Text("1/2")),
+        ("", Meaning::Text("")),
+    ] {
+        assert_eq!(meaning(line), expected, "{line:?}");
+    }
+    for command in ["/adapter", "/help", "/quit", "//"] {
+        assert!(HELP.contains(command), "{command}");
+    }
+}
+
+#[test]
+fn a_refused_line_never_reaches_the_model() {
+    let (_send, incoming) = mpsc::channel(4);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let mut link = Link::new(incoming, Some(commands));
+    let mut talk = Talk {
+        link: &mut link,
+        out: Vec::new(),
+        flow: Flow::new(None),
+        manner: Manner::default(),
+        converses: true,
+        turns: Vec::new(),
+        notes: Vec::new(),
+        adapters: Vec::new(),
+    };
+    assert_eq!(talk.hear("/adaptor off").unwrap(), Heard::Refused);
+    assert_eq!(talk.hear("/help").unwrap(), Heard::Obeyed);
+    // Without adapters there is nothing to switch, and the model is not asked about it.
+    assert_eq!(talk.hear("/adapter off").unwrap(), Heard::Obeyed);
+    assert_eq!(talk.hear("/quit").unwrap(), Heard::Quit);
+    assert_eq!(talk.hear("Hello").unwrap(), Heard::Text("Hello"));
+    assert!(inbox.try_recv().is_err() && talk.adapter_hint().is_none());
 }

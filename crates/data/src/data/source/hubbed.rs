@@ -21,13 +21,24 @@ pub(super) fn files(
     }
 }
 
-/// A name is local when there is such a thing, or when it can be no data set of the hub.
+/// A name is local when there is such a thing, or when it can be no data set of the hub: one has an organization, and no
+/// file's name in a folder that is here.
 fn is_local(name: &str, base: &Path) -> bool {
-    base.join(name).exists()
+    let full = base.join(name);
+    full.exists()
         || paths::has_pattern(name)
+        || !name.contains('/')
         || name.starts_with(['.', '/', '~'])
         || is_data_file(Path::new(name))
         || !is_repo_id(name)
+        || (is_like_a_file(name) && full.parent().is_some_and(Path::is_dir))
+}
+
+/// Whether a name ends like one of a file, known or mistyped: `.jsnl`, and not the `.5` of a version.
+fn is_like_a_file(name: &str) -> bool {
+    let ending = Path::new(name).extension().unwrap_or_default();
+    let ending = ending.to_string_lossy();
+    (2..=8).contains(&ending.len()) && ending.bytes().all(|b| b.is_ascii_alphabetic())
 }
 
 fn local(
@@ -125,7 +136,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("org/name")).unwrap();
         assert!(is_local("org/name", dir.path()));
-        assert!(!is_local("org/other", dir.path()));
+        assert!(!is_local("org/other", dir.path()) && !is_local("org/v2.5", dir.path()));
+        assert!(!is_local("elsewhere/a.jsnl", dir.path()));
         for path in [
             "a.jsonl",
             "./org/x",
@@ -133,9 +145,35 @@ mod tests {
             "*.txt",
             "a/b/c",
             "train.csv.gz",
+            "six.jsnl",
+            "six",
+            "org/six.jsnl",
         ] {
             assert!(is_local(path, dir.path()), "{path}");
         }
+    }
+
+    #[test]
+    fn a_mistyped_file_is_told_with_its_neighbour_and_no_hub_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("six.jsonl"), "{}").unwrap();
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let told = |name: &str| {
+            let error = files(&SourceConfig::parse(name).unwrap(), &context).unwrap_err();
+            format!("{error}; {}", error.hint())
+        };
+        assert_eq!(
+            told("six.jsnl"),
+            "six.jsnl does not exist; did you mean six.jsonl?"
+        );
+        let told = told("imdb");
+        assert!(
+            told.contains("does not exist") && told.contains("org/name"),
+            "{told}"
+        );
     }
 
     #[test]

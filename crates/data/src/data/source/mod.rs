@@ -20,7 +20,7 @@ mod whole;
 pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;
 pub use container::announced_rows;
-pub use paths::is_data_file;
+pub use paths::{is_data_file, neighbour};
 pub use rows::{Progress, ReadContext, Rows, rows};
 pub(super) use whole::read;
 

@@ -55,25 +55,39 @@ pub(super) fn has_pattern(said: &str) -> bool {
 }
 
 fn absent(full: &Path, said: &str) -> DataError {
-    let name = full.file_name().unwrap_or_default().to_string_lossy();
-    let neighbours = full.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let names: Vec<String> = neighbours
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    let near = names
-        .iter()
-        .map(|n| (strsim::jaro_winkler(n, &name), n))
-        .filter(|(score, _)| *score > 0.85)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    let fix = match near {
+    let fix = match neighbour(full) {
         _ if said.starts_with('~') => "`~` is not expanded here: write the whole path".into(),
-        Some((_, near)) => format!("did you mean {near}?"),
+        Some(near) => format!("did you mean {}?", beside(said, &near)),
+        // A word alone may have been meant as a name of the hub.
+        None if !said.contains('/') && full.extension().is_none() => format!(
+            "{}; a data set of the hub is org/name",
+            astray(Path::new(said), full)
+        ),
         None => astray(Path::new(said), full),
     };
     DataError::source(said, "does not exist", fix)
+}
+
+/// What lies in the folder of a path that leads nowhere, and is called almost like it.
+pub fn neighbour(full: &Path) -> Option<String> {
+    let name = full.file_name()?.to_string_lossy();
+    let folder = full.parent()?;
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let names = fs::read_dir(folder).ok()?.flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let near = names
+        .map(|n| (strsim::jaro_winkler(&n, &name), n))
+        .filter(|(score, _)| *score > 0.85);
+    near.max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// Another name in the folder that was written.
+fn beside(said: &str, name: &str) -> String {
+    one_line(&Path::new(said).with_file_name(name).to_string_lossy())
 }
 
 /// The data files directly in a folder.

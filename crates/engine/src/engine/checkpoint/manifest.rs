@@ -124,17 +124,19 @@ impl Manifest {
         })
     }
 
-    /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of the base that
-    /// an adapter stands on.
+    /// Opens a model whose files have been verified, where they are a checkpoint's: those of its folder, and of all that an
+    /// adapter stands on.
     pub fn open_verified<E: From<Fault> + From<SourceError>>(
         path: &Path,
     ) -> Result<ModelSource, E> {
         Manifest::verify_if_any(path)?;
         let source = ModelSource::open(path)?;
-        if let ModelSource::Folder(folder) = &source
+        let mut at = &source;
+        while let ModelSource::Folder(folder) = at
             && let Some(base) = folder.base()
         {
             Manifest::verify_if_any(base.path())?;
+            at = base;
         }
         Ok(source)
     }

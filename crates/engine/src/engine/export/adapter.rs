@@ -3,6 +3,7 @@
 
 use super::card::{self, About};
 use super::{ExportError, FLOATS, Folder, Options, Written, float, has_type, in_folder};
+use crate::base::text::one_line;
 use crate::engine::checkpoint::Manifest;
 use crate::hf::{self, JoinError, Joins, Peft};
 use crate::hub;
@@ -125,13 +126,24 @@ pub fn export_adapter(
         folder.text("README.md", &text)?;
         if !source.base_is_public() {
             folder.note(vec![match base {
-                Some(base) => format!(
-                    "its base is {}, a place of this machine: --base-model ORG/NAME names it for others",
-                    crate::base::text::one_line(base)
-                ),
-                None => "it does not say whose adapter it is: --base-model ORG/NAME names its base".into(),
+                Some(base) => local_base(base),
+                None => "it does not say whose adapter it is: --base-model ORG/NAME names its base"
+                    .into(),
             }]);
         }
         Ok(())
     })
+}
+
+/// What to do about a base that is a place of this machine. PEFT puts an adapter on a whole model, and never on an adapter.
+fn local_base(base: &str) -> String {
+    let shown = one_line(base);
+    match Path::new(base).join(hf::ADAPTER_CONFIG).is_file() {
+        true => format!(
+            "its base is {shown}, a model with an adapter of its own, on which PEFT cannot put another one: `llmtui merge --base {shown} --to DIR` makes that base, and --base-model ORG/NAME names it once it is published"
+        ),
+        false => format!(
+            "its base is {shown}, a place of this machine: --base-model ORG/NAME names it for others"
+        ),
+    }
 }

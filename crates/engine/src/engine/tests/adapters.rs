@@ -321,6 +321,112 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     assert!(packed.contains("--dequantize"), "{packed}");
 }
 
+/// SFT with adapters on a quantized file, then DPO or more SFT with adapters on that.
+#[test]
+fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
+    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
+    let dir = tempfile::tempdir().unwrap();
+    let (path, words) = packed(dir.path());
+    let first = Run::new(&[&words_of(&words)[..], &["max_steps=6"]].concat());
+    assert_eq!(finished(&first.go()).0, Outcome::Completed);
+    let first = first.checkpoint(6);
+    let from = format!("train.from={}", first.display());
+    let second = Run::new(&[
+        &from,
+        "adapter.lora.rank=2",
+        "lr=1e-2",
+        "max_steps=6",
+        "seed=5",
+        "model.d_model=32",
+    ]);
+    assert_eq!(finished(&second.go()).0, Outcome::Completed);
+    let second = second.checkpoint(6);
+    // The second adapter without the weights under it, as it is published.
+    let alone = dir.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+        std::fs::copy(second.join(name), alone.join(name)).unwrap();
+    }
+    let go =
+        |from: &Path, adapter: Option<&Path>, dequantize, to: &str| -> Result<Merged, MergeError> {
+            merge(&Order {
+                base: from.into(),
+                adapters: adapter
+                    .map(|path| (path.to_path_buf(), 1.0))
+                    .into_iter()
+                    .collect(),
+                to: dir.path().join(to),
+                dtype: "f32".into(),
+                dequantize,
+                any_base: false,
+                prompts: Vec::new(),
+            })
+        };
+    // A run on a file is merged without naming the file.
+    go(&first, None, false, "sft").unwrap();
+    go(&second, None, false, "expected").unwrap();
+    let expected = weights(&dir.path().join("expected"));
+    assert_ne!(weights(&dir.path().join("sft")), expected);
+    let ways: [(&Path, Option<&Path>, bool, &str); 4] = [
+        (&first, Some(&second), false, "run and run"),
+        (&first, Some(&alone), false, "run and adapter"),
+        (&alone, None, false, "adapter alone"),
+        (
+            &dir.path().join("sft"),
+            Some(&alone),
+            false,
+            "merged and adapter",
+        ),
+    ];
+    for (from, adapter, dequantize, to) in ways {
+        let merged = go(from, adapter, dequantize, to).unwrap();
+        let found = merged.check.unwrap();
+        assert!(
+            found.off < 1e-3 && found.agree == found.tokens,
+            "{to}: {found:?}"
+        );
+        assert_eq!(weights(&dir.path().join(to)), expected, "{to}");
+    }
+    // The file is found to be what the chain stands on; it has no tokenizer to export.
+    let file = go(&path, Some(&second), true, "never").unwrap_err();
+    assert!(file.to_string().contains("no tokenizer"), "{file}");
+    let record = std::fs::read_to_string(dir.path().join("run and adapter").join(RECORD)).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["adapters"].as_array().unwrap().len(), 2);
+    assert!(record["base"].as_str().unwrap().ends_with("base.gguf"));
+    // The chain answers, too, and says what its merged weights say.
+    let source = crate::models::ModelSource::open(&alone).unwrap();
+    let logits = |model: &mut crate::nn::Model| -> Vec<f32> {
+        let tokens: Vec<u32> = (0..16).collect();
+        let logits = model.logits(&tokens, 1, 16).unwrap();
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let beside = logits(&mut source.load_for_inference().unwrap());
+    let merged = logits(&mut hf::load(&dir.path().join("expected")).unwrap());
+    let off = beside
+        .iter()
+        .zip(&merged)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    assert!(off < 1e-3, "{off}");
+    // A chain that does not end in these weights; the message says what would do.
+    let other = base();
+    let error = go(&other.checkpoint(5), Some(&second), false, "never").unwrap_err();
+    let said = format!("{error}; {}", error.hint());
+    assert!(
+        said.contains("another") || said.contains("other model") || said.contains("shape"),
+        "{said}"
+    );
+    // Adapters in a circle end.
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(alone.join(hf::ADAPTER_CONFIG)).unwrap()).unwrap();
+    config["base_model_name_or_path"] = alone.to_str().unwrap().into();
+    std::fs::write(alone.join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
+    let circle = go(&alone, None, false, "never").unwrap_err().to_string();
+    assert!(circle.contains("circle"), "{circle}");
+    assert!(!dir.path().join("never").exists());
+}
+
 /// The log-probabilities of a greedy answer, to the bit.
 fn answer(held: &mut HeldModel) -> Vec<u32> {
     let reading = held.read(&Prompt::Text("ROMEO: what".into())).unwrap();

@@ -5,7 +5,7 @@ use crate::base::clock::ManualClock;
 use crate::base::finding::Finding;
 use crate::run::LogWriter;
 use crate::run::state::outcome_word;
-use crate::wire::Num;
+use crate::wire::{Envelope, Num, VERSION};
 use std::sync::Arc;
 
 fn new_run(runs: &Path, name: &str, at: u64) -> RunDir {
@@ -127,6 +127,48 @@ fn a_run_that_failed_before_its_first_step_is_told_from_one_that_lost_its_steps(
         vec![stepped(1, 4.0), Event::RolledBack { step: 0 }],
     ];
     assert!(!early("d", lost.concat(), Outcome::Refused));
+}
+
+#[test]
+fn the_time_of_an_engine_that_died_is_not_lost_by_a_resume() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let mut lines = Vec::new();
+    let line = |lines: &mut Vec<String>, t: u64, event: Event| {
+        let envelope = Envelope {
+            v: VERSION,
+            seq: lines.len() as u64 + 1,
+            t: UnixMillis(t),
+            event,
+        };
+        lines.push(serde_json::to_string(&envelope).unwrap() + "\n");
+    };
+    let sampled = Event::Sampled {
+        step: 1,
+        prompt: String::new(),
+        text: String::new(),
+        seconds: 0.1,
+    };
+    line(&mut lines, 1_000, hello());
+    line(&mut lines, 2_000, stepped(1, 4.0));
+    // Its last word is none that a list needs.
+    line(&mut lines, 99_000, sampled);
+    line(&mut lines, 9_000_000, hello());
+    line(&mut lines, 9_004_000, stepped(2, 4.0));
+    std::fs::write(run.events_path(), lines.concat()).unwrap();
+    assert_eq!(summarize(&run).unwrap().seconds, 98.0 + 4.0);
+    line(&mut lines, 9_005_000, finished(Outcome::Completed, 2));
+    std::fs::write(run.events_path(), lines.concat()).unwrap();
+    let seconds = summarize(&run).unwrap().seconds;
+    assert_eq!(seconds, 98.0 + 2.5);
+    // Comparisons, screens and reports say the same.
+    let track = crate::run::compare::Track::of_run(&run).unwrap();
+    assert_eq!((track.millis(), track.state.seconds), (100_500, seconds));
+    let last = track.state.finished.as_ref().unwrap();
+    assert_eq!(
+        crate::run::spent::words(last.seconds, seconds),
+        "0:02 (1:40 in all)"
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub use parts::{
 use super::index::RunStatus;
 use super::layers::LayerMap;
 use super::series::Series;
+use super::spent::Spent;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::text;
@@ -74,7 +75,7 @@ pub struct RunState {
     pub examined: VecDeque<Examined>,
     pub checkpoints: Vec<CheckpointMark>,
     pub marks: VecDeque<Mark>,
-    /// Preflight checks of the newest engine process.
+    /// Preflight checks, the newest of each: a resumed run does not repeat them, and what they found stands.
     pub checks: Vec<Finding>,
     /// What the engine's rules said of the training, the newest of each rule, by its id.
     pub diagnosed: BTreeMap<String, Diagnosed>,
@@ -96,8 +97,9 @@ pub struct RunState {
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended.
     pub finished: Option<Finish>,
-    /// Time spent by engine processes that have ended.
+    /// Time of all engine processes: see [`Spent`].
     pub seconds: f64,
+    spent: Spent,
     /// Step time and the cost of interruptions, for the ETA.
     pub pace: Pace,
     /// Newest sequence number; repeated ones are ignored.
@@ -144,6 +146,8 @@ impl RunState {
         }
         self.last_t = self.last_t.max(envelope.t);
         self.pace.observe(envelope);
+        self.spent.take(envelope.t, &envelope.event);
+        self.seconds = self.spent.seconds();
         self.tell(envelope);
         self.fold(envelope.t, &envelope.event);
     }
@@ -162,7 +166,6 @@ impl RunState {
                 self.pid = *pid;
                 self.finished = None;
                 self.orphaned = false;
-                self.checks.clear();
                 self.enter(Phase::Preparing, t);
             }
             Event::Started { .. } => self.start(event),
@@ -171,7 +174,12 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { finding, .. } => self.checks.push(finding.sanitized()),
+            Event::Checked { finding, .. } => {
+                let check = finding.sanitized();
+                let same = |old: &Finding| (&old.id, &old.title) == (&check.id, &check.title);
+                self.checks.retain(|old| !same(old));
+                self.checks.push(check);
+            }
             Event::Stepped {
                 step,
                 tokens,
@@ -281,7 +289,6 @@ impl RunState {
                 self.step = (*step).max(self.step);
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
-                self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
             Event::Diagnosed { step, finding } => {
                 let (step, finding) = (*step, finding.sanitized());

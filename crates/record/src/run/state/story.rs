@@ -5,8 +5,8 @@ use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
 use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
 use crate::run::index::VERDICT;
+use crate::run::spent;
 use crate::wire::{Envelope, Event, Outcome, Outlier, Phase, Values};
-use std::time::Duration;
 
 /// A line and how it is shown.
 struct Line {
@@ -236,8 +236,7 @@ impl RunState {
                 } else {
                     format!(": {message}")
                 };
-                let took =
-                    human::duration(Duration::try_from_secs_f64(*seconds).unwrap_or_default());
+                let took = spent::words(*seconds, self.seconds);
                 let word = outcome_word(*outcome);
                 let at = human::grouped(*step);
                 let text = format!(
