@@ -105,7 +105,7 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time of all engine processes: see [`Spent`](super::spent::Spent). Of a very long log, of those in what was read.
+    /// Time of all engine processes: see [`Spent`]. Of a very long log, of those in what was read.
     pub seconds: f64,
     /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
     /// run ended before it could.

@@ -76,6 +76,18 @@ fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
 }
 
 #[test]
+fn a_slash_and_a_word_are_no_question_to_a_model() {
+    let mut bench = Bench::new();
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    model_is_there(&mut bench, None);
+    bench.write("/help").press("enter");
+    assert!(bench.sent().is_empty());
+    assert!(bench.picture(160, 48).contains("commands are keys here"));
+    bench.write(" me").press("enter");
+    assert!(!bench.sent().is_empty(), "a sentence is one");
+}
+
+#[test]
 fn the_conversation_is_saved_and_said_where() {
     let mut bench = Bench::new();
     bench.press("3").write("hi").press("enter");

@@ -261,6 +261,12 @@ fn send(asked: Asked, sent: Vec<Sent>) -> Vec<Request> {
     sent.into_iter().map(send).collect()
 }
 
+/// `/help`, `/quit` …: what other programs take as a command, and no model has an answer to.
+fn is_command(text: &str) -> bool {
+    let word = text.trim_end().strip_prefix('/');
+    word.is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
+}
+
 fn model(path: PathBuf) -> Choice {
     Choice::Answer(topic(MODEL), Answer::Path(path))
 }
@@ -347,6 +353,10 @@ impl Pane for ChatPane {
             Action::Send if self.typing && self.columns().is_empty() => {
                 let choose = context.keymap.label(Action::Checkpoints);
                 return vec![info(&format!("choose a model first: {choose}"))];
+            }
+            Action::Send if is_command(&self.field().text()) => {
+                let words = "commands are keys here: esc shows them; a blank before the slash sends it as text";
+                return vec![info(words)];
             }
             Action::Send => return send(Asked::Generate, self.send(now)),
             Action::Resend => return send(Asked::Generate, self.resend(now)),
