@@ -7,7 +7,7 @@ use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
 use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
 use crate::run::index::short_run;
-use crate::spec::shown;
+use crate::spec::{goes_along, shown};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -131,7 +131,8 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
             facts.iter().map(|facts| facts[at].1.clone()),
         );
     }
-    let settings = differing(tracks);
+    let mut settings = differing(tracks);
+    settings.retain(|setting| !goes_along(&setting.path, &setting.values));
     out.push_str("\nsettings that differ\n");
     if settings.is_empty() {
         out.push_str("none\n");

@@ -9,6 +9,7 @@ use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, fig
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
 use crate::run::state::Level;
+use crate::spec::goes_along;
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::msg::Msg;
@@ -87,6 +88,7 @@ impl ComparePane {
     fn take(&mut self, tracks: Vec<Track>) {
         let before = self.figures.get(self.metric).map(|f| f.id.clone());
         self.settings = differing(&tracks);
+        self.settings.retain(|setting| !goes_along(&setting.path, &setting.values));
         self.figures = figures(&tracks);
         self.tracks = tracks;
         let same = self.figures.iter().position(|f| Some(&f.id) == before.as_ref());
