@@ -44,7 +44,8 @@ fn the_tape_reads_back_and_tells_the_whole_story() {
         (tape::MAX_STEPS, 0, 0)
     );
     assert_eq!(state.checkpoints.len(), 4);
-    assert_eq!(state.checks.len(), 0, "the second engine skipped preflight");
+    // The second engine skipped preflight: what the first one found stands.
+    assert_eq!(state.checks.len(), 8);
     assert_eq!(state.series["train/loss"].non_finite(), 1);
     assert!(
         state

@@ -141,7 +141,7 @@ fn a_failed_check_refuses_the_run_and_force_goes_on() {
     let (outcome, step, message) = finished(&events);
     assert_eq!((outcome, step), (Outcome::Refused, 0));
     assert!(
-        message.contains("init_loss") && message.contains("--force"),
+        message.contains("weights are too large") && message.contains("--force"),
         "{message}"
     );
     // What computes is not begun after it, and that is told; what is read at a glance came before.
