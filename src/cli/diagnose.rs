@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
 ///
-/// Reads the run's log, live or finished, or the log of another program (llmtui watch --list). --probe also tests causes: it looks at the run's past batches and at how far blocks have
-/// moved, and lets copies of the newest checkpoint take some steps at other learning rates. Exit codes: 0 nothing fails, 4
-/// something fails.
+/// Reads the run's log, live or finished, or the log of another program (llmtui watch --list). --probe also tests causes: it
+/// looks at the run's past batches and at how far blocks have moved, and lets copies of the newest checkpoint take some steps at
+/// other learning rates. Exit codes: 0 nothing fails, 4 something fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui diagnose quickstart
@@ -95,16 +95,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// An engine that ended without a last word: no rule on its log can know.
+/// An engine that crashed: its log alone does not show it.
 fn dead(run: &RunDir, state: &RunState, cx: &Context) -> Finding {
     let text = format!(
-        "the engine died at step {} without a last word; nothing trains now",
+        "the engine died at step {}: its log has no end and no process trains this run",
         human::grouped(state.step)
     );
     let resume = run_ref::command("resume", run.path(), &cx.runs_dir);
     Finding::fail(
         Signal::of("step", state.step as f64, text),
-        "it was killed (kill -9, no memory left), or the machine went down",
+        "it was killed (kill -9, out of memory), or the machine went down",
         format!("{resume} goes on from the newest checkpoint, or begins again without one"),
     )
     .named("engine", "engine")

@@ -236,7 +236,7 @@ fn choose(
     Ok(after)
 }
 
-/// Why an answer is none, in whole words.
+/// Why an answer was refused, broken between words.
 fn refusal(why: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     said(&format!("! {}", one_line(why)), out, columns)
 }
@@ -562,7 +562,7 @@ mod tests {
         // Nor does asking about a row choose it.
         let (wizard, _, out) = talk("?3\n\n");
         assert_eq!(wizard.answers().goal, Some(Goal::NewModel), "{out}");
-        // A value that is none leaves the one before it.
+        // An invalid value leaves the previous one.
         let (wizard, done, out) = talk("\n\n\n\n\n3 2e-3\n3 fast\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(wizard.yaml().unwrap().contains("lr: 0.002"), "{out}");

@@ -57,7 +57,7 @@ fn as_settings(error: &clap::Error, typed: &[String]) -> Option<String> {
             }
             None => {
                 words.push(quoted(word));
-                // The value of an option is no word of its own.
+                // The next word is the option's value.
                 if takes_value(word, verb)
                     && let Some(value) = rest.next()
                 {

@@ -255,7 +255,7 @@ fn add(
 
 /// The adapters of the order. `bare`: the base has none of its own.
 fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeError> {
-    // Under a run's adapter nothing else can be named, so a file there needs no permission.
+    // Only where the base itself is named: a run on a quantized file has no other form, and `packed_bytes` of a run is `None`.
     if from.packed_bytes().is_some() && !order.dequantize {
         return Err(cannot(
             format!(

@@ -423,7 +423,7 @@ impl Scan {
             for line in lines.lines() {
                 let kind = kind_of(line);
                 if kind == Some("Hello") {
-                    // The last word of an engine that died is of any kind.
+                    // The last event of an engine that died may be of any kind.
                     self.last_word(before);
                 }
                 before = line;

@@ -456,7 +456,7 @@ impl RunState {
         self.is_foreign().then_some(&self.engine)
     }
 
-    /// The engine is gone without a last word; the log cannot say so.
+    /// The engine process is gone and logged no end; the log alone cannot tell that from a live one.
     pub fn orphan(&mut self) {
         self.orphaned = self.finished.is_none();
     }

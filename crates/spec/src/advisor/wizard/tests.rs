@@ -25,8 +25,8 @@ fn wizard() -> Wizard {
     Wizard::new(context(), Answers::default())
 }
 
-/// A wizard that was told of this file.
-fn with_file(path: &std::path::Path) -> Wizard {
+/// A wizard that was told of this file, and what it looks at before it goes on.
+fn looking_at(path: &std::path::Path) -> (Wizard, Look) {
     let mut wizard = wizard();
     wizard.enter();
     wizard.select(1);
@@ -34,6 +34,12 @@ fn with_file(path: &std::path::Path) -> Wizard {
     let Outcome::Look(look) = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
+    (wizard, look)
+}
+
+/// The same, gone on.
+fn with_file(path: &std::path::Path) -> Wizard {
+    let (mut wizard, look) = looking_at(path);
     wizard.seen(look.now(None));
     wizard
 }

@@ -101,13 +101,7 @@ fn what_was_found_answers_only_the_row_that_asked() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("own.txt");
     std::fs::write(&path, "To be, or not to be.\n".repeat(400)).unwrap();
-    let mut wizard = wizard();
-    wizard.enter();
-    wizard.select(1);
-    wizard.type_in(&path.display().to_string());
-    let Outcome::Look(look) = wizard.enter() else {
-        panic!("{:?}", wizard.error());
-    };
+    let (mut wizard, look) = looking_at(&path);
     let seen = look.now(None);
     let mut elsewhere = wizard.clone();
     elsewhere.select(3);
