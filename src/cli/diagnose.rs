@@ -3,12 +3,11 @@
 use super::exit::{Exit, Failure};
 use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, finding, run_ref};
-use crate::base::finding::{Finding, Signal};
-use crate::base::human;
+use crate::base::finding::Finding;
 use crate::data::Surroundings;
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::engine::causes::{BUDGET, Cause, test_all};
-use crate::run::{RunDir, RunState};
+use crate::run::RunDir;
 use std::io::Write;
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Subject::Run(run) => run.is_alive(),
         Subject::Log(_) => true,
     };
-    let state = match &subject {
+    let mut state = match &subject {
         Subject::Run(run) => run_ref::fold(run)?,
         Subject::Log(_) if args.probe => {
             let what =
@@ -60,13 +59,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         Subject::Log(found) => fold_log(found, &args.log)?,
     };
+    if !alive {
+        state.orphan();
+    }
     let mut diagnosis = diagnose(&state);
     if let Subject::Run(run) = &subject
-        && state.running()
-        && !state.is_foreign()
-        && !alive
+        && let Some(crashed) = diagnosis.findings.iter_mut().find(|f| f.id == "engine")
     {
-        diagnosis.findings.insert(0, dead(run, &state, cx));
+        let resume = run_ref::command("resume", run.path(), &cx.runs_dir);
+        crashed.fix = format!("{}: {resume}", crashed.fix);
     }
     let rules = diagnosis.findings.len();
     if let Subject::Run(run) = &subject
@@ -93,21 +94,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => Exit::Training,
         false => Exit::Done,
     })
-}
-
-/// An engine that crashed: its log alone does not show it.
-fn dead(run: &RunDir, state: &RunState, cx: &Context) -> Finding {
-    let text = format!(
-        "the engine died at step {}: its log has no end and no process trains this run",
-        human::grouped(state.step)
-    );
-    let resume = run_ref::command("resume", run.path(), &cx.runs_dir);
-    Finding::fail(
-        Signal::of("step", state.step as f64, text),
-        "it was killed (kill -9, out of memory), or the machine went down",
-        format!("{resume} goes on from the newest checkpoint, or begins again without one"),
-    )
-    .named("engine", "engine")
 }
 
 /// The tests of causes, told one by one on standard error.

@@ -458,7 +458,7 @@ impl RunState {
 
     /// The engine process is gone and logged no end; the log alone cannot tell that from a live one.
     pub fn orphan(&mut self) {
-        self.orphaned = self.finished.is_none();
+        self.orphaned = self.running();
     }
 
     /// What the run is doing, in one word, for titles and lists.

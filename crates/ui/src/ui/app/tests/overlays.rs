@@ -183,6 +183,7 @@ fn a_run_whose_engine_died_is_watched_again_when_somebody_resumes_it() {
         picture.contains("no engine") && !picture.contains("evaluating"),
         "{picture}"
     );
+    assert!(picture.contains("the engine died at step"), "{picture}");
     let run_dir = bench.app.store.held.as_ref().unwrap().path.clone().unwrap();
     bench.wait(2_000);
     assert!(
