@@ -1,5 +1,6 @@
 //! Activation functions between the two linear layers of a feed-forward block.
 
+use super::fetch::{self, RUN};
 use super::math::{normal_cdf_pdf, sigmoid};
 use super::simd::multiversion;
 use super::threads;
@@ -171,18 +172,26 @@ macro_rules! plain {
     ($forward:ident, $backward:ident, $function:ident) => {
         multiversion! {
             fn $forward(x: &[f32], y: &mut [f32]) {
-                for (y, &x) in y.iter_mut().zip(x) {
-                    *y = $function(x).0;
+                for (y, x) in y.chunks_mut(RUN).zip(x.chunks(RUN)) {
+                    fetch::ahead(x);
+                    fetch::ahead_mut(y);
+                    for (y, &x) in y.iter_mut().zip(x) {
+                        *y = $function(x).0;
+                    }
                 }
             }
         }
 
         multiversion! {
             fn $backward(x: &mut [f32], dy: &mut [f32]) {
-                for (x, dy) in x.iter_mut().zip(dy) {
-                    let (value, slope) = $function(*x);
-                    *x = *dy * slope;
-                    *dy = value;
+                for (x, dy) in x.chunks_mut(RUN).zip(dy.chunks_mut(RUN)) {
+                    fetch::ahead_mut(x);
+                    fetch::ahead_mut(dy);
+                    for (x, dy) in x.iter_mut().zip(dy) {
+                        let (value, slope) = $function(*x);
+                        *x = *dy * slope;
+                        *dy = value;
+                    }
                 }
             }
         }
@@ -200,8 +209,14 @@ macro_rules! gated {
             fn $forward(x: &[f32], y: &mut [f32], d_ff: usize) {
                 for (y, x) in y.chunks_exact_mut(d_ff).zip(x.chunks_exact(2 * d_ff)) {
                     let (gate, up) = x.split_at(d_ff);
-                    for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
-                        *y = $gate(g).0 * u;
+                    let inputs = gate.chunks(RUN).zip(up.chunks(RUN));
+                    for (y, (gate, up)) in y.chunks_mut(RUN).zip(inputs) {
+                        fetch::ahead(gate);
+                        fetch::ahead(up);
+                        fetch::ahead_mut(y);
+                        for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
+                            *y = $gate(g).0 * u;
+                        }
                     }
                 }
             }
@@ -209,7 +224,7 @@ macro_rules! gated {
 
         multiversion! {
             fn $backward(x: &mut [f32], dy: &mut [f32], d_ff: usize) {
-                /// One row. For three separate arguments the compiler knows that they do not alias, for two halves it does not; and it
+                /// One run. For three separate arguments the compiler knows that they do not alias, for two halves it does not; and it
                 /// fails to vectorize a zip of three that are written.
                 #[inline(always)]
                 fn row(gate: &mut [f32], up: &mut [f32], dy: &mut [f32]) {
@@ -225,7 +240,13 @@ macro_rules! gated {
                 }
                 for (x, dy) in x.chunks_exact_mut(2 * d_ff).zip(dy.chunks_exact_mut(d_ff)) {
                     let (gate, up) = x.split_at_mut(d_ff);
-                    row(gate, up, dy);
+                    let halves = gate.chunks_mut(RUN).zip(up.chunks_mut(RUN));
+                    for ((gate, up), dy) in halves.zip(dy.chunks_mut(RUN)) {
+                        fetch::ahead_mut(gate);
+                        fetch::ahead_mut(up);
+                        fetch::ahead_mut(dy);
+                        row(gate, up, dy);
+                    }
                 }
             }
         }

@@ -19,6 +19,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod errors;
 pub mod experts;
+mod fetch;
 pub mod flat;
 mod lanes;
 pub mod linear;

@@ -1,6 +1,7 @@
 //! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 #![allow(unsafe_code)]
 
+use super::fetch;
 use super::lanes::{Lanes, Vector, widest};
 use super::math::sum1;
 use super::matmul::Accumulation;
@@ -68,6 +69,8 @@ multiversion! {
         let d = gain.len();
         let rows = x.chunks_exact(d).zip(y.chunks_exact_mut(d));
         for ((x, y), stats) in rows.zip(stats.chunks_exact_mut(2)) {
+            fetch::ahead(x);
+            fetch::ahead_mut(y);
             let mean = match kind {
                 NormKind::Layer => sum1(x, |x| x) / d as f32,
                 NormKind::Rms => 0.0,
@@ -172,6 +175,9 @@ unsafe fn backward_with<V: Vector>(
     let rows = task.saved.x.chunks_exact(d).zip(task.dy.chunks_exact(d));
     let rows = rows.zip(task.saved.stats.chunks_exact(2));
     for (((x, dy), stats), dx) in rows.zip(dx.chunks_exact_mut(d)) {
+        fetch::ahead(x);
+        fetch::ahead(dy);
+        fetch::ahead_mut(dx);
         let (x, dy, gain) = (x.as_ptr(), dy.as_ptr(), task.norm.gain.as_ptr());
         // SAFETY: every row is d long, and registers_of stays below d.
         unsafe {

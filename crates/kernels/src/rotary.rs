@@ -1,6 +1,7 @@
 //! Rotary position embedding, RoPE (Su et al. 2021): among the first features of a head, feature j is paired with
 //! j + width/2 and the pair rotated by position · its frequency.
 
+use super::fetch;
 use super::positions::Positions;
 use super::simd::multiversion;
 use super::threads;
@@ -155,7 +156,9 @@ pub fn apply(
         for (i, row) in x.chunks_exact_mut(row_width).enumerate() {
             let at = positions.at(first + i) * half;
             let (cos, sin) = (&table.cos[at..at + half], &table.sin[at..at + half]);
-            turn_row(&mut row[..n_turned * head_dim], head_dim, cos, sin, sign);
+            let turned = &mut row[..n_turned * head_dim];
+            fetch::ahead_mut(turned);
+            turn_row(turned, head_dim, cos, sin, sign);
         }
     });
 }

@@ -8,6 +8,7 @@ use super::tile::{
     Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
 use super::{Scores, Sizes};
+use crate::fetch::{self, ROWS_AHEAD};
 use crate::lanes::{Buffer, LINE, Left, Right, To, Vector, begin, end, widest};
 use crate::math::sum2;
 use crate::matmul::ComputeDtype;
@@ -182,6 +183,11 @@ impl Task<'_> {
         let values = values.chunks_exact(padded(heads.head_dim));
         for (t, values) in rows.zip(values) {
             let at = (self.start() + t) * heads.qkv_width() + column;
+            let ahead = self
+                .dqkv
+                .0
+                .wrapping_add(at + ROWS_AHEAD * heads.qkv_width());
+            fetch::write(ahead, heads.head_dim);
             // SAFETY: the caller's.
             unsafe {
                 let to = std::slice::from_raw_parts_mut(self.dqkv.at(at), heads.head_dim);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Scores, Sizes};
+use crate::fetch::{self, ROWS_AHEAD};
 use crate::lanes::{Group, LINE, Left, Right, To, Vector};
 use crate::math::normal;
 
@@ -38,6 +39,9 @@ impl Rows<'_> {
             if from + r >= to {
                 out.fill(0.0);
                 continue;
+            }
+            if from + r + ROWS_AHEAD < to {
+                fetch::read(&self.values[(from + r + ROWS_AHEAD) * self.stride..][..self.d]);
             }
             let row = &self.values[(from + r) * self.stride..][..self.d];
             // SAFETY: the caller's.

@@ -12,7 +12,7 @@ use super::tile::{WORDS_PER_TURN, Write, finish_row};
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm512_setzero_si512};
+use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch, _mm512_setzero_si512};
 use std::mem::MaybeUninit;
 
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
@@ -144,7 +144,6 @@ unsafe fn square<const M: usize>(
             ahead.turn();
         }
         lines.turn();
-        fetch_left(left.wrapping_add(2 * SIDE * Bf16::ROWS));
         asm!(
             "tileloadd tmm6, [{right} + {wide}*1]",
             "tileloadd tmm4, [{left} + {narrow}*1]",
@@ -209,14 +208,6 @@ impl Lines {
             self.row = self.row.wrapping_add(self.stride);
             self.left -= 1;
         }
-    }
-}
-
-/// Fetches the left input's words of one step, which come from the L2 cache.
-#[inline(always)]
-unsafe fn fetch_left(step: *const u32) {
-    for row in 0..Bf16::ROWS {
-        _mm_prefetch::<_MM_HINT_T0>(step.wrapping_add(row * SIDE).cast());
     }
 }
 
