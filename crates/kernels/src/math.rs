@@ -133,7 +133,16 @@ pub fn max(a: &[f32]) -> f32 {
     for (lane, &x) in lanes.iter_mut().zip(rest) {
         *lane = if x > *lane { x } else { *lane };
     }
-    lanes.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x))
+    // In halves: one by one would be a chain of sixteen.
+    let mut width = 8;
+    while width > 0 {
+        for i in 0..width {
+            let other = lanes[i + width];
+            lanes[i] = if other > lanes[i] { other } else { lanes[i] };
+        }
+        width /= 2;
+    }
+    lanes[0]
 }
 
 #[inline(always)]

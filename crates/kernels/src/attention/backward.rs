@@ -162,6 +162,12 @@ impl Task<'_> {
         }
     }
 
+    /// Outputs of head `h` from the sequence's first row on.
+    fn out_rows(&self, h: usize) -> &[f32] {
+        let heads = self.sizes.heads;
+        &self.saved.out[self.start() * heads.q_width() + h * heads.head_dim..]
+    }
+
     fn takes_block(&self, block: usize) -> bool {
         self.wants != Wants::Queries || block % self.parts == self.part
     }
@@ -300,8 +306,11 @@ fn row_constants(
     let kept = &kept[block.from..block.to];
     lse[..kept.len()].copy_from_slice(kept);
     for (r, delta) in delta.iter_mut().enumerate().take(kept.len()) {
-        let row = task.start() + block.from + r;
-        let out = &task.saved.out[row * heads.q_width() + h * d..][..d];
+        let out = &task.out_rows(h)[(block.from + r) * heads.q_width()..];
+        if r + ROWS_AHEAD < kept.len() {
+            fetch::read(&out[ROWS_AHEAD * heads.q_width()..][..d]);
+        }
+        let out = &out[..d];
         *delta = sum2(&dout[r * width..][..d], out, |a, b| a * b);
     }
     (delta, lse)

@@ -137,8 +137,20 @@ pub(super) unsafe fn panels<V: Vector>(rows: &mut [f32], width: usize, panels: &
     }
     let all = panels.chunks_exact_mut(words * PANEL);
     for (panel, rows) in all.zip(rows.chunks_exact(PANEL * words)) {
+        let whole = words / LINE * LINE;
+        for (i, w) in (0..PANEL)
+            .step_by(LINE)
+            .flat_map(|i| (0..whole).step_by(LINE).map(move |w| (i, w)))
+        {
+            // SAFETY: LINE rows and LINE words of them, within the panel and the rows.
+            unsafe {
+                let from = rows.as_ptr().add(i * words + w);
+                let to = panel.as_mut_ptr().add(w * PANEL + i);
+                V::transposed((from, words), (to, PANEL));
+            }
+        }
         for (i, row) in rows.chunks_exact(words).enumerate() {
-            for (w, &word) in row.iter().enumerate() {
+            for (w, &word) in row.iter().enumerate().skip(whole) {
                 panel[w * PANEL + i] = word;
             }
         }

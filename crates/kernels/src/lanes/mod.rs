@@ -66,6 +66,20 @@ pub(super) trait Vector: Copy {
     /// One word from two numbers below each other.
     unsafe fn words_down(self, below: Self) -> Self;
 
+    /// Transposes a square of [`LINE`] × [`LINE`] words, whose rows are `stride` words apart, into one with rows `to_stride` apart.
+    ///
+    /// # Safety
+    /// Both squares are valid and do not overlap.
+    #[inline(always)]
+    unsafe fn transposed((from, stride): (*const f32, usize), (to, to_stride): (*mut f32, usize)) {
+        for row in 0..LINE {
+            for column in 0..LINE {
+                // SAFETY: within the squares.
+                unsafe { *to.add(column * to_stride + row) = *from.add(row * stride + column) }
+            }
+        }
+    }
+
     /// The first `n` words at `from`, and 0; n may be more than there are lanes.
     #[inline(always)]
     unsafe fn load_first(from: *const f32, n: usize) -> Self {

@@ -124,6 +124,16 @@ macro_rules! zmm {
             fn has_amx() -> bool {
                 $has_amx
             }
+            #[inline(always)]
+            unsafe fn transposed((from, stride): (*const f32, usize), (to, to_stride): (*mut f32, usize)) {
+                // SAFETY: the caller's: a line is a register.
+                unsafe {
+                    let rows = std::array::from_fn(|i| _mm512_loadu_si512(from.add(i * stride).cast()));
+                    for (i, column) in transpose(rows).into_iter().enumerate() {
+                        _mm512_storeu_si512(to.add(i * to_stride).cast(), column);
+                    }
+                }
+            }
             instructions! {
                 fn zero() -> Self { $name(_mm512_setzero_ps()) }
                 fn load(from: *const f32) -> Self { $name(_mm512_loadu_ps(from)) }
