@@ -90,30 +90,34 @@ impl Rng {
         self.counter[0] = self.counter[0].wrapping_add(n);
     }
 
-    /// The next 4 · N numbers of a generator at a block's end, number 4 i + j in `[j][i]`: blocks side by side, which a compiler
+    /// The next 4 n numbers of a generator at a block's end, number 4 i + j in `numbers[j][i]`: blocks side by side, which a compiler
     /// turns into vector instructions. Inlined always, so that it takes the caller's.
     #[inline(always)]
-    pub fn next_blocks<const N: usize>(&mut self) -> [[u32; N]; 4] {
+    pub fn next_blocks(&mut self, numbers: [&mut [u32]; 4]) {
         debug_assert!(self.used == 4, "at a block's end");
-        let [first, rest @ ..] = self.counter;
-        let mut c = [[0; N], [rest[0]; N], [rest[1]; N], [rest[2]; N]];
-        for (i, index) in c[0].iter_mut().enumerate() {
-            *index = first.wrapping_add(i as u32);
-        }
-        let mut k = self.key;
-        let product = |x: &[u32; N], by: u64| x.map(|x| u64::from(x) * by);
-        for _ in 0..ROUNDS {
-            let (p0, p1) = (product(&c[0], FACTORS[0]), product(&c[2], FACTORS[1]));
-            for i in 0..N {
-                c[0][i] = (p1[i] >> 32) as u32 ^ c[1][i] ^ k[0];
-                c[2][i] = (p0[i] >> 32) as u32 ^ c[3][i] ^ k[1];
-                c[1][i] = p1[i] as u32;
-                c[3][i] = p0[i] as u32;
+        const LOW: u64 = u32::MAX as u64;
+        let [first, a, b, lane] = self.counter;
+        // Zipped: a loop that could end at a bounds check would not become vectors.
+        let [w0, w1, w2, w3] = numbers;
+        let n = w0.len();
+        let words = w0.iter_mut().zip(w1).zip(w2.iter_mut().zip(w3));
+        for (i, ((w0, w1), (w2, w3))) in (0..).zip(words) {
+            // In 64 bits, of which the lower half counts: products of 32 bits need no conversion then.
+            let index = u64::from(first.wrapping_add(i));
+            let mut c = [index, u64::from(a), u64::from(b), u64::from(lane)];
+            let mut k = self.key;
+            for _ in 0..ROUNDS {
+                let (p0, p1) = ((c[0] & LOW) * FACTORS[0], (c[2] & LOW) * FACTORS[1]);
+                let (k0, k1) = (u64::from(k[0]), u64::from(k[1]));
+                c = [(p1 >> 32) ^ c[1] ^ k0, p1, (p0 >> 32) ^ c[3] ^ k1, p0];
+                k = next_key(k);
             }
-            k = next_key(k);
+            *w0 = c[0] as u32;
+            *w1 = c[1] as u32;
+            *w2 = c[2] as u32;
+            *w3 = c[3] as u32;
         }
-        self.counter[0] = first.wrapping_add(N as u32);
-        c
+        self.counter[0] = first.wrapping_add(n as u32);
     }
 
     /// Uniform in 0..n without modulo bias (Lemire 2019). `n` must be positive.
@@ -202,9 +206,10 @@ mod tests {
         let mut one = Rng::new(11, Stream::Test, 1 << 40, 5);
         one.skip_normals(u32::MAX - 4);
         let mut many = one.clone();
-        for _ in 0..2 {
-            let blocks = many.next_blocks::<8>();
-            for i in 0..8 {
+        for n in [8, 1, 37] {
+            let mut blocks = [const { [0; 37] }; 4];
+            many.next_blocks(blocks.each_mut().map(|words| &mut words[..n]));
+            for i in 0..n {
                 for word in &blocks {
                     assert_eq!(word[i], one.next_u32());
                 }

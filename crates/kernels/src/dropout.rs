@@ -3,6 +3,7 @@
 //! of threads or after a resume, uses the same one.
 
 use super::simd::multiversion;
+use super::skinny::Kept;
 use super::threads;
 use candle_core::{Result, Tensor};
 use llmtui_base::rng::{Rng, Stream};
@@ -23,9 +24,8 @@ pub struct Dropout {
 
 /// FLOPs per element, for the choice of thread count: a Philox block of ten rounds yields four numbers.
 const COST: usize = 20;
-/// Philox blocks that are computed side by side, and factors that are drawn before they are used.
-const BLOCKS: usize = 8;
-const AT_ONCE: usize = 8 * 4 * BLOCKS;
+/// Factors that are drawn before they are used.
+const AT_ONCE: usize = 128;
 /// Features whose bits lie in one word of a mask.
 const WORD: usize = 32;
 
@@ -40,16 +40,33 @@ impl Dropout {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
+    /// What kernels need that read a drawn mask of rows of `width` features themselves.
+    pub fn kept<'a>(&self, mask: &'a [f32], width: usize) -> Kept<'a> {
+        Kept {
+            mask,
+            words: mask_words(width),
+            scale: self.scale(),
+        }
+    }
+
+    /// The generator at the beginning of row `row`.
+    #[inline]
+    fn at_row(&self, row: usize, width: usize) -> Rng {
+        let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
+        let row = self.first_row + row;
+        rng.skip_normals((row * width.div_ceil(4)) as u32);
+        rng
+    }
+
     /// Calls `f(first feature, factors)` for the features of row `row`, some at a time.
     #[inline]
     fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, &[f32])) {
         let mut factors = [0.0; AT_ONCE];
-        let row = self.first_row + row;
         for first in (0..width).step_by(AT_ONCE) {
             let factors = &mut factors[..AT_ONCE.min(width - first)];
-            let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
+            let mut rng = self.at_row(row, width);
             // A normal takes one block, and a block yields four numbers.
-            rng.skip_normals((row * width.div_ceil(4) + first / 4) as u32);
+            rng.skip_normals((first / 4) as u32);
             draw(rng, self.threshold(), self.scale(), factors);
             f(first, factors);
         }
@@ -99,10 +116,7 @@ pub fn draw_mask(drop: &Dropout, width: usize, mask: &mut [f32]) {
     let words = mask_words(width);
     threads::rows1(mask, words, COST * width, |first, mask| {
         for (i, mask) in mask.chunks_exact_mut(words).enumerate() {
-            drop.factors(first + i, width, |at, factors| {
-                // Factors come in pieces of whole words but for the last.
-                pack(factors, &mut mask[at / WORD..]);
-            });
+            draw_bits(drop.at_row(first + i, width), drop.threshold(), width, mask);
         }
     });
 }
@@ -169,29 +183,55 @@ multiversion! {
     /// Fills `factors` with 0 where the generator's next number is below `threshold`, else with `scale`.
     fn draw(rng: Rng, threshold: u32, scale: f32, factors: &mut [f32]) {
         let mut rng = rng;
-        for factors in factors.chunks_mut(4 * BLOCKS) {
-            let blocks = rng.next_blocks::<BLOCKS>();
-            let mut drawn = [0.0; 4 * BLOCKS];
-            for (i, drawn) in drawn.chunks_exact_mut(4).enumerate() {
-                for (factor, word) in drawn.iter_mut().zip(&blocks) {
-                    *factor = if word[i] >= threshold { scale } else { 0.0 };
+        let mut blocks = Blocks::default();
+        for factors in factors.chunks_mut(AT_ONCE) {
+            let words = blocks.fill(&mut rng, factors.len().div_ceil(4));
+            for (j, words) in words.into_iter().enumerate() {
+                for (factor, word) in factors.iter_mut().skip(j).step_by(4).zip(words) {
+                    *factor = if *word >= threshold { scale } else { 0.0 };
                 }
             }
-            factors.copy_from_slice(&drawn[..factors.len()]);
         }
     }
 }
 
 multiversion! {
-    /// Bits of factors, 1 where one is not 0.
-    fn pack(factors: &[f32], words: &mut [f32]) {
-        for (word, factors) in words.iter_mut().zip(factors.chunks(WORD)) {
-            let mut bits = 0;
-            for (i, factor) in factors.iter().enumerate() {
-                bits |= u32::from(*factor != 0.0) << i;
+    /// The bits of a row of `width` features: 0 where the generator's next number is below `threshold`.
+    fn draw_bits(rng: Rng, threshold: u32, width: usize, mask: &mut [f32]) {
+        let mut rng = rng;
+        let mut blocks = Blocks::default();
+        let mut fours = [0u32; AT_ONCE / 4];
+        for (at, mask) in (0..width).step_by(AT_ONCE).zip(mask.chunks_mut(AT_ONCE / WORD)) {
+            let left = AT_ONCE.min(width - at);
+            let fours = &mut fours[..left.div_ceil(4)];
+            let [a, b, c, d] = blocks.fill(&mut rng, fours.len());
+            let words = a.iter().zip(b).zip(c.iter().zip(d));
+            for (bits, ((a, b), (c, d))) in fours.iter_mut().zip(words) {
+                let bit = |word: &u32, place: u32| if *word >= threshold { place } else { 0 };
+                *bits = bit(a, 1) | bit(b, 2) | bit(c, 4) | bit(d, 8);
             }
-            *word = f32::from_bits(bits);
+            // Features beyond the width are dropped.
+            let last = left - 4 * (fours.len() - 1);
+            fours[left.div_ceil(4) - 1] &= (1 << last) - 1;
+            for (word, fours) in mask.iter_mut().zip(fours.chunks(WORD / 4)) {
+                let bits = fours.iter().rev().fold(0, |bits, four| bits << 4 | four);
+                *word = f32::from_bits(bits);
+            }
         }
+    }
+}
+
+/// Numbers of the generator: word j of block i in `[j][i]`.
+#[derive(Default)]
+struct Blocks([[u32; AT_ONCE / 4]; 4]);
+
+impl Blocks {
+    /// The next `n` blocks.
+    #[inline(always)]
+    fn fill(&mut self, rng: &mut Rng, n: usize) -> [&[u32]; 4] {
+        let [a, b, c, d] = &mut self.0;
+        rng.next_blocks([&mut a[..n], &mut b[..n], &mut c[..n], &mut d[..n]]);
+        [&a[..n], &b[..n], &c[..n], &d[..n]]
     }
 }
 

@@ -40,6 +40,7 @@ pub mod rotary;
 pub mod schedule_free;
 pub mod score;
 pub mod simd;
+pub mod skinny;
 pub mod soap;
 pub mod softcap;
 mod softmax;

@@ -4,8 +4,12 @@
 
 use super::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
 use super::matrix::Matrix;
+use super::skinny::{self, View};
 use super::{reduce, threads};
+use std::cell::Cell;
 
+/// Ranks up to which skinny products beat packed ones, B's transpose included.
+const SKINNY: usize = 8;
 /// Rows of a matrix that are merged at once to measure them.
 const PANEL: usize = 256;
 
@@ -35,6 +39,24 @@ impl Part {
         Mat::new(b, self.d_out, self.rank)
     }
 
+    fn z_view(&self) -> View {
+        View {
+            rows: self.rows,
+            first: self.z_first,
+            cols: self.rank,
+            width: self.z_width,
+        }
+    }
+
+    fn y_view(&self) -> View {
+        View {
+            rows: self.rows,
+            first: self.y_first,
+            cols: self.d_out,
+            width: self.y_width,
+        }
+    }
+
     fn check(&self, z: &[f32], y: &[f32]) {
         assert_eq!(z.len(), self.rows * self.z_width, "z of an adapter");
         assert_eq!(y.len(), self.rows * self.y_width, "y of an adapter");
@@ -46,6 +68,12 @@ impl Part {
 /// `y` (rows, y_width), its part, += scale · `z` (rows, z_width), its part, · `b` (d_out, rank)ᵀ.
 pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &mut [f32]) {
     part.check(z, y);
+    if part.rank <= SKINNY {
+        let (z, y) = ((z, part.z_view()), (y, part.y_view()));
+        let turned = turned(b, part.rank);
+        skinny::expand(z, &turned, part.scale, None, y);
+        return TURNED.set(turned);
+    }
     let to = Destination {
         start: y[part.y_first..].as_mut_ptr(),
         row_stride: part.y_width,
@@ -59,6 +87,12 @@ pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &m
 /// `dz` (rows, z_width), its part, = scale · `dy` (rows, y_width), its part, · `b` (d_out, rank).
 pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: &[f32], b: &[f32], dz: &mut [f32]) {
     part.check(dz, dy);
+    if part.rank <= SKINNY {
+        let (dy, dz) = ((dy, part.y_view()), (dz, part.z_view()));
+        let turned = turned(b, part.rank);
+        skinny::project(dy, None, &turned, part.scale, dz);
+        return TURNED.set(turned);
+    }
     let to = Destination {
         start: dz[part.z_first..].as_mut_ptr(),
         row_stride: part.z_width,
@@ -78,8 +112,28 @@ pub fn backward_weight(
     into: Accumulation,
 ) {
     part.check(z, dy);
+    if part.rank <= SKINNY {
+        let (dy, z) = ((dy, part.y_view()), (z, part.z_view()));
+        let mut turned = turned(db, part.rank);
+        skinny::factor_gradient(z, dy, None, part.scale, &mut turned, into);
+        skinny::transpose(&turned, part.d_out, db);
+        return TURNED.set(turned);
+    }
     let (dy, z) = (part.y(dy).t(), part.z(z));
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
+}
+
+thread_local! {
+    /// B transposed, the factor of a skinny product. Taken out while in use: a waiting thread may be given other work.
+    static TURNED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// `b` (d_out, rank) transposed, in memory that is used again once it is back in `TURNED`.
+fn turned(b: &[f32], rank: usize) -> Vec<f32> {
+    let mut turned = TURNED.take();
+    turned.resize(b.len(), 0.0);
+    skinny::transpose(b, rank, &mut turned);
+    turned
 }
 
 /// Euclidean norms of the rows of W + scale · `b` (rows, rank) · `a` (rank, d_in), where W is the rows of `weight` from number
@@ -194,7 +248,7 @@ mod tests {
 
     #[test]
     fn gradients_of_a_part_agree_with_candle_in_f64() {
-        for (rows, rank, d_out) in [(1, 1, 1), (5, 3, 7), (70, 8, 40)] {
+        for (rows, rank, d_out) in [(1, 1, 1), (5, 3, 7), (70, 8, 40), (70, 12, 40)] {
             let part = Part {
                 rows,
                 z_width: rank + 2,

@@ -56,6 +56,8 @@ pub(super) trait Vector: Copy {
     unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// Lanes first..last of self, `other` elsewhere.
     unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
+    /// Itself, and 0 where the lane's bit of `bits` is 0, the lowest being the first lane's.
+    unsafe fn keep_bits(self, bits: u32) -> Self;
     /// Itself, and 0 of its sign where it is subnormal, see `math::normal`.
     unsafe fn normal(self) -> Self;
     /// Itself, and 0 where `of` is below `end`, but not where `of` is NaN.
@@ -92,6 +94,15 @@ pub(super) trait Vector: Copy {
             std::ptr::copy_nonoverlapping(from, words.as_mut_ptr(), n);
             Self::load(words.as_ptr())
         }
+    }
+
+    /// The sum of all lanes, in halves.
+    #[inline(always)]
+    unsafe fn total(self) -> f32 {
+        let mut lanes = [0.0; LINE];
+        // SAFETY: a line has room for a register.
+        unsafe { self.store(lanes.as_mut_ptr()) }
+        crate::math::sum1(&lanes, |x| x)
     }
 
     /// Writes the first `n` lanes.

@@ -114,6 +114,14 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    unsafe fn keep_bits(self, bits: u32) -> Self {
+        Portable(std::array::from_fn(|i| {
+            let is_kept = bits >> i & 1 == 1;
+            if is_kept { self.0[i] } else { 0.0 }
+        }))
+    }
+
+    #[inline(always)]
     unsafe fn normal(self) -> Self {
         self.with(self, |x, _| normal(x))
     }

@@ -59,6 +59,14 @@ impl Vector for Ymm {
                 Ymm(_mm256_blendv_ps(other.0, self.0, kept))
             }
         }
+        fn keep_bits(self, bits: u32) -> Self {
+            {
+                let lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+                let set = _mm256_and_si256(_mm256_set1_epi32(bits as i32), lane);
+                let kept = _mm256_cmpeq_epi32(set, lane);
+                Ymm(_mm256_and_ps(self.0, _mm256_castsi256_ps(kept)))
+            }
+        }
         fn normal(self) -> Self { Ymm(normal_ymm(self.0)) }
         fn zero_below(self, of: Self, end: f32) -> Self {
             Ymm(_mm256_and_ps(self.0, _mm256_cmp_ps::<_CMP_NLT_UQ>(of.0, _mm256_set1_ps(end))))
@@ -152,6 +160,10 @@ macro_rules! zmm {
                 fn keep(self, first: usize, last: usize, other: Self) -> Self {
                     $name(_mm512_mask_blend_ps(lanes(first, last), other.0, self.0))
                 }
+                fn keep_bits(self, bits: u32) -> Self {
+                    $name(_mm512_maskz_mov_ps(bits as u16, self.0))
+                }
+                fn total(self) -> f32 { _mm512_reduce_add_ps(self.0) }
                 fn normal(self) -> Self {
                     $name(_mm512_castsi512_ps(normal_zmm(_mm512_castps_si512(self.0))))
                 }

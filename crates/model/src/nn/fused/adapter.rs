@@ -7,10 +7,11 @@ use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::linear;
 use crate::kernels::low_rank::{self, Part as Columns};
 use crate::kernels::matmul::Accumulation;
+use crate::kernels::skinny::{self, Kept, View};
 use crate::nn::layout::{AdapterSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
-use crate::nn::tape::{Buffer, Slot};
+use crate::nn::tape::{Arena, Buffer, Slot};
 
 /// What an adapter's forward leaves for its backward.
 #[derive(Debug, Clone, Copy)]
@@ -66,19 +67,35 @@ impl Pass {
     pub(super) fn adapter_low(&mut self, plan: &Plan, x: Slot, adapter: &AdapterSpans) -> Low {
         let mask = self.adapter_mask(plan, adapter);
         let x_values = self.arena.take(x);
-        let dropped = self.adapter_dropped(plan, adapter, mask, &x_values);
         let sizes = self.low_sizes(adapter.a);
         let low = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(low);
-        let input = dropped.as_deref().unwrap_or(&x_values);
-        self.kernels.run(Part::LinearForward, || {
-            let a = plan.matrix(adapter.a);
-            linear::forward(plan.arithmetic, sizes, input, a, None, None, &mut values);
-        });
-        self.arena.put(low, values);
-        if let Some(dropped) = dropped {
-            self.arena.free(dropped);
+        if skinny::pays(sizes.d_out) {
+            let dropped = self.adapter_drop(plan, adapter).zip(mask);
+            let kept = kept(&self.arena, dropped, sizes.d_in);
+            let (x, z) = (&x_values[..], &mut values[..]);
+            self.kernels.run(Part::LinearForward, || {
+                let a = plan.dense(adapter.a);
+                skinny::project(
+                    (x, View::whole(sizes.rows, sizes.d_in)),
+                    kept,
+                    a,
+                    1.0,
+                    (z, View::whole(sizes.rows, sizes.d_out)),
+                );
+            });
+        } else {
+            let dropped = self.adapter_dropped(plan, adapter, mask, &x_values);
+            let input = dropped.as_deref().unwrap_or(&x_values);
+            self.kernels.run(Part::LinearForward, || {
+                let a = plan.matrix(adapter.a);
+                linear::forward(plan.arithmetic, sizes, input, a, None, None, &mut values);
+            });
+            if let Some(dropped) = dropped {
+                self.arena.free(dropped);
+            }
         }
+        self.arena.put(low, values);
         self.arena.put(x, x_values);
         Low {
             low,
@@ -241,8 +258,19 @@ impl Pass {
             return;
         };
         let mask = node.low.and_then(|low| low.mask);
-        let dropped = self.adapter_dropped(plan, adapter, mask, x);
         let (sizes, into) = (self.low_sizes(adapter.a), self.into);
+        if skinny::pays(sizes.d_out) {
+            let dropped = self.adapter_drop(plan, adapter).zip(mask);
+            let kept = kept(&self.arena, dropped, sizes.d_in);
+            let (z, x) = (
+                (dlow, View::whole(sizes.rows, sizes.d_out)),
+                (x, View::whole(sizes.rows, sizes.d_in)),
+            );
+            return self.kernels.run(Part::LinearBackward, || {
+                skinny::factor_gradient(z, x, kept, 1.0, &mut grads[range], into);
+            });
+        }
+        let dropped = self.adapter_dropped(plan, adapter, mask, x);
         let input = dropped.as_deref().unwrap_or(x);
         self.kernels.run(Part::LinearBackward, || {
             let da = &mut grads[range];
@@ -266,6 +294,17 @@ impl Pass {
         };
         let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
         let mask = node.low.and_then(|low| low.mask);
+        if skinny::pays(sizes.d_out) {
+            let dropped = self.adapter_drop(plan, adapter).zip(mask);
+            let kept = kept(&self.arena, dropped, sizes.d_in);
+            let (z, dx) = (
+                (dlow, View::whole(sizes.rows, sizes.d_out)),
+                (dx, View::whole(sizes.rows, sizes.d_in)),
+            );
+            return self.kernels.run(Part::LinearBackward, || {
+                skinny::expand(z, plan.dense(adapter.a), 1.0, kept, dx);
+            });
+        }
         let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
             return self.kernels.run(Part::LinearBackward, || {
                 linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);
@@ -288,6 +327,11 @@ impl Pass {
             d_out: a.rows,
         }
     }
+}
+
+/// What kernels need that read a mask themselves.
+fn kept(arena: &Arena, dropped: Option<(Dropout, Slot)>, width: usize) -> Option<Kept<'_>> {
+    dropped.map(|(drop, mask)| drop.kept(arena.get(mask), width))
 }
 
 /// The columns of each part, with its B.

@@ -1,0 +1,531 @@
+//! Products with a skinny matrix of a few dozen rows, as those of adapters: packing would take longer than the products. Inputs
+//! are read once, where they lie, in f32; dropout is a mask of bits over what is read or written.
+//!
+//! A factor is (rank, d), row-major, and beside it stand x (rows, d) and z (rows, rank). Sums run in the same order for any number
+//! of threads.
+#![allow(unsafe_code)]
+
+use super::fetch;
+use super::lanes::{Buffer, LINE, Vector, widest};
+use super::matmul::Accumulation;
+use super::threads::{self, Shared};
+use std::cell::RefCell;
+
+/// Whether these beat packed matmuls at a rank, of A's side of an adapter with dropout in front: level at 24 on processors with AMX.
+pub fn pays(rank: usize) -> bool {
+    rank <= 24
+}
+
+/// Rows of a task.
+const ROWS: usize = 32;
+/// Columns of a task of [`factor_gradient`], and of a pass over its rows: its sums stay in the L1 cache.
+const COLUMNS: usize = 128;
+/// Ranks that are summed at once.
+const RANKS: usize = 8;
+
+/// A matrix within a larger one.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    pub rows: usize,
+    /// Columns from `first` on, of `width` in all.
+    pub first: usize,
+    pub cols: usize,
+    pub width: usize,
+}
+
+impl View {
+    pub fn whole(rows: usize, cols: usize) -> View {
+        View {
+            rows,
+            first: 0,
+            cols,
+            width: cols,
+        }
+    }
+
+    fn check(&self, values: &[f32]) {
+        assert_eq!(values.len(), self.rows * self.width, "a skinny product");
+        assert!(self.first + self.cols <= self.width, "its columns");
+    }
+
+    fn start(&self, row: usize) -> usize {
+        row * self.width + self.first
+    }
+}
+
+/// Which features of x are kept, a bit each as `dropout::draw_mask` leaves them, and what those are multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept<'a> {
+    pub mask: &'a [f32],
+    /// Words of a row of the mask.
+    pub words: usize,
+    pub scale: f32,
+}
+
+impl Kept<'_> {
+    /// Bits of the features from `column` on of a row; `column` is a whole number of registers.
+    #[inline(always)]
+    fn bits(&self, row: usize, column: usize) -> u32 {
+        self.mask[row * self.words + column / 32].to_bits() >> (column % 32)
+    }
+}
+
+/// `z` (rows, rank) = `scale` · `x` · `factor`ᵀ.
+pub fn project(
+    (x, at): (&[f32], View),
+    kept: Option<Kept>,
+    factor: &[f32],
+    scale: f32,
+    (z, to): (&mut [f32], View),
+) {
+    at.check(x);
+    to.check(z);
+    assert_eq!(factor.len(), to.cols * at.cols, "a factor");
+    let z = Shared(z.as_mut_ptr());
+    each_rows(at.rows, 2 * to.cols * at.cols, |first, rows| {
+        let job = Job {
+            x: (x.as_ptr(), at),
+            z: (z.0.cast_const(), to),
+            kept,
+            factor,
+            scale: scale * kept.map_or(1.0, |kept| kept.scale),
+        };
+        // SAFETY: all sizes were checked, and each task writes its rows.
+        unsafe { project_rows(false, &job, z, first, rows) }
+    });
+}
+
+/// `x` += `scale` · `z` · `factor`, where it is kept.
+pub fn expand(
+    (z, from): (&[f32], View),
+    factor: &[f32],
+    scale: f32,
+    kept: Option<Kept>,
+    (x, at): (&mut [f32], View),
+) {
+    at.check(x);
+    from.check(z);
+    assert_eq!(factor.len(), from.cols * at.cols, "a factor");
+    let x = Shared(x.as_mut_ptr());
+    each_rows(at.rows, 2 * from.cols * at.cols, |first, rows| {
+        let job = Job {
+            x: (x.0.cast_const(), at),
+            z: (z.as_ptr(), from),
+            kept,
+            factor,
+            scale: scale * kept.map_or(1.0, |kept| kept.scale),
+        };
+        // SAFETY: as above.
+        unsafe { expand_rows(false, &job, x, first, rows) }
+    });
+}
+
+/// `dfactor` (rank, d) = (or +=) `scale` · `z`ᵀ · `x`.
+pub fn factor_gradient(
+    (z, from): (&[f32], View),
+    (x, at): (&[f32], View),
+    kept: Option<Kept>,
+    scale: f32,
+    dfactor: &mut [f32],
+    into: Accumulation,
+) {
+    at.check(x);
+    from.check(z);
+    assert_eq!(dfactor.len(), from.cols * at.cols, "a factor's gradient");
+    let job = Job {
+        x: (x.as_ptr(), at),
+        z: (z.as_ptr(), from),
+        kept,
+        factor: &[],
+        scale: scale * kept.map_or(1.0, |kept| kept.scale),
+    };
+    let to = Shared(dfactor.as_mut_ptr());
+    let tasks = at.cols.div_ceil(COLUMNS);
+    let cost = 2 * at.rows * from.cols * COLUMNS;
+    threads::tasks(tasks, cost, |task| {
+        let first = task * COLUMNS;
+        let cols = COLUMNS.min(at.cols - first);
+        SUMS.with_borrow_mut(|sums| {
+            let sums = &mut sums.get(from.cols * COLUMNS)[..from.cols * COLUMNS];
+            // SAFETY: as above, for columns.
+            unsafe {
+                sum_columns(false, &job, (first, cols), sums);
+                for (r, sums) in sums.chunks_exact(COLUMNS).enumerate() {
+                    let start = to.at(r * at.cols + first);
+                    let to = std::slice::from_raw_parts_mut(start, cols);
+                    for (to, sum) in to.iter_mut().zip(sums) {
+                        let sum = sum * job.scale;
+                        *to = match into {
+                            Accumulation::Overwrite => sum,
+                            Accumulation::Add => *to + sum,
+                        };
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// `turned` (cols, rows) = `matrix` (rows, cols) transposed.
+pub fn transpose(matrix: &[f32], cols: usize, turned: &mut [f32]) {
+    let rows = matrix.len() / cols.max(1);
+    for (i, row) in matrix.chunks_exact(cols).enumerate() {
+        for (j, x) in row.iter().enumerate() {
+            turned[j * rows + i] = *x;
+        }
+    }
+}
+
+thread_local! {
+    static SUMS: RefCell<Buffer> = RefCell::default();
+}
+
+fn each_rows(rows: usize, cost: usize, work: impl Fn(usize, usize) + Sync + Send) {
+    threads::tasks(rows.div_ceil(ROWS), ROWS * cost, |task| {
+        let first = task * ROWS;
+        work(first, ROWS.min(rows - first));
+    });
+}
+
+/// What a task reads.
+struct Job<'a> {
+    x: (*const f32, View),
+    z: (*const f32, View),
+    kept: Option<Kept<'a>>,
+    factor: &'a [f32],
+    scale: f32,
+}
+
+// SAFETY: tasks read it.
+unsafe impl Sync for Job<'_> {}
+// SAFETY: as above.
+unsafe impl Send for Job<'_> {}
+
+impl Job<'_> {
+    /// `n` features of a row from `column` on, 0 where they are dropped.
+    #[inline(always)]
+    unsafe fn features<V: Vector>(&self, row: usize, column: usize, n: usize) -> V {
+        let (x, at) = self.x;
+        // SAFETY: the caller names a place within x.
+        unsafe {
+            let x = V::load_first(x.add(at.start(row) + column), n);
+            match self.kept {
+                Some(kept) => x.keep_bits(kept.bits(row, column)),
+                None => x,
+            }
+        }
+    }
+}
+
+/// The body for each register of `n` numbers, with its first number and their count; only the last may be shorter. A closure would
+/// not have the instructions.
+macro_rules! registers {
+    ($V:ident, $n:expr, |$at:ident, $count:ident| $body:block) => {{
+        let whole = $n / $V::LANES * $V::LANES;
+        for $at in (0..whole).step_by($V::LANES) {
+            let $count = $V::LANES;
+            $body
+        }
+        if whole < $n {
+            let ($at, $count) = (whole, $n - whole);
+            $body
+        }
+    }};
+}
+
+/// Calls `f::<V, R>(arguments)` for 8, 4, 2 or 1 ranks at a time, with the first of them.
+macro_rules! by_ranks {
+    ($ranks:expr, |$first:ident, $R:ident| $call:expr) => {{
+        let mut $first = 0;
+        while $first < $ranks {
+            match $ranks - $first {
+                RANKS.. => {
+                    const $R: usize = RANKS;
+                    $call;
+                    $first += RANKS;
+                }
+                4.. => {
+                    const $R: usize = 4;
+                    $call;
+                    $first += 4;
+                }
+                2.. => {
+                    const $R: usize = 2;
+                    $call;
+                    $first += 2;
+                }
+                _ => {
+                    const $R: usize = 1;
+                    $call;
+                    $first += 1;
+                }
+            }
+        }
+    }};
+}
+
+widest! { fn project_rows(pairs, job: &Job<'_>, z: Shared, first: usize, rows: usize) = project_with }
+
+#[inline(always)]
+unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: usize) {
+    let ranks = job.z.1.cols;
+    // SAFETY: the caller's.
+    unsafe {
+        for row in (first..first + rows).step_by(2) {
+            if row + 1 < first + rows {
+                by_ranks!(ranks, |rank, R| project_at::<V, 2, R>(job, z, row, rank));
+            } else {
+                by_ranks!(ranks, |rank, R| project_at::<V, 1, R>(job, z, row, rank));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn project_at<V: Vector, const M: usize, const R: usize>(
+    job: &Job<'_>,
+    z: Shared,
+    row: usize,
+    rank: usize,
+) {
+    let (d, to) = (job.x.1.cols, job.z.1);
+    let factor = job.factor[rank * d..(rank + R) * d].as_ptr();
+    // SAFETY: rows of x and z, ranks of the factor.
+    unsafe {
+        let mut sums = [[V::zero(); R]; M];
+        registers!(V, d, |at, n| {
+            let mut x = [V::zero(); M];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = job.features::<V>(row + i, at, n);
+            }
+            for r in 0..R {
+                let f = V::load_first(factor.add(r * d + at), n);
+                for (sums, x) in sums.iter_mut().zip(x) {
+                    sums[r] = f.fused(x, sums[r]);
+                }
+            }
+        });
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (r, sum) in sums.into_iter().enumerate() {
+                *z.at(to.start(row + i) + rank + r) = sum.total() * job.scale;
+            }
+        }
+    }
+}
+
+widest! { fn expand_rows(pairs, job: &Job<'_>, x: Shared, first: usize, rows: usize) = expand_with }
+
+#[inline(always)]
+unsafe fn expand_with<V: Vector>(job: &Job<'_>, x: Shared, first: usize, rows: usize) {
+    let ranks = job.z.1.cols;
+    // SAFETY: the caller's.
+    unsafe {
+        for row in (first..first + rows).step_by(2) {
+            if row + 1 < first + rows {
+                by_ranks!(ranks, |rank, R| expand_at::<V, 2, R>(job, x, row, rank));
+            } else {
+                by_ranks!(ranks, |rank, R| expand_at::<V, 1, R>(job, x, row, rank));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn expand_at<V: Vector, const M: usize, const R: usize>(
+    job: &Job<'_>,
+    x: Shared,
+    row: usize,
+    rank: usize,
+) {
+    let ((z, from), at) = (job.z, job.x.1);
+    let d = at.cols;
+    let factor = job.factor[rank * d..(rank + R) * d].as_ptr();
+    // SAFETY: rows of x and z, ranks of the factor.
+    unsafe {
+        let mut weights = [[V::zero(); R]; M];
+        for (i, weights) in weights.iter_mut().enumerate() {
+            for (r, weight) in weights.iter_mut().enumerate() {
+                *weight = V::all(*z.add(from.start(row + i) + rank + r) * job.scale);
+            }
+        }
+        registers!(V, d, |column, n| {
+            let mut sums = [V::zero(); M];
+            for r in 0..R {
+                let f = V::load_first(factor.add(r * d + column), n);
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = weights[r].fused(f, *sum);
+                }
+            }
+            for (i, sum) in sums.into_iter().enumerate() {
+                let sum = match job.kept {
+                    Some(kept) => sum.keep_bits(kept.bits(row + i, column)),
+                    None => sum,
+                };
+                let to = x.at(at.start(row + i) + column);
+                V::load_first(to, n).plus(sum).store_first(to, n);
+            }
+        });
+    }
+}
+
+widest! { fn sum_columns(pairs, job: &Job<'_>, cols: (usize, usize), sums: &mut [f32]) = sum_columns_with }
+
+#[inline(always)]
+unsafe fn sum_columns_with<V: Vector>(job: &Job<'_>, cols: (usize, usize), sums: &mut [f32]) {
+    const TOGETHER: usize = 8;
+    sums.fill(0.0);
+    let rows = job.x.1.rows;
+    let whole = rows / TOGETHER * TOGETHER;
+    // SAFETY: the caller's.
+    unsafe {
+        for row in (0..whole).step_by(TOGETHER) {
+            if row + TOGETHER < rows {
+                let (x, at) = job.x;
+                let next = x.add(at.start(row + TOGETHER) + cols.0);
+                for i in 0..TOGETHER.min(rows - row - TOGETHER) {
+                    fetch::read(std::slice::from_raw_parts(next.add(i * at.width), cols.1));
+                }
+            }
+            sum_rows::<V, TOGETHER>(job, row, cols, sums);
+        }
+        for row in whole..rows {
+            sum_rows::<V, 1>(job, row, cols, sums);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn sum_rows<V: Vector, const M: usize>(
+    job: &Job<'_>,
+    row: usize,
+    (first, cols): (usize, usize),
+    sums: &mut [f32],
+) {
+    let (z, from) = job.z;
+    // SAFETY: rows of x and z, columns of x; sums are whole lines.
+    unsafe {
+        registers!(V, cols, |at, n| {
+            let mut x = [V::zero(); M];
+            for (i, x) in x.iter_mut().enumerate() {
+                *x = job.features::<V>(row + i, first + at, n);
+            }
+            for r in 0..from.cols {
+                let to = sums.as_mut_ptr().add(r * COLUMNS + at);
+                let mut sum = V::load(to);
+                for (i, x) in x.into_iter().enumerate() {
+                    sum = V::splat(z.add(from.start(row + i) + r)).fused(x, sum);
+                }
+                sum.store(to);
+            }
+        });
+    }
+}
+
+const _: () = assert!(COLUMNS.is_multiple_of(LINE));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, leaf, normal, oracle};
+    use crate::dropout::{self, Dropout};
+
+    const DROPOUT: Dropout = Dropout {
+        seed: 5,
+        micro_step: 3,
+        lane: 7,
+        first_row: 0,
+        rate: 0.3,
+    };
+
+    /// z = 0.5 · dropout(x) · factorᵀ and its gradients, within wider matrices, against candle in f64.
+    #[test]
+    fn gradients_agree_with_candle_in_f64() {
+        for (rows, rank, d) in [
+            (1, 1, 1),
+            (5, 3, 7),
+            (34, 8, 48),
+            (70, 15, 300),
+            (9, 24, 130),
+        ] {
+            for dropped in [false, true] {
+                check(rows, rank, d, dropped);
+            }
+        }
+    }
+
+    fn check(rows: usize, rank: usize, d: usize, dropped: bool) {
+        // Masks are of whole rows.
+        let beside = if dropped { 0 } else { 3 };
+        let at = View {
+            first: beside / 2,
+            width: d + beside,
+            ..View::whole(rows, d)
+        };
+        let to = View {
+            first: 2,
+            width: rank + 5,
+            ..View::whole(rows, rank)
+        };
+        let (x, factor) = (normal(rows * at.width, 0), normal(rank * d, 1));
+        let dz = normal(rows * to.width, 2);
+        let mut mask = vec![0.0; rows * dropout::mask_words(d)];
+        dropout::draw_mask(&DROPOUT, d, &mut mask);
+        let kept = dropped.then(|| DROPOUT.kept(&mask, d));
+        let (lx, lf) = (leaf(&x, &[rows, at.width]), leaf(&factor, &[rank, d]));
+        let (exact, grads) = oracle(&[&lx, &lf], &dz, || {
+            let part = lx.narrow(1, at.first, d)?;
+            let part = match dropped {
+                true => dropout::composite(&DROPOUT, &part)?,
+                false => part,
+            };
+            let z = (part.matmul(&lf.t()?)? * 0.5)?;
+            z.pad_with_zeros(1, to.first, 3)
+        });
+        let mut z = vec![0.0; dz.len()];
+        project((&x, at), kept, &factor, 0.5, (&mut z, to));
+        assert_close("z", &z, &exact, 1e-6);
+        let mut dx = vec![0.0; x.len()];
+        expand((&dz, to), &factor, 0.5, kept, (&mut dx, at));
+        assert_close("dx", &dx, &grads[0], 1e-6);
+        expand((&dz, to), &factor, 0.5, kept, (&mut dx, at));
+        let twice: Vec<f64> = grads[0].iter().map(|x| 2.0 * x).collect();
+        assert_close("dx, added", &dx, &twice, 1e-6);
+        let mut dfactor = vec![f32::NAN; factor.len()];
+        for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
+            factor_gradient((&dz, to), (&x, at), kept, 0.5, &mut dfactor, into);
+            let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
+            assert_close("dfactor", &dfactor, &exact, 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_the_number_of_threads() {
+        let (rows, rank, d) = (300, 12, 400);
+        let (x, factor) = (normal(rows * d, 0), normal(rank * d, 1));
+        let at = View::whole(rows, d);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| {
+                let (mut z, mut dfactor) = (vec![0.0; rows * rank], vec![0.0; rank * d]);
+                let of = View::whole(rows, rank);
+                project((&x, at), None, &factor, 1.0, (&mut z, of));
+                let overwrite = Accumulation::Overwrite;
+                factor_gradient((&z, of), (&x, at), None, 1.0, &mut dfactor, overwrite);
+                let mut y = x.clone();
+                expand((&z, of), &factor, 1.0, None, (&mut y, at));
+                [z, dfactor, y]
+            })
+        };
+        assert!(run(1) == run(3));
+    }
+
+    #[test]
+    fn a_transpose_of_a_transpose_is_the_matrix() {
+        let matrix = normal(35, 0);
+        let (mut turned, mut back) = (vec![0.0; 35], vec![0.0; 35]);
+        transpose(&matrix, 7, &mut turned);
+        assert_eq!((turned[1], turned[5]), (matrix[7], matrix[1]));
+        transpose(&turned, 5, &mut back);
+        assert_eq!(back, matrix);
+    }
+}
