@@ -224,7 +224,18 @@ fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
         std::fs::write(dir.path().join(name), "{}").unwrap();
     }
     run_at(dir.path(), "mine", 1);
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 10] = [
+        (
+            &["data", "batches", "smoke", "--step", "3000"],
+            &["there is no step 3,000", "a step from 1 to 20 (max_steps)"],
+        ),
+        (
+            &["data", "batches", "grpo-sort", "--step", "260"],
+            &[
+                "step 260 learns from answers that the model writes",
+                "steps 1 to 250 (rollout.cold_start_steps) do",
+            ],
+        ),
         (
             &["train", "quickstart", "--lr", "1e-3"],
             &["try: llmtui train quickstart -s lr=1e-3"],

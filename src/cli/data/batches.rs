@@ -14,6 +14,7 @@ use crate::engine::revisit::{Revisit, Weights, before};
 use crate::plan::target::is_spec;
 use crate::run::revisit::{Row, mean_loss};
 use crate::run::{RunDir, index};
+use crate::spec::RunSpec;
 use std::io::Write;
 use std::path::Path;
 
@@ -62,6 +63,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             args.spec.load(cx)?.spec
         }
     };
+    if !args.held_out {
+        drawn_from_data(args, &spec)?;
+    }
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;
@@ -98,6 +102,36 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Refuses steps that the run does not have, and those that learn from the model's own answers: the data's rows of that number
+/// were never trained on.
+fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
+    let (first, last) = (args.step, args.step.saturating_add(args.steps - 1));
+    let steps = spec.train.max_steps;
+    if last > steps {
+        let what = format!("there is no step {}", grouped(last));
+        let fix = format!("a step from 1 to {} (max_steps)", grouped(steps));
+        return Err(Failure::yours(what, fix));
+    }
+    let cold = spec.rollout.cold_start_steps;
+    if spec.method.on_policy().is_some() && last > cold {
+        let what = format!(
+            "step {} learns from answers that the model writes, not from rows of the data",
+            grouped(first.max(cold + 1))
+        );
+        let fix = match cold {
+            0 => {
+                "a run's answers are in its folder `rollouts`, and in the pane Examples".to_owned()
+            }
+            _ => format!(
+                "steps 1 to {} (rollout.cold_start_steps) do; the answers of later ones are in the run's folder `rollouts`, and in the pane Examples",
+                grouped(cold)
+            ),
+        };
+        return Err(Failure::yours(what, fix));
+    }
+    Ok(())
 }
 
 /// A run in a spec's place: its own spec is meant, with what happened to it.

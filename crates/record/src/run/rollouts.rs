@@ -60,7 +60,7 @@ impl Answer {
     }
 
     /// Mean of −log p over its tokens, in nats: an estimate of the entropy, without bias.
-    pub fn surprise(&self) -> f64 {
+    pub fn nll(&self) -> f64 {
         mean(self.tokens.iter().map(|token| -f64::from(token.1)))
     }
 }
@@ -71,10 +71,10 @@ impl Group {
     }
 
     /// Highest less lowest reward.
-    pub fn spread(&self) -> f64 {
+    pub fn range(&self) -> f64 {
         let rewards = || self.answers.iter().map(|a| a.reward.0);
-        let spread = rewards().fold(f64::MIN, f64::max) - rewards().fold(f64::MAX, f64::min);
-        spread.max(0.0)
+        let range = rewards().fold(f64::MIN, f64::max) - rewards().fold(f64::MAX, f64::min);
+        range.max(0.0)
     }
 
     /// Tokens, mean over the answers.
@@ -82,13 +82,13 @@ impl Group {
         mean(self.answers.iter().map(|a| a.tokens.len() as f64))
     }
 
-    pub fn surprise(&self) -> f64 {
-        mean(self.answers.iter().map(Answer::surprise))
+    pub fn nll(&self) -> f64 {
+        mean(self.answers.iter().map(Answer::nll))
     }
 
     /// All answers are worth the same, of several: the group teaches nothing.
     pub fn is_flat(&self) -> bool {
-        self.answers.len() > 1 && self.spread() < 1e-9
+        self.answers.len() > 1 && self.range() < 1e-9
     }
 }
 
@@ -255,9 +255,9 @@ mod tests {
         let steps: Vec<u64> = found.rollouts.iter().map(|r| r.step).collect();
         assert_eq!(steps, [1, 2]);
         let group = &newest.rollouts[0].groups[0];
-        assert_eq!((group.mean_reward(), group.spread()), (0.5, 1.0));
+        assert_eq!((group.mean_reward(), group.range()), (0.5, 1.0));
         assert_eq!(
-            (group.length(), group.surprise(), group.is_flat()),
+            (group.length(), group.nll(), group.is_flat()),
             (2.0, 1.0, false)
         );
         assert_eq!(group.answers[0].text(), "19");

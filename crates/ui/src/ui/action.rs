@@ -195,7 +195,7 @@ actions! {
     Rollouts "rollouts" "Rollouts of GRPO, RLOO and PPO" {
         RolloutEarlier "rollout-earlier" "earlier" "Show the answers of an earlier step."
         RolloutLater "rollout-later" "later" "Show the answers of a later step."
-        RolloutSort "rollout-sort" "sort" "Sort groups as written, by reward, by spread of rewards, by length, by surprise."
+        RolloutSort "rollout-sort" "sort" "Sort groups as written, by reward, by range of rewards, by length, by NLL (negative log-probability of a token)."
         RolloutFilter "rollout-filter" "only" "Show all groups, only those that teach, only those with equal rewards, only those with cut answers."
         RolloutSearch "rollout-search" "search" "Show only groups whose prompt or answers contain a text."
         RolloutColours "rollout-colours" "colours" "Colour tokens by probability, by their distance from the reference, by advantage, or not."

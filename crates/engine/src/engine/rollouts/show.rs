@@ -40,7 +40,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         (PASS, "Held-out pass@1", "share", Higher, "share of held-out prompts whose answer the first reward gives 1"),
         (REWARD, "Reward", "", Higher, "mean over the step's answers of the weighted sum of rewards (TRL)"),
         (EVAL_REWARD, "Held-out reward", "", Higher, "mean weighted sum of rewards over answers to held-out prompts"),
-        (REWARD_STD, "Reward spread", "", Neutral, "standard deviation of rewards in a group, mean over groups (TRL)"),
+        (REWARD_STD, "Reward std", "", Neutral, "standard deviation of rewards in a group, mean over groups (TRL)"),
         (SAME, "Groups with equal rewards", "share", Lower, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
         (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's answers (TRL)"),
         (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of answers to held-out prompts"),

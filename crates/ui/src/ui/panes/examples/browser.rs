@@ -19,19 +19,19 @@ pub enum Sort {
     #[default]
     Written,
     Reward,
-    Spread,
+    Range,
     Length,
-    Surprise,
+    Nll,
 }
 
 impl Sort {
     fn next(self) -> Sort {
         match self {
             Sort::Written => Sort::Reward,
-            Sort::Reward => Sort::Spread,
-            Sort::Spread => Sort::Length,
-            Sort::Length => Sort::Surprise,
-            Sort::Surprise => Sort::Written,
+            Sort::Reward => Sort::Range,
+            Sort::Range => Sort::Length,
+            Sort::Length => Sort::Nll,
+            Sort::Nll => Sort::Written,
         }
     }
 
@@ -39,9 +39,9 @@ impl Sort {
         match self {
             Sort::Written => "as written",
             Sort::Reward => "lowest reward first",
-            Sort::Spread => "widest spread first",
+            Sort::Range => "widest range of rewards first",
             Sort::Length => "longest first",
-            Sort::Surprise => "most surprising first",
+            Sort::Nll => "highest NLL first",
         }
     }
 
@@ -49,9 +49,9 @@ impl Sort {
         match self {
             Sort::Written => 0.0,
             Sort::Reward => group.mean_reward(),
-            Sort::Spread => -group.spread(),
+            Sort::Range => -group.range(),
             Sort::Length => -group.length(),
-            Sort::Surprise => -group.surprise(),
+            Sort::Nll => -group.nll(),
         }
     }
 }

@@ -51,7 +51,7 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
     all.push(("groups with equal rewards".into(), flat, -1.0));
     all.push(("tokens an answer".into(), mean(answers().map(|a| a.tokens.len() as f64)), 0.0));
     all.push(("cut answers".into(), share(|a| a.cut), -1.0));
-    all.push(("surprise, nats a token".into(), mean(answers().map(Answer::surprise)), 0.0));
+    all.push(("NLL, nats a token".into(), mean(answers().map(Answer::nll)), 0.0));
     all
 }
 
@@ -147,7 +147,7 @@ impl Page<'_> {
     /// The groups around the marked one, `rows` lines with the names of the columns.
     fn list(&self, rows: usize, keymap: &Keymap) -> Lines {
         let mut lines = vec![vec![muted(
-            "    group  reward  spread  tokens  surprise  prompt",
+            "    group  reward   range  tokens       NLL  prompt",
         )]];
         let rows = rows.saturating_sub(1).max(1);
         let marked = self.browser.marked;
@@ -167,9 +167,9 @@ impl Page<'_> {
                         "{flat} {:>5}  {:>6.2}  {:>6.2}  {:>6.1}  {:>8.2}  ",
                         number + 1,
                         group.mean_reward(),
-                        group.spread(),
+                        group.range(),
                         group.length(),
-                        group.surprise()
+                        group.nll()
                     ),
                     meaning,
                 ),
@@ -439,7 +439,7 @@ mod tests {
         browser.sort = Sort::Reward;
         assert_eq!(browser.order(), [0, 1]);
         browser.act(Action::RolloutSort);
-        assert_eq!((browser.sort, browser.order()), (Sort::Spread, vec![0, 1]));
+        assert_eq!((browser.sort, browser.order()), (Sort::Range, vec![0, 1]));
         browser.search = "xyz".into();
         assert_eq!(browser.order(), [1]);
         browser.search = "none".into();
