@@ -1,7 +1,7 @@
 //! What a resume changes of a pipeline: `--skip`, `--redo`, and `-s` for stages that are not over. All of it is checked before
 //! anything is written.
 
-use super::{Request, failed, known, stages};
+use super::{Request, check, failed, known, stages};
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::extend::{Asked, Extension};
@@ -58,6 +58,7 @@ impl Amended {
             pipeline
                 .check_judges(&cx.spec_sources())
                 .map_err(|e| failed(&e))?;
+            check::stages(&pipeline, args.skip, cx)?;
         }
         let mut extended = Vec::new();
         for (name, run, words) in begun {

@@ -2,6 +2,7 @@
 //! behaves here as it does alone, and a crash of one ends no other.
 
 mod amend;
+mod check;
 mod child;
 mod drive;
 mod plan;
@@ -145,6 +146,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         known(&pipeline, name)?;
     }
     needed(&pipeline, args.skip, cx)?;
+    check::stages(&pipeline, args.skip, cx)?;
     let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
