@@ -76,6 +76,29 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         2,
         &["absent.yaml does not exist", "eval --list"],
     ),
+    (
+        &["eval", "gone", "--tasks", "made_sort, made_sor"],
+        2,
+        &["no task is called `made_sor`", "did you mean made_sort?"],
+    ),
+    (
+        &["train", "smoke", "-s", "eval.tasks=[made_sor]", "--dry-run"],
+        2,
+        &[
+            "eval.tasks: no task is called `made_sor`",
+            "did you mean made_sort?",
+        ],
+    ),
+    (
+        &["ladder", "grpo-sort", "--dry-run"],
+        2,
+        &["method grpo", "no validation loss"],
+    ),
+    (
+        &["card", "gone", "--license", "mitt"],
+        2,
+        &["did you mean mit?"],
+    ),
     (&["report", "gone"], 2, &["gone", "llmtui runs"]),
     (
         &["card", "gone", "--license", "MIT licence"],
