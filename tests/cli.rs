@@ -249,6 +249,22 @@ fn a_shown_spec_loads_to_the_same_spec() {
 }
 
 #[test]
+fn tasks_are_listed_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(["eval", "--list", "--json"])
+        .current_dir(dir.path())
+        .env("HOME", dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut tasks = listed.as_array().unwrap().iter();
+    assert!(tasks.any(|task| task["name"] == "made_sort" && task["summary"].is_string()));
+}
+
+#[test]
 fn a_reader_who_has_had_enough_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     for args in [

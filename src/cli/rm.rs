@@ -11,7 +11,9 @@ use crate::run::{RunDir, index};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-/// Delete runs that are not live, with their checkpoints, or a pipeline with the runs of its stages; asks first
+/// Delete runs that are not live, with their checkpoints; asks first
+///
+/// A pipeline goes with its folder and the runs of its stages.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directories, ids or names of runs or pipelines
