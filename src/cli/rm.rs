@@ -41,6 +41,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             }
         }
     }
+    pipelines.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
     pipelines.dedup();
     // Held until it is deleted: nothing starts a stage meanwhile.
     let _claims = pipelines

@@ -58,8 +58,15 @@ impl Amended {
             pipeline
                 .check_judges(&cx.spec_sources())
                 .map_err(|e| failed(&e))?;
-            check::stages(&pipeline, args.skip, cx)?;
         }
+        // What is done stays, whatever became of its files.
+        let over = state.stages.iter().filter(|stage| {
+            matches!(stage.status, Status::Done | Status::Skipped)
+                && !args.redo.contains(&stage.name)
+        });
+        let over = over.map(|stage| stage.name.clone());
+        let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
+        check::stages(&pipeline, &over, cx)?;
         let mut extended = Vec::new();
         for (name, run, words) in begun {
             let of_stage = |failure: Failure| Failure {
