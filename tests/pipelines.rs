@@ -707,7 +707,7 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
     assert_eq!(place.words(), ["done"; 2]);
 
     // Lists show it beside runs: what is about a run says what it is, and it is deleted as a whole.
-    for verb in ["logs", "diagnose", "gc", "plan"] {
+    for verb in ["logs", "diagnose", "gc", "plan", "eval", "chat"] {
         let refused = place.go(&[verb, "sad"]);
         assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
         let said = err(&refused);
