@@ -554,10 +554,23 @@ const LONG: &str = "name: long
 stages:
   - {name: base, train: smoke, set: {train.threads: 1}}
   - {name: more, train: smoke, set: {max_steps: 20000, checkpoint.every: 10, train.threads: 1}}
-  - {name: exam, eval: {tasks: [made_sort], limit: 2, models: [base]}}
+  - {name: exam, eval: {tasks: [fine.yaml], models: [base]}}
 ";
 
 impl Place {
+    /// `fine.yaml`, a task that the models of `smoke` can be asked, and `gone.yaml`, whose rows are missing.
+    fn with_tasks(self) -> Place {
+        for (name, rows) in [("fine", "rows.jsonl"), ("gone", "gone.jsonl")] {
+            let text = format!(
+                "name: {name}\nversion: 1\nsummary: s\nkind: text\nsource: {rows}\nprompt: '{{{{ text }}}}'\n"
+            );
+            std::fs::write(self.dir.path().join(format!("{name}.yaml")), text).unwrap();
+        }
+        let rows = "{\"text\": \"the king\"}\n{\"text\": \"and the queen\"}\n";
+        std::fs::write(self.dir.path().join("rows.jsonl"), rows).unwrap();
+        self
+    }
+
     /// The run of a stage.
     fn run(&self, stage: usize) -> PathBuf {
         let state = self.state();
@@ -592,7 +605,7 @@ impl Place {
 
 #[test]
 fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
-    let place = Place::new(LONG);
+    let place = Place::new(LONG).with_tasks();
     place.stop_in_the_second();
     let asked = || std::fs::read_to_string(place.folder().join("pipeline.yaml")).unwrap();
     let before = asked();
@@ -687,11 +700,9 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
 
 #[test]
 fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
-    let place = Place::new(LONG);
-    let task = "name: mine\nversion: 1\nsummary: s\nkind: text\nsource: gone.jsonl\nprompt: '{{ text }}'\n";
-    std::fs::write(place.dir.path().join("task.yaml"), task).unwrap();
+    let place = Place::new(LONG).with_tasks();
     let text = "name: sad\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
-        - {name: exam, eval: {tasks: [task.yaml], limit: 2}}\n";
+        - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}\n";
     std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
     let output = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&output), 2, "{}{}", out(&output), err(&output));
@@ -701,7 +712,7 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("gone.jsonl"), "{listed}");
 
-    let set = "exam.tasks=[made_sort]";
+    let set = "exam.tasks=[fine.yaml]";
     let output = place.go(&["train", "--resume", "sad", "-s", set, "--headless"]);
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert_eq!(place.words(), ["done"; 2]);
