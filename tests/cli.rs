@@ -76,6 +76,29 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         2,
         &["absent.yaml does not exist", "eval --list"],
     ),
+    (
+        &["eval", "gone", "--tasks", "made_sort, made_sor"],
+        2,
+        &["no task is called `made_sor`", "did you mean made_sort?"],
+    ),
+    (
+        &["train", "smoke", "-s", "eval.tasks=[made_sor]", "--dry-run"],
+        2,
+        &[
+            "eval.tasks: no task is called `made_sor`",
+            "did you mean made_sort?",
+        ],
+    ),
+    (
+        &["ladder", "grpo-sort", "--dry-run"],
+        2,
+        &["method grpo", "no validation loss"],
+    ),
+    (
+        &["card", "gone", "--license", "mitt"],
+        2,
+        &["did you mean mit?"],
+    ),
     (&["report", "gone"], 2, &["gone", "llmtui runs"]),
     (
         &["card", "gone", "--license", "MIT licence"],
@@ -223,6 +246,22 @@ fn a_shown_spec_loads_to_the_same_spec() {
         let plain = text(&llmtui(dir.path(), &["presets", "show", "shakespeare-bpe"]).stdout);
         assert_eq!(again, plain);
     }
+}
+
+#[test]
+fn tasks_are_listed_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(["eval", "--list", "--json"])
+        .current_dir(dir.path())
+        .env("HOME", dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut tasks = listed.as_array().unwrap().iter();
+    assert!(tasks.any(|task| task["name"] == "made_sort" && task["summary"].is_string()));
 }
 
 #[test]

@@ -549,3 +549,214 @@ fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
     write("train: grpo-sort, from: base", "train: grpo-sort");
     refused(&[], "it starts from rm, a reward model");
 }
+
+const LONG: &str = "name: long
+stages:
+  - {name: base, train: smoke, set: {train.threads: 1}}
+  - {name: more, train: smoke, set: {max_steps: 20000, checkpoint.every: 10, train.threads: 1}}
+  - {name: exam, eval: {tasks: [fine.yaml], models: [base]}}
+";
+
+impl Place {
+    /// `fine.yaml`, a task that the models of `smoke` can be asked, and `gone.yaml`, whose rows are missing.
+    fn with_tasks(self) -> Place {
+        for (name, rows) in [("fine", "rows.jsonl"), ("gone", "gone.jsonl")] {
+            let text = format!(
+                "name: {name}\nversion: 1\nsummary: s\nkind: text\nsource: {rows}\nprompt: '{{{{ text }}}}'\n"
+            );
+            std::fs::write(self.dir.path().join(format!("{name}.yaml")), text).unwrap();
+        }
+        let rows = "{\"text\": \"the king\"}\n{\"text\": \"and the queen\"}\n";
+        std::fs::write(self.dir.path().join("rows.jsonl"), rows).unwrap();
+        self
+    }
+
+    /// The run of a stage.
+    fn run(&self, stage: usize) -> PathBuf {
+        let state = self.state();
+        let id = state["stages"][stage]["run"].as_str().unwrap();
+        self.dir.path().join("runs").join(id)
+    }
+
+    /// Trains the pipeline until its second stage has a checkpoint, then stops it.
+    fn stop_in_the_second(&self) {
+        let mut command = self.command(&["train", "mine.yaml", "--headless"]);
+        let mut process = command.stdout(Stdio::null()).spawn().unwrap();
+        let clock = SystemClock::new();
+        let saved = || {
+            let runs = std::fs::read_dir(self.dir.path().join("runs"));
+            let mut runs = runs.into_iter().flatten().flatten();
+            let run = runs.find(|run| run.file_name().to_string_lossy().contains("more"));
+            let steps = run.map(|run| std::fs::read_dir(run.path().join("checkpoints")));
+            let mut steps = steps.into_iter().flatten().flatten().flatten();
+            steps.any(|step| step.file_name().to_string_lossy().starts_with("step-"))
+        };
+        while !saved() {
+            assert!(clock.elapsed() < Duration::from_secs(120), "no checkpoint");
+            assert!(process.try_wait().unwrap().is_none(), "it ended");
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        let pid = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(process.wait().unwrap().code(), Some(0));
+        assert_eq!(self.words(), ["done", "stopped", "waiting"]);
+    }
+}
+
+#[test]
+fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
+    let place = Place::new(LONG).with_tasks();
+    place.stop_in_the_second();
+    let asked = || std::fs::read_to_string(place.folder().join("pipeline.yaml")).unwrap();
+    let before = asked();
+    for extra in [&["--headless"][..], &["--dry-run"]] {
+        let words = ["train", "--resume", "long", "-s", "more.lr=1e-5"];
+        let refused = place.go(&[&words[..], extra].concat());
+        assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
+        let said = err(&refused);
+        assert!(
+            said.contains("stage more") && said.contains("--redo more"),
+            "{said}"
+        );
+        assert_eq!(asked(), before, "it is not recorded");
+    }
+    let newest = || {
+        let steps = std::fs::read_dir(place.run(1).join("checkpoints")).unwrap();
+        let step = |name: String| name.strip_prefix("step-")?.parse::<u64>().ok();
+        let steps = steps.flatten();
+        steps
+            .filter_map(|s| step(s.file_name().to_string_lossy().into_owned()))
+            .max()
+            .unwrap()
+    };
+    let words = [
+        "train",
+        "--resume",
+        "long",
+        "-s",
+        "more.max_steps=5",
+        "--headless",
+    ];
+    let short = place.go(&words);
+    assert_eq!(code(&short), 2, "{}", out(&short));
+    let said = err(&short);
+    assert!(
+        said.contains("nothing is left") && said.contains("-s more.max_steps="),
+        "{said}"
+    );
+    let last = newest() + 10;
+    let set = format!("more.max_steps={last}");
+    let output = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert_eq!((place.words(), newest()), (vec!["done".into(); 3], last));
+}
+
+#[test]
+fn evaluations_and_exports_are_checked_before_the_first_stage() {
+    let place = Place::new(LONG);
+    let write = |stages: &str| {
+        let base = "name: bad\nstages:\n  - {name: base, train: smoke}\n";
+        std::fs::write(
+            place.dir.path().join("mine.yaml"),
+            format!("{base}{stages}\n"),
+        )
+        .unwrap();
+    };
+    for (stages, says) in [
+        (
+            "  - {name: exam, eval: {tasks: [made_sor]}}",
+            "did you mean made_sort",
+        ),
+        (
+            "  - {name: gguf, export: {format: ggufx}}",
+            "\"ggufx\" is no format",
+        ),
+        (
+            "  - {name: gguf, export: {format: gguf, dtype: q9_9}}",
+            "q9_9",
+        ),
+        (
+            "  - {name: more, train: smoke, set: {eval.tasks: [made_sor]}}",
+            "did you mean made_sort",
+        ),
+    ] {
+        write(stages);
+        for extra in ["--headless", "--dry-run"] {
+            let refused = place.go(&["train", "mine.yaml", extra]);
+            assert_eq!(code(&refused), 2, "{stages}: {}", out(&refused));
+            let said = err(&refused);
+            assert!(
+                said.contains(says) && said.contains("stage "),
+                "{stages}: {said}"
+            );
+        }
+        assert!(!place.dir.path().join("runs").exists(), "{stages}");
+    }
+    write("  - {name: exam, eval: {tasks: [made_sor], limit: 2}}");
+    let set = "exam.tasks=[made_sort]";
+    let mended = place.go(&["train", "mine.yaml", "-s", set, "--dry-run"]);
+    assert_eq!(code(&mended), 0, "{}", err(&mended));
+}
+
+#[test]
+fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
+    let place = Place::new(LONG).with_tasks();
+    let text = "name: sad\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
+        - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}\n";
+    std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
+    let output = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&output), 2, "{}{}", out(&output), err(&output));
+    let state = place.state();
+    let message = state["stages"][1]["message"].as_str().unwrap();
+    assert!(message.contains("gone.jsonl"), "{message}");
+    let listed = out(&place.go(&["runs"]));
+    assert!(listed.contains("gone.jsonl"), "{listed}");
+
+    let set = "exam.tasks=[fine.yaml]";
+    let output = place.go(&["train", "--resume", "sad", "-s", set, "--headless"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert_eq!(place.words(), ["done"; 2]);
+
+    // Lists show it beside runs: what is about a run says what it is, and it is deleted as a whole.
+    for verb in ["logs", "diagnose", "gc", "plan", "eval", "chat"] {
+        let refused = place.go(&[verb, "sad"]);
+        assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
+        let said = err(&refused);
+        assert!(
+            said.contains("is a pipeline") && said.contains("(base)"),
+            "{verb}: {said}"
+        );
+    }
+    let gone = place.go(&["rm", "--yes", "sad"]);
+    assert_eq!(code(&gone), 0, "{}", err(&gone));
+    let left = std::fs::read_dir(place.dir.path().join("runs/pipelines")).unwrap();
+    assert_eq!(left.count(), 0);
+    let runs = std::fs::read_dir(place.dir.path().join("runs")).unwrap();
+    let names: Vec<String> = runs
+        .flatten()
+        .map(|run| run.file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(!names.iter().any(|name| name.contains("sad")), "{names:?}");
+}
+
+#[test]
+fn only_what_lies_among_the_pipelines_is_deleted() {
+    let place = Place::new(LONG);
+    std::fs::write(place.dir.path().join("pipeline.yaml"), LONG).unwrap();
+    let kept = place.go(&["rm", "--yes", "."]);
+    assert_eq!(code(&kept), 2, "{}", out(&kept));
+    assert!(place.dir.path().join("mine.yaml").exists());
+}
+
+#[test]
+fn commands_on_one_spec_say_that_a_name_is_a_pipelines() {
+    let place = Place::new(LONG);
+    for verb in ["plan", "ladder", "preflight"] {
+        for word in ["speedrun", "mine.yaml"] {
+            let refused = place.go(&[verb, word]);
+            assert_eq!(code(&refused), 2, "{verb}: {}", out(&refused));
+            let said = err(&refused);
+            assert!(said.contains("is a pipeline"), "{verb}: {said}");
+        }
+    }
+}

@@ -123,11 +123,12 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
         "{out}"
     );
     // Uploads need a token, and are the only thing that asks the network.
-    let (_, code, errors) = llmtui(
+    let (out, code, errors) = llmtui(
         dir.path(),
         &["release", "made", "--repo", "me/tiny", "--upload"],
     );
     assert_eq!(code, 2, "{errors}");
+    assert!(!out.contains("is sent"), "nothing is: {out}");
     assert!(
         errors.contains("there is no token") && errors.contains("HF_TOKEN"),
         "{errors}"

@@ -1,7 +1,8 @@
 //! Arguments shared by several subcommands.
 
-use super::{Context, exit::Failure};
+use super::{Context, exit::Failure, run_ref};
 use crate::base::sampling::{ContextLimit, Sampling};
+use crate::pipeline;
 use crate::spec::{self, Loaded};
 use std::path::PathBuf;
 
@@ -42,7 +43,15 @@ impl SpecArgs {
         })?;
         let set = super::model_ref::with_runs(&self.set, cx)?;
         super::model_ref::pull_for_spec(target, &set, cx)?;
-        Ok(spec::load(target, &set, &cx.spec_sources())?)
+        let sources = cx.spec_sources();
+        if pipeline::text_of(target, &sources).is_some()
+            && spec::preset_text(target, &sources).is_none()
+        {
+            return Err(run_ref::is_a_pipeline(target).into());
+        }
+        let loaded = spec::load(target, &set, &sources)?;
+        super::eval::known(&loaded.spec.eval.tasks, cx)?;
+        Ok(loaded)
     }
 }
 

@@ -48,6 +48,7 @@ impl Branch {
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
+        super::eval::known(&loaded.spec.eval.tasks, cx)?;
         let place = format!("{}@{}", one_line(&parent.folder()), from.step);
         let sets: String = args
             .set

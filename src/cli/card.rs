@@ -53,7 +53,16 @@ pub struct Args {
 pub(super) fn license(text: &str) -> Result<String, String> {
     let own = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     match !text.is_empty() && text.chars().all(own) {
-        true => Ok(text.into()),
+        true => match crate::release::unlisted_license(text) {
+            Some(Some(near)) => Err(format!(
+                "the hub lists no such license; did you mean {near}? `other` stands for one that it does not list"
+            )),
+            Some(None) => Err(
+                "the hub lists no such license (apache-2.0, mit, cc-by-4.0 …); `other` stands for one that it does not list"
+                    .into(),
+            ),
+            None => Ok(text.into()),
+        },
         false => Err(
             "the hub's identifiers are small letters, digits, `-` and `.`: apache-2.0, mit, other"
                 .into(),
@@ -244,4 +253,22 @@ fn environment(state: &RunState) -> Vec<(String, String)> {
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_license_that_the_hub_does_not_list_is_refused_with_the_nearest() {
+        assert!(license("mit").is_ok() && license("other").is_ok() && license("cc-by-4.0").is_ok());
+        let error = license("mitt").unwrap_err();
+        assert!(error.contains("did you mean mit?"), "{error}");
+        assert!(
+            license("quite-something-else")
+                .unwrap_err()
+                .contains("apache-2.0")
+        );
+        assert!(license("MIT licence").is_err());
+    }
 }

@@ -90,7 +90,10 @@ pub(super) struct Asked {
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.list {
         let listed = tasks::list(&cx.env).map_err(|e| failed(&e))?;
-        return write(&show::list(&listed));
+        return write(&match args.json {
+            true => format!("{}\n", super::out::json(&show::listed(&listed))?),
+            false => show::list(&listed),
+        });
     }
     let mut prepared = prepare(args, cx)?;
     let mut models = Vec::new();
@@ -115,7 +118,7 @@ fn write(text: &str) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn failed(error: &TaskError) -> Failure {
+pub(super) fn failed(error: &TaskError) -> Failure {
     let (what, hint) = (one_line(&error.to_string()), one_line(&error.hint()));
     match error.is_outage() {
         true => Failure::machine(what, hint),
@@ -123,11 +126,30 @@ fn failed(error: &TaskError) -> Failure {
     }
 }
 
+/// Whether there are the tasks that a spec names in `eval.tasks`.
+///
+/// # Errors
+/// One does not exist, or its file is no task.
+pub(super) fn known(tasks: &[String], cx: &Context) -> Result<(), Failure> {
+    tasks.iter().try_for_each(|task| {
+        let found = tasks::load(task, &cx.env);
+        found.map(drop).map_err(|error| {
+            let failure = failed(&error);
+            Failure {
+                what: format!("eval.tasks: {}", failure.what),
+                ..failure
+            }
+        })
+    })
+}
+
 /// All rows of all tasks, before anything is computed. All that cannot be had is named at once.
 fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
     let words: Vec<&str> = match args.tasks.is_empty() {
         true => BY_DEFAULT.to_vec(),
-        false => args.tasks.iter().map(String::as_str).collect(),
+        false => (args.tasks.iter().map(|task| task.trim()))
+            .filter(|task| !task.is_empty())
+            .collect(),
     };
     let read = crate::data::inspect::reading(&cx.env);
     let one = |word: &str| -> Result<Prepared, TaskError> {

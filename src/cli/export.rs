@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(value_name = "CHECKPOINT")]
     pub checkpoint: String,
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = formats())]
+    #[arg(long, value_name = "FORMAT", default_value = DEFAULT, value_parser = formats())]
     pub format: String,
     /// Data type of the weights; default: the format's first
     #[arg(long, value_name = "TYPE")]
@@ -45,6 +45,9 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_bytes)]
     pub max_shard_size: u64,
 }
+
+/// What is written where nobody names a format.
+pub(super) const DEFAULT: &str = "hf";
 
 /// Values of `--format`, for help and completion.
 fn formats() -> clap::builder::PossibleValuesParser {

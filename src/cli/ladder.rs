@@ -79,6 +79,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
+    if loaded.spec.method.on_policy().is_some() {
+        let what = format!(
+            "method {} has no validation loss, which a ladder predicts: it learns from its own answers",
+            loaded.spec.method.entry().id
+        );
+        let hint = format!(
+            "llmtui plan {name} tells what the run takes; llmtui train {name} -s max_steps=N tries a short one"
+        );
+        return Err(Failure::yours(what, hint).into());
+    }
     let mut request = target::resolve(name, &set, &cx.spec_sources())
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);

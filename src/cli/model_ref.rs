@@ -68,6 +68,9 @@ pub fn find_with(
         // No repository is called like a file.
         (Err(_), _) if is_model_file(path) => Err(super::exit::absent(path).into()),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
+        (Err(error), None) if run_ref::means_a_pipeline(word, cx) => {
+            Err(run_ref::not_found(word, &error, cx).into())
+        }
         (Err(error), None) => {
             let hint = "llmtui runs lists runs (RUN@500: its checkpoint of step 500); a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
             Err(Failure::yours(error.to_string(), hint).into())

@@ -3,16 +3,20 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
-use crate::base::text::one_line;
-use crate::run::index::RunSummary;
+use crate::base::text::{one_line, shown};
+use crate::pipeline::{PipelineDir, State};
+use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
 use crate::run::{RunDir, index};
 use std::io::{BufRead, Write};
+use std::path::Path;
 
 /// Delete runs that are not live, with their checkpoints; asks first
+///
+/// A pipeline goes with its folder and the runs of its stages.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directories, ids or names of runs
+    /// Directories, ids or names of runs or pipelines
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<String>,
     /// Do not ask
@@ -22,11 +26,29 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     // All are looked up before any is deleted: a typo deletes nothing.
-    let named = |word: &String| {
-        index::resolve_one(&cx.runs_dir, word)
-            .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))
-    };
-    let mut runs = args.runs.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+    let (mut runs, mut pipelines) = (Vec::new(), Vec::new());
+    for word in &args.runs {
+        match index::resolve_one(&cx.runs_dir, word) {
+            Ok(run) => runs.push(run),
+            Err(error) => {
+                let unknown = matches!(error, ResolveError::Unknown { .. });
+                let found = unknown.then(|| pipeline(word, &cx.runs_dir)).flatten();
+                let (dir, state) = found.ok_or_else(|| run_ref::not_found(word, &error, cx))?;
+                let of_stages = state.stages.iter().filter_map(|s| s.run.as_deref());
+                // One that is gone already leaves nothing to delete.
+                runs.extend(of_stages.filter_map(|id| index::resolve_one(&cx.runs_dir, id).ok()));
+                pipelines.push((dir, state));
+            }
+        }
+    }
+    pipelines.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
+    pipelines.dedup();
+    // Held until it is deleted: nothing starts a stage meanwhile.
+    let _claims = pipelines
+        .iter()
+        .map(|(dir, _)| dir.claim())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| Failure::yours(e.to_string(), e.hint().to_string()))?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
     for run in &runs {
@@ -41,6 +63,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
         }
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
+        for (dir, state) in &pipelines {
+            let size = human::bytes(super::gc::size(dir.path()));
+            writeln!(
+                out,
+                "{}: the pipeline's folder, {size}",
+                one_line(&state.id)
+            )?;
+        }
         for run in &runs {
             writeln!(out, "{}", describe(run))?;
             let children = children(run, &runs, &all);
@@ -60,7 +90,19 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         run.remove()?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
+    for (dir, state) in &pipelines {
+        let failed = |e| Failure::machine(format!("{}: {e}", shown(dir.path())), "");
+        std::fs::remove_dir_all(dir.path()).map_err(failed)?;
+        writeln!(out, "deleted {}", one_line(&state.id))?;
+    }
     Ok(Exit::Done)
+}
+
+/// A pipeline of the runs directory. A folder elsewhere that only looks like one is not deleted.
+fn pipeline(word: &str, runs_dir: &Path) -> Option<(PipelineDir, State)> {
+    let dir = PipelineDir::resolve(runs_dir, word).ok()?;
+    let mut all = PipelineDir::list(runs_dir).into_iter();
+    all.find(|(listed, _)| *listed == dir)
 }
 
 /// The runs that began from a run and stay: one whose adapter stands on its checkpoint does not open without it.

@@ -4,7 +4,8 @@ use super::{Context, exit::Failure};
 use crate::base::files::read_plain_text;
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
-use crate::run::index::RunStatus;
+use crate::pipeline::{self, PipelineDir};
+use crate::run::index::{ResolveError, RunStatus};
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
@@ -26,8 +27,50 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
 
 /// Resolves an argument to a run.
 pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
-    index::resolve(&cx.runs_dir, word)
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
+    index::resolve(&cx.runs_dir, word).map_err(|e| not_found(word, &e, cx).into())
+}
+
+/// A word that means no run. Lists show pipelines beside runs, so it may be one.
+pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
+    // A path of a pipeline's file is one that is no run.
+    let unknown = matches!(error, ResolveError::Unknown { .. } | ResolveError::Run(_));
+    let dir = PipelineDir::resolve(&cx.runs_dir, word).ok();
+    let state = dir.filter(|_| unknown).and_then(|dir| dir.state().ok());
+    let Some(state) = state else {
+        return match unknown && pipeline::text_of(word, &cx.spec_sources()).is_some() {
+            true => is_a_pipeline(word),
+            false => Failure::yours(error.to_string(), "llmtui runs"),
+        };
+    };
+    let runs = state.stages.iter().filter_map(|stage| {
+        let run = stage.run.as_ref()?;
+        Some(one_line(&format!("{} ({})", run, stage.name)))
+    });
+    let runs: Vec<String> = runs.collect();
+    let what = format!("{word:?} is a pipeline, and this is about one run");
+    match runs.is_empty() {
+        true => Failure::yours(what, "no stage of it has a run yet: llmtui runs"),
+        false => Failure::yours(
+            what,
+            format!("name a run of its stages: {}", runs.join(", ")),
+        ),
+    }
+}
+
+/// Whether a word that means no run means a pipeline: one that was started, a file or a name.
+pub fn means_a_pipeline(word: &str, cx: &Context) -> bool {
+    PipelineDir::resolve(&cx.runs_dir, word).is_ok()
+        || pipeline::text_of(word, &cx.spec_sources()).is_some()
+}
+
+/// A pipeline's name or file where a spec is asked for.
+pub fn is_a_pipeline(word: &str) -> Failure {
+    let what = format!("{word:?} is a pipeline, and this is about one run");
+    let word = quoted(&one_line(word));
+    let hint = format!(
+        "llmtui train {word} --dry-run plans its stages; llmtui presets show {word} shows them"
+    );
+    Failure::yours(what, hint)
 }
 
 /// A command on a run that works in the folder where this one was typed: with the run's name, and `--runs-dir` where that is

@@ -34,6 +34,13 @@ pub(super) fn list(listed: &[Listed]) -> String {
     out
 }
 
+/// The tasks for `--json`.
+pub(super) fn listed(listed: &[Listed]) -> Value {
+    let one =
+        |task: &Listed| json!({"name": task.name, "summary": task.summary, "file": task.file});
+    listed.iter().map(one).collect()
+}
+
 fn summaries(model: &Asked, prepared: &[Prepared]) -> Vec<Summary> {
     let each = prepared.iter().zip(&model.outcomes);
     each.map(|(task, outcome)| summarize(task.task.config(), &outcome.records))

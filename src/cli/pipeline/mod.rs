@@ -1,6 +1,8 @@
 //! `llmtui train PIPELINE`: its stages, one after the other. Each is a subcommand of this program in a process of its own, so a stage
 //! behaves here as it does alone, and a crash of one ends no other.
 
+mod amend;
+mod check;
 mod child;
 mod drive;
 mod plan;
@@ -14,9 +16,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::one_line;
-use crate::pipeline::{
-    self, From, Pipeline, PipelineDir, PipelineError, Stage, StageState, Status, Work,
-};
+use crate::pipeline::{self, From, Pipeline, PipelineDir, PipelineError, Stage, StageState, Work};
 use crate::ui::What;
 use std::path::Path;
 
@@ -58,10 +58,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
         Some(dir) => {
             refuse_foreign(args)?;
             if args.dry_run {
-                let pipeline = dir.pipeline().map_err(|e| failed(&e))?;
-                for name in args.skip.iter().chain(args.redo) {
-                    known(&pipeline, name)?;
-                }
+                amend::Amended::plan(&dir, args, cx)?;
                 let state = dir.state().map_err(|e| failed(&e))?;
                 if args.options.json {
                     say!("{}", out::json(&state)?)?;
@@ -83,7 +80,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
             }
         },
     };
-    mark(&dir, args, cx)?;
+    amend::Amended::plan(&dir, args, cx)?.write(&dir, args)?;
     if cx.stdin_is_terminal && cx.stdout_is_terminal && !args.headless {
         return watch(&dir, args.options, cx).map(Some);
     }
@@ -149,6 +146,7 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         known(&pipeline, name)?;
     }
     needed(&pipeline, args.skip, cx)?;
+    check::stages(&pipeline, args.skip, cx)?;
     let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
@@ -244,54 +242,6 @@ pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit
     let dir =
         PipelineDir::resolve(&cx.runs_dir, &folder.to_string_lossy()).map_err(|e| failed(&e))?;
     drive::detached(&dir, force, cx)
-}
-
-/// Applies `--skip`, `--redo` and, at a resume, `-s`. A stage that is done again makes its model anew; stages behind it keep theirs
-/// unless they are named too.
-fn mark(dir: &PipelineDir, args: &Request, cx: &Context) -> anyhow::Result<()> {
-    let sets: &[String] = match args.resume {
-        Some(_) => &args.spec.set,
-        // A new one has them already.
-        None => &[],
-    };
-    if args.skip.is_empty() && args.redo.is_empty() && sets.is_empty() {
-        return Ok(());
-    }
-    let _lock = dir.claim().map_err(|e| failed(&e))?;
-    let mut pipeline = dir.pipeline().map_err(|e| failed(&e))?;
-    for name in args.skip.iter().chain(args.redo) {
-        known(&pipeline, name)?;
-    }
-    for word in sets {
-        let stage = pipeline.set(word).map_err(|e| failed(&e))?;
-        let state = dir.state().map_err(|e| failed(&e))?;
-        let trained = state
-            .stages
-            .iter()
-            .any(|s| s.name == stage && s.status == Status::Done);
-        if trained && !args.redo.contains(&stage) {
-            let what = format!("-s {word}: stage {stage} is done and keeps its values");
-            return Err(Failure::yours(what, format!("--redo {stage}")).into());
-        }
-    }
-    if !sets.is_empty() {
-        pipeline
-            .check_judges(&cx.spec_sources())
-            .map_err(|e| failed(&e))?;
-        dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes())
-            .map_err(|e| failed(&e))?;
-    }
-    let mut state = dir.state().map_err(|e| failed(&e))?;
-    for stage in &mut state.stages {
-        if args.redo.contains(&stage.name) {
-            (stage.status, stage.run, stage.made) = (Status::Waiting, None, None);
-            stage.seconds = 0.0;
-        } else if args.skip.contains(&stage.name) && stage.status != Status::Done {
-            stage.status = Status::Skipped;
-        }
-    }
-    dir.save(&state).map_err(|e| failed(&e))?;
-    Ok(())
 }
 
 /// Starts the pipeline in the background and opens the workbench on it.

@@ -1,7 +1,7 @@
 //! A pipeline planned as a whole: every spec is loaded and held against this machine before the first stage begins.
 
 use crate::cli::exit::Failure;
-use crate::cli::{Context, memory};
+use crate::cli::{Context, eval, memory};
 use crate::data::Surroundings;
 use crate::data::source::Origin;
 use crate::hardware::{self, GpuSummary};
@@ -245,7 +245,9 @@ fn load(
             &sources,
         ),
     };
-    Ok(named(loaded, name)?)
+    let loaded = named(loaded, name)?;
+    eval::known(&loaded.spec.eval.tasks, cx).map_err(|e| of_stage(e, name))?;
+    Ok(loaded)
 }
 
 fn named(

@@ -7,7 +7,8 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, memory, model_ref, run_ref};
 use crate::models::ModelSource;
 use crate::pipeline::{
-    Evaluate, Export, From, PipelineDir, Report, Stage, State, Status, Train, TrainTokenizer, Work,
+    Evaluate, Export, From, PipelineDir, Report, Stage, StageState, State, Status, Train,
+    TrainTokenizer, Work,
 };
 use crate::run::index::{self, RunStatus};
 use crate::run::{Parent, RunDir};
@@ -47,12 +48,22 @@ pub fn perform(
     };
     let mut command = child::this_program(cx)?;
     command.args(words);
-    let status = child::run(command, stop)?;
+    let (status, said) = child::run(command, stop)?;
     Ok(match status.success() {
         true => Ended::Done(made),
         false if stop.is_asked() => Ended::Stopped,
-        false => Ended::Failed(exit_of(status), "its own message is above".into()),
+        false => {
+            let why = said.unwrap_or_else(|| format!("it ended without a message ({status})"));
+            Ended::Failed(exit_of(status), why)
+        }
     })
+}
+
+/// The run of a stage that goes on where it is. One without a checkpoint has nothing to lose, and what it was asked for may have been
+/// wrong.
+pub fn begun(stage: &StageState, cx: &Context) -> Option<RunDir> {
+    let run = index::resolve(&cx.runs_dir, stage.run.as_deref()?).ok()?;
+    (!run.checkpoints().is_empty() || is_locked(&run.lock_path())).then_some(run)
 }
 
 /// A run: made once, then resumed.
@@ -65,11 +76,7 @@ fn train_stage(
     stop: &Stop,
     cx: &Context,
 ) -> anyhow::Result<Ended> {
-    let known = state.stages[at].run.clone();
-    let known = known.and_then(|id| index::resolve(&cx.runs_dir, &id).ok());
-    // A run without a checkpoint has nothing to lose, and what it was asked for may have been wrong.
-    let run = match known.filter(|run| !run.checkpoints().is_empty() || is_locked(&run.lock_path()))
-    {
+    let run = match begun(&state.stages[at], cx) {
         Some(run) => run,
         None => {
             let run = create(train, state, at, cx)?;
@@ -85,7 +92,14 @@ fn train_stage(
         if options.force {
             command.arg("--force");
         }
-        let status = child::run(command, stop)?;
+        // Threads are the machine's matter: a run's spec does not keep those of a resume.
+        let threads = ["threads", "train.threads"]
+            .iter()
+            .find_map(|key| train.set.get(*key)?.as_u64());
+        if let Some(threads) = threads {
+            command.args(["-s", &format!("threads={threads}")]);
+        }
+        let (status, said) = child::run(command, stop)?;
         let summary = index::summarize(&run)?;
         match summary.status {
             RunStatus::Finished => {}
@@ -96,8 +110,8 @@ fn train_stage(
                 return Ok(Ended::Failed(Exit::Yours, why));
             }
             _ if summary.message.is_empty() => {
-                let why = format!("its run {} ended without a final event", run.folder());
-                return Ok(Ended::Failed(exit_of(status), why));
+                let silent = || format!("its run {} ended without a final event", run.folder());
+                return Ok(Ended::Failed(exit_of(status), said.unwrap_or_else(silent)));
             }
             _ => return Ok(Ended::Failed(exit_of(status), summary.message)),
         }
@@ -222,7 +236,7 @@ fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsS
 /// The checkpoints of the named stages; of all training stages before, where none is named.
 fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
     let before = &state.stages[..at];
-    let named = |stage: &&crate::pipeline::StageState| {
+    let named = |stage: &&StageState| {
         stage.kind == "train" && (names.is_empty() || names.contains(&stage.name))
     };
     let mut found: Vec<PathBuf> = before

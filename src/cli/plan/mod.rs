@@ -257,6 +257,16 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
             request.name.clone_from(&args.target);
         }
     }
+    let is_unknown = matches!(
+        found,
+        Err(TargetError::Unknown { .. } | TargetError::Spec(_))
+    );
+    if is_unknown && let Err(error) = index::resolve(&cx.runs_dir, &args.target) {
+        let failure = run_ref::not_found(&args.target, &error, cx);
+        if run_ref::means_a_pipeline(&args.target, cx) {
+            return Err(failure.into());
+        }
+    }
     match found {
         Ok(request) => Ok(request),
         Err(TargetError::Spec(errors)) => Err(errors.into()),

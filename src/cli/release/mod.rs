@@ -110,6 +110,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     };
     let failed = findings.iter().any(|f| f.status == Status::Fail);
+    if args.upload && !failed {
+        push::authorized(cx)?;
+    }
     let made = match (&target, &args.to) {
         (Target::Checkpoint(..), _) => Some(folder.clone()),
         (Target::Folder(folder), Some(to)) if !failed => {

@@ -7,7 +7,7 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::hub::upload::{ATTRIBUTES, Outgoing, Progress, Upload, upload};
-use crate::hub::{HubConfig, Pace, Repo, RepoKind};
+use crate::hub::{HubConfig, HubError, Pace, Repo, RepoKind};
 use crate::models;
 use crate::release::{Entry, Here, SUMS, Subject, belonging, sha256_of};
 use serde_json::{Value, json};
@@ -101,6 +101,20 @@ pub fn tell(parcel: &Parcel, args: &Args) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Whether there is a token to send it with: told before anything is said to be sent.
+///
+/// # Errors
+/// There is none.
+pub fn authorized(cx: &Context) -> Result<(), Failure> {
+    match HubConfig::from_env(&cx.env).token {
+        Some(_) => Ok(()),
+        None => {
+            let error = HubError::NoToken;
+            Err(Failure::yours(error.to_string(), error.hint()))
+        }
+    }
 }
 
 /// Sends it, with words on standard error.

@@ -54,17 +54,10 @@ pub enum HostsError {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    hosts: Vec<Entry>,
+    hosts: Vec<serde_json::Value>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Entry {
-    Word(String),
-    Named(Named),
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
     name: Option<String>,
@@ -143,10 +136,9 @@ fn parse(text: &str) -> Result<Vec<Host>, String> {
     }
     let mut names = HashSet::new();
     let mut hosts = Vec::new();
-    for (at, entry) in file.hosts.into_iter().enumerate() {
-        let host = entry
-            .host()
-            .map_err(|what| format!("hosts[{at}]: {what}"))?;
+    for (at, entry) in file.hosts.iter().enumerate() {
+        let host = Named::read(entry).and_then(Named::host);
+        let host = host.map_err(|what| format!("hosts[{at}]: {what}"))?;
         if !names.insert(host.name.clone()) {
             return Err(format!(
                 "hosts[{at}]: another one is called {} already; give it a name",
@@ -161,18 +153,20 @@ fn parse(text: &str) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-impl Entry {
+impl Named {
+    /// A word is a destination of `ssh`.
+    fn read(entry: &serde_json::Value) -> Result<Named, String> {
+        match entry.as_str() {
+            Some(ssh) => Ok(Named {
+                ssh: Some(ssh.into()),
+                ..Named::default()
+            }),
+            None => crate::base::json::read(entry).map_err(|e| e.to_string()),
+        }
+    }
+
     fn host(self) -> Result<Host, String> {
-        let named = match self {
-            Entry::Named(named) => named,
-            Entry::Word(ssh) => Named {
-                name: None,
-                ssh: Some(ssh),
-                local: false,
-                program: None,
-                runs_dir: None,
-            },
-        };
+        let named = self;
         let place = match (named.ssh, named.local) {
             (Some(ssh), false) => {
                 ssh::is_destination(&ssh).map_err(|what| format!("ssh: {what}"))?;
@@ -225,6 +219,10 @@ mod tests {
             ("hosts: [{ssh: a, program: -x}]", "program:"),
             ("hosts: []", "no hosts"),
             ("host: [a]", "host"),
+            ("hosts: [a, {ssh: b, prgram: x}]", "hosts[1]: "),
+            ("hosts: [a, {ssh: b, prgram: x}]", "prgram"),
+            ("hosts: [a, {ssh: b, prgram: x}]", "runs_dir"),
+            ("hosts: [7]", "hosts[0]: "),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(what), "{text}: {error}");

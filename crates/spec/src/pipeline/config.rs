@@ -197,35 +197,45 @@ impl Pipeline {
             .find(|(_, stage)| stage.name == name)
     }
 
-    /// Changes one value of a stage's spec, as `-s STAGE.KEY=VALUE` says; returns the stage.
+    /// Changes one value of a stage, as `-s STAGE.KEY=VALUE` says: of a stage that trains a value of its spec, of another one a value
+    /// under its word. Returns the stage.
     ///
     /// # Errors
-    /// The word names no training stage.
+    /// The word names no stage, or a value that the stage cannot have.
     pub fn set(&mut self, word: &str) -> Result<String, PipelineError> {
-        let bad = |what: String| PipelineError::Invalid {
+        let bad = |what: String, hint: &str| PipelineError::Invalid {
             place: format!("-s {word}"),
             what,
-            hint: "-s STAGE.KEY=VALUE, for example -s base.max_steps=100".into(),
+            hint: hint.into(),
         };
+        let usage = "-s STAGE.KEY=VALUE, for example -s base.max_steps=100";
         let (path, value) = word
             .split_once('=')
-            .ok_or_else(|| bad("there is no `=`".into()))?;
-        let names: Vec<String> = self.trained().map(|stage| stage.name.clone()).collect();
+            .ok_or_else(|| bad("there is no `=`".into(), usage))?;
+        let names: Vec<&str> = self.stages.iter().map(|s| s.name.as_str()).collect();
+        let names = names.join(", ");
         let (stage, key) = path
             .split_once('.')
-            .ok_or_else(|| bad(format!("of which stage? There are {}", names.join(", "))))?;
-        let value = yaml::parse_value(value).map_err(|e| bad(e.to_string()))?;
-        let found = self.stages.iter_mut().find(|s| s.name == stage.trim());
-        match found.map(|stage| &mut stage.work) {
-            Some(Work::Train(train)) => {
-                train.set.insert(key.trim().into(), value);
-                Ok(stage.trim().into())
-            }
-            _ => Err(bad(format!(
-                "{stage:?} is no training stage; there are {}",
-                names.join(", ")
-            ))),
+            .ok_or_else(|| bad(format!("of which stage? There are {names}"), usage))?;
+        let (stage, key) = (stage.trim(), key.trim());
+        let value = yaml::parse_value(value).map_err(|e| bad(e.to_string(), usage))?;
+        let at = self.stages.iter().position(|s| s.name == stage);
+        let at =
+            at.ok_or_else(|| bad(format!("{stage:?} is no stage; there are {names}"), usage))?;
+        if let Work::Train(train) = &mut self.stages[at].work {
+            // By its other name the same setting may stand there with another value.
+            let short = key.strip_prefix("train.");
+            train
+                .set
+                .remove(&short.map_or_else(|| format!("train.{key}"), String::from));
+            train.set.insert(key.into(), value);
+            return Ok(stage.into());
         }
+        let (before, rest) = self.stages.split_at_mut(at);
+        let mut written = rest[0].to_value();
+        written[rest[0].work.word()][key] = value;
+        rest[0] = one(&written, before).map_err(|(what, hint)| bad(what, &hint))?;
+        Ok(stage.into())
     }
 
     /// The stages that train, in order.

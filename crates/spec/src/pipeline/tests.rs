@@ -122,12 +122,40 @@ fn values_of_a_stage_can_be_changed() {
     );
     for (word, expected) in [
         ("max_steps=5", "of which stage? There are base"),
-        ("r.max_steps=5", "\"r\" is no training stage"),
+        ("x.max_steps=5", "\"x\" is no stage; there are base, r"),
+        ("r.max_steps=5", "max_steps"),
+        ("r.format=pdf", "neither html nor md"),
         ("base.max_steps", "there is no `=`"),
     ] {
         let error = pipeline.set(word).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn values_of_a_stage_that_does_not_train_can_be_changed() {
+    let text = "stages:
+  - {name: base, train: quickstart}
+  - {name: exam, eval: {tasks: [nosuch], limit: 3}}
+  - {name: gguf, export: {format: ggufx}}
+  - {name: late, train: dpo}";
+    let mut pipeline = parse(text).unwrap();
+    assert_eq!(pipeline.set("exam.tasks=[made_sort]").unwrap(), "exam");
+    pipeline.set("gguf.format=gguf").unwrap();
+    let Work::Eval(exam) = &pipeline.stages[1].work else {
+        panic!("{pipeline:?}");
+    };
+    assert_eq!(
+        (&exam.tasks[..], exam.limit),
+        (&["made_sort".to_string()][..], Some(3))
+    );
+    let Work::Export(export) = &pipeline.stages[2].work else {
+        panic!("{pipeline:?}");
+    };
+    assert_eq!(export.format, "gguf");
+    // A model that is not there yet is refused here, too.
+    let error = pipeline.set("exam.models=[late]").unwrap_err().to_string();
+    assert!(error.contains("no training stage before it"), "{error}");
 }
 
 #[test]

@@ -154,10 +154,7 @@ impl Origins {
 }
 
 /// The candidate most similar to `word`, if similar enough to be a typo.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match word.chars().count() {
         0..=2 => 1,
         3..=5 => 2,

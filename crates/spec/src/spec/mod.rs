@@ -34,7 +34,7 @@ pub use config::{
 pub use draft::{Change, Draft, Place, SaveError, save_new, shown};
 pub use engines::torch_is_installed;
 pub use group::PresetGroup;
-pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
 pub use layer::{goes_along, is_default, setting_named};
 pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};

@@ -8,7 +8,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     #[error("no task is called `{said}`; known are {known}")]
-    Unknown { said: String, known: String },
+    Unknown {
+        said: String,
+        known: String,
+        /// The known one that is written most alike.
+        near: Option<String>,
+    },
     #[error("{} does not exist: there is no such file of a task", crate::base::text::shown(.0))]
     Absent(PathBuf),
     #[error("{place}: {what}")]
@@ -63,6 +68,9 @@ impl TaskError {
     /// What to do about it.
     pub fn hint(&self) -> Cow<'static, str> {
         match self {
+            TaskError::Unknown {
+                near: Some(near), ..
+            } => format!("did you mean {near}?").into(),
             TaskError::Unknown { .. } | TaskError::Absent(_) => {
                 "llmtui eval --list; a path of a .yaml file works too".into()
             }

@@ -8,7 +8,7 @@ use crate::base::json::read;
 use crate::base::paths::{Env, expand_home, is_yaml};
 use crate::base::text::one_line;
 use crate::embed;
-use crate::spec::yaml;
+use crate::spec::{self, yaml};
 use std::path::{Path, PathBuf};
 
 /// Largest task file.
@@ -74,6 +74,7 @@ pub fn load(word: &str, env: &Env) -> Result<Task, TaskError> {
         }
         None => Err(TaskError::Unknown {
             said: one_line(word),
+            near: spec::nearest(word, listed.iter().map(|l| l.name.as_str())).map(one_line),
             known: listed
                 .iter()
                 .map(|listed| one_line(&listed.name))
@@ -89,10 +90,12 @@ pub(super) fn of_file(path: &Path, env: &Env) -> Result<Task, TaskError> {
         _ => TaskError::io(path)(e),
     })?;
     let mut task = parse(&path.display().to_string(), &text)?;
-    let base = path.parent().unwrap_or(Path::new(""));
+    // Absolute: what says that a file is missing names the place where it was looked for, which is not the working directory.
+    let whole = std::path::absolute(path).map_err(TaskError::io(path))?;
+    let base = whole.parent().unwrap_or(Path::new(""));
     task.relative_to(base, env.home.as_deref())
         .map_err(|fault| TaskError::home(&path.display().to_string(), fault))?;
-    task.file = Some(std::path::absolute(path).map_err(TaskError::io(path))?);
+    task.file = Some(whole);
     Ok(task)
 }
 
@@ -191,5 +194,48 @@ mod tests {
             said.contains("mine.yaml") && said.contains("HOME is not set"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn an_unknown_headline_is_refused_with_the_metrics() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("mine.yaml");
+        let write = |headline: &str| {
+            let text = format!(
+                "name: mine\nversion: 1\nsummary: s\nkind: choice\nsource: rows.jsonl\nprompt: '{{{{ q }}}}'\n\
+                 choices: '[a, b]'\ngold: '0'\nheadline: {headline}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            load(&file.display().to_string(), &Env::default())
+        };
+        let error = write("accu").unwrap_err().to_string();
+        for part in ["mine.yaml", "`headline`", "accu", "acc, acc_norm"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(write("acc_norm").is_ok());
+    }
+
+    #[test]
+    fn an_unknown_task_is_told_with_the_nearest() {
+        let error = load("made_sor", &Env::default()).unwrap_err();
+        assert_eq!(error.hint(), "did you mean made_sort?");
+        let error = load("quite_another_one", &Env::default()).unwrap_err();
+        assert!(error.hint().contains("--list"), "{}", error.hint());
+    }
+
+    #[test]
+    fn a_source_that_is_missing_is_told_where_it_was_looked_for() {
+        // Cargo tests in the crate's folder: a relative path of the file.
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let folder = Path::new(dir.path().file_name().unwrap());
+        let text = "name: mine\nversion: 1\nsummary: s\nkind: text\nsource: rows.jsonl\nprompt: '{{ text }}'\n";
+        std::fs::write(folder.join("mine.yaml"), text).unwrap();
+        let word = folder.join("mine.yaml").display().to_string();
+        let task = load(&word, &Env::default()).unwrap();
+        let error = task.prepare(None, &ReadContext::default()).unwrap_err();
+        let said = format!("{error}; {}", error.hint());
+        let place = std::path::absolute(folder.join("rows.jsonl")).unwrap();
+        assert!(said.contains(&place.display().to_string()), "{said}");
+        assert!(!said.contains("working directory"), "{said}");
     }
 }

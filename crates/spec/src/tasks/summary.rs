@@ -64,6 +64,33 @@ fn ratio(pairs: &[(f64, f64)]) -> (f64, Option<f64>) {
     (value, stderr)
 }
 
+const CHOICE: [&str; 3] = ["acc", "acc_norm", "acc_norm_tokens"];
+
+/// What a task may measure, by name: what `headline` can be.
+pub(super) fn metrics(config: &TaskConfig) -> Vec<String> {
+    let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    match config.kind {
+        // Several prompts for one target have nothing to normalize by.
+        Kind::Choice if config.prompts.is_some() => names(&CHOICE[..1]),
+        Kind::Choice => names(&CHOICE),
+        Kind::Continuation => names(&["acc", "perplexity"]),
+        Kind::Text => names(&["bits_per_byte", "perplexity"]),
+        Kind::Answer => {
+            let how = &config.answer;
+            let compared = how.extract.iter().map(|extract| &extract.name);
+            let compared = compared.filter(|_| config.target.is_some());
+            let counted = how.counts.iter().map(|count| &count.name);
+            let mut all: Vec<String> = compared.chain(counted).cloned().collect();
+            all.extend(rewarded::names(how));
+            all.extend(how.python.as_ref().map(|_| PASS.to_string()));
+            if how.check == Some(Check::Ifeval) {
+                all.extend(IFEVAL.iter().flatten().map(|name| name.to_string()));
+            }
+            all
+        }
+    }
+}
+
 /// Numbers of all items, and of each group.
 pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
     let all: Vec<&Record> = records.iter().collect();
@@ -110,7 +137,7 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
     };
     let by = |metric: &str| reading(metric, mean(&values(metric)));
     match config.kind {
-        Kind::Choice => ["acc", "acc_norm", "acc_norm_tokens"]
+        Kind::Choice => CHOICE
             .into_iter()
             .filter(|metric| !values(metric).is_empty())
             .map(by)

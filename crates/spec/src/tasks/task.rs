@@ -7,9 +7,10 @@ use super::items::{self, Item};
 use super::programs::Tester;
 use super::record::Record as Judged;
 use super::rewarded::{self, Rewarder};
+use super::summary;
 use crate::base::paths::expand_home;
 use crate::data::chat::{Formula, RowTemplate};
-use crate::data::source::{ReadContext, SourceConfig, rows};
+use crate::data::source::{Origin, ReadContext, SourceConfig, is_data_file, rows};
 use crate::data::{DataError, Record};
 use regex::Regex;
 use sha2::{Digest, Sha256};
@@ -133,6 +134,15 @@ impl Task {
                 "`chat` is for tasks of kind `answer`: the others score texts as they are".into(),
             );
         }
+        if let Some(headline) = &config.headline {
+            let known = summary::metrics(&config);
+            if !known.contains(headline) {
+                return Err(format!(
+                    "`headline`: {headline:?} is no metric of this task; it has {}",
+                    known.join(", ")
+                ));
+            }
+        }
         let counters = config.answer.counts.iter().map(|count| {
             let template = match count.pattern.contains("{{") {
                 true => Some(template(&count.name, &count.pattern)?),
@@ -235,9 +245,15 @@ impl Task {
                 path.to_path_buf()
             }
         };
-        self.config.source.make_absolute(&absolute);
-        if let Some(shots) = &mut self.config.shots {
-            shots.source.make_absolute(&absolute);
+        let shots = self.config.shots.as_mut().map(|shots| &mut shots.source);
+        for source in std::iter::once(&mut self.config.source).chain(shots) {
+            // A file beside the task, also where it is missing: the message then names the place where it was looked for.
+            if let Origin::Named(name) = &source.origin
+                && is_data_file(Path::new(name))
+            {
+                source.origin = Origin::Path(name.clone());
+            }
+            source.make_absolute(&absolute);
         }
         for reward in &mut self.config.answer.rewards {
             reward.reward.fix_paths(&absolute);

@@ -1,0 +1,121 @@
+//! What a resume changes of a pipeline: `--skip`, `--redo`, and `-s` for stages that are not over. All of it is checked before
+//! anything is written.
+
+use super::{Request, check, failed, known, stages};
+use crate::cli::Context;
+use crate::cli::exit::Failure;
+use crate::cli::extend::{Asked, Extension};
+use crate::pipeline::{Pipeline, PipelineDir, Status};
+use crate::run::RunDir;
+
+/// The changes, checked.
+pub struct Amended {
+    /// With the values of `-s`.
+    pipeline: Pipeline,
+    /// Runs of stages that were begun, each with what `-s` changes of it.
+    extended: Vec<(RunDir, Extension)>,
+}
+
+/// `-s` at a resume; a new pipeline has its values already.
+fn sets<'a>(args: &'a Request) -> &'a [String] {
+    match args.resume {
+        Some(_) => &args.spec.set,
+        None => &[],
+    }
+}
+
+impl Amended {
+    /// # Errors
+    /// A stage that does not exist or is done; a value that the stage, or the run that it has begun, cannot take.
+    pub fn plan(dir: &PipelineDir, args: &Request, cx: &Context) -> anyhow::Result<Amended> {
+        let mut pipeline = dir.pipeline().map_err(|e| failed(&e))?;
+        for name in args.skip.iter().chain(args.redo) {
+            known(&pipeline, name)?;
+        }
+        let state = dir.state().map_err(|e| failed(&e))?;
+        // Of each stage that was begun: its run, and what is said of it.
+        let mut begun: Vec<(String, RunDir, Vec<String>)> = Vec::new();
+        for word in sets(args) {
+            let name = pipeline.set(word).map_err(|e| failed(&e))?;
+            let stage = state.stages.iter().find(|stage| stage.name == name);
+            let Some(stage) = stage.filter(|_| !args.redo.contains(&name)) else {
+                continue;
+            };
+            if stage.status == Status::Done {
+                let what = format!("-s {word}: stage {name} is done and keeps its values");
+                return Err(Failure::yours(what, format!("--redo {name}")).into());
+            }
+            let Some(run) = stages::begun(stage, cx) else {
+                continue;
+            };
+            let own = word.split_once('.').map_or("", |(_, own)| own).to_string();
+            match begun.iter_mut().find(|(other, ..)| *other == name) {
+                Some((.., words)) => words.push(own),
+                None => begun.push((name, run, vec![own])),
+            }
+        }
+        if !sets(args).is_empty() {
+            pipeline
+                .check_judges(&cx.spec_sources())
+                .map_err(|e| failed(&e))?;
+        }
+        // What is done stays, whatever became of its files.
+        let over = state.stages.iter().filter(|stage| {
+            matches!(stage.status, Status::Done | Status::Skipped)
+                && !args.redo.contains(&stage.name)
+        });
+        let over = over.map(|stage| stage.name.clone());
+        let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
+        check::stages(&pipeline, &over, cx)?;
+        let mut extended = Vec::new();
+        for (name, run, words) in begun {
+            let of_stage = |failure: Failure| Failure {
+                what: format!("stage {name}: {}", failure.what),
+                hint: match failure.hint.strip_prefix("-s ") {
+                    Some(word) => format!("-s {name}.{word}"),
+                    None => format!("--redo {name} trains it anew, with any value"),
+                },
+                ..failure
+            };
+            let asked = Asked::read(&words).map_err(of_stage)?;
+            let extension = Extension::plan(&run, &asked, cx).map_err(|error| {
+                error
+                    .downcast::<Failure>()
+                    .map_or_else(|error| error, |failure| of_stage(failure).into())
+            })?;
+            extended.extend(extension.map(|extension| (run, extension)));
+        }
+        Ok(Amended { pipeline, extended })
+    }
+
+    /// Writes it. A stage that is done again makes its model anew; stages behind it keep theirs unless they are named too.
+    ///
+    /// # Errors
+    /// Another process drives the pipeline or a run, or the disk.
+    pub fn write(self, dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
+        let sets = sets(args);
+        if args.skip.is_empty() && args.redo.is_empty() && sets.is_empty() {
+            return Ok(());
+        }
+        let _lock = dir.claim().map_err(|e| failed(&e))?;
+        for (run, extension) in &self.extended {
+            extension.write(run)?;
+            extension.lines(run).iter().for_each(|line| tell!("{line}"));
+        }
+        if !sets.is_empty() {
+            dir.write("pipeline.yaml", self.pipeline.to_yaml().as_bytes())
+                .map_err(|e| failed(&e))?;
+        }
+        let mut state = dir.state().map_err(|e| failed(&e))?;
+        for stage in &mut state.stages {
+            if args.redo.contains(&stage.name) {
+                (stage.status, stage.run, stage.made) = (Status::Waiting, None, None);
+                stage.seconds = 0.0;
+            } else if args.skip.contains(&stage.name) && stage.status != Status::Done {
+                stage.status = Status::Skipped;
+            }
+        }
+        dir.save(&state).map_err(|e| failed(&e))?;
+        Ok(())
+    }
+}
