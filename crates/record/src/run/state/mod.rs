@@ -407,7 +407,8 @@ impl RunState {
 
     /// Time to the last step at the recent pace, including evaluations, samples and checkpoints; `None` while unknown.
     pub fn remaining(&self) -> Option<Duration> {
-        let head = self.head.as_ref()?;
+        // A foreign log may not say where it ends.
+        let head = self.head.as_ref().filter(|head| head.max_steps > 0)?;
         self.pace.remaining(self.step, head.max_steps)
     }
 
