@@ -4,6 +4,7 @@ use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
+mod cold_start;
 mod forgetting;
 mod gpu;
 mod watch;

@@ -111,6 +111,19 @@ impl<'a> View<'a> {
         self.state.warmup_steps()
     }
 
+    /// Steps of supervised learning before the first rollout; 0 where the spec has none.
+    pub fn cold_start(&self) -> u64 {
+        let steps = |spec: &serde_json::Value| spec.pointer("/rollout/cold_start_steps")?.as_u64();
+        let head = self.state.head.as_ref();
+        head.and_then(|head| steps(&head.spec)).unwrap_or(0)
+    }
+
+    /// Whether the run has begun to learn from its own answers: losses of a cold start before them are of another objective.
+    pub fn has_rollouts(&self) -> bool {
+        let rewards = self.state.series.get(metric::REWARD);
+        rewards.is_some_and(|series| series.last().is_some())
+    }
+
     /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.
     pub fn patience(&self) -> u64 {
         self.warmup() + PATIENCE
