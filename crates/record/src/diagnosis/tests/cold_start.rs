@@ -66,3 +66,21 @@ fn the_baseline_of_gradients_begins_anew_after_a_cold_start() {
     let found = run(160, larger, 1.0, 1.0).found("gradient_spike").unwrap();
     assert_eq!(found.status, Status::Pass, "{found:?}");
 }
+
+#[test]
+fn the_loss_of_a_cold_start_leaks_nothing_once_rollouts_run() {
+    let norm = |_| 1.0;
+    let found = run(COLD, norm, 0.01, 0.01).found("leak").unwrap();
+    assert_eq!(found.status, Status::Warn);
+    assert_eq!(found.evidence.0[0].step, Some(COLD));
+    assert_eq!(run(COLD + 100, norm, 0.01, 0.01).found("leak"), None);
+}
+
+#[test]
+fn a_leak_is_dated_by_its_own_reading() {
+    let mut tape = run(COLD, |_| 1.0, 0.01, 0.01);
+    tape.step(COLD + 5, &[("grad_norm", 1.0)]);
+    let found = tape.found("leak").unwrap();
+    let said = found.evidence.to_string();
+    assert!(said.contains("at step 100"), "{said}");
+}
