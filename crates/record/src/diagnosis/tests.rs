@@ -7,6 +7,7 @@ use crate::wire::{Envelope, Event, Num, Values};
 mod cold_start;
 mod forgetting;
 mod gpu;
+mod sparse;
 mod watch;
 
 /// ln 65 is 4.174.
