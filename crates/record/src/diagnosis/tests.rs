@@ -5,6 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod cold_start;
+mod foreign;
 mod forgetting;
 mod gpu;
 mod sparse;

@@ -421,9 +421,10 @@ impl RunState {
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
     }
 
-    /// Whether another program trains it: then no engine of ours stands behind the log.
+    /// Whether another program trains it: then no engine of ours stands behind the log. Before it has said who it is, as beside the
+    /// engine itself, it is none.
     pub fn is_foreign(&self) -> bool {
-        self.pid == 0 && self.last_seq > 0
+        self.pid == 0 && !self.engine.is_empty()
     }
 
     /// Steps of the warm-up; 0 where the spec does not say.
