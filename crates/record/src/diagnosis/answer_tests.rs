@@ -145,6 +145,19 @@ fn healthy_histories_pass_every_rule() {
 }
 
 #[test]
+fn what_stands_beside_a_title_means_what_the_title_says() {
+    let diagnosis = history(healthy);
+    let found = |id: &str| diagnosis.findings.iter().find(|f| f.id == id).unwrap();
+    let same = found("same_rewards");
+    let said = same.evidence.to_string();
+    assert!(said.ends_with(" % of groups"), "{said}");
+    assert_eq!(same.title, "equal rewards");
+    // The best evaluation is the newest: it is said once.
+    let said = found("reward_hacking").evidence.to_string();
+    assert_eq!(said, "pass@1 0.85 at step 400");
+}
+
+#[test]
 fn a_reward_that_rises_while_held_out_answers_get_worse_is_hacked() {
     let at = |step: u64| {
         let now = healthy(step);
@@ -395,7 +408,9 @@ fn updates_that_go_too_far_and_critics_that_know_nothing_warn() {
         "clipping alone"
     );
     only(&history(0.4, 0.1, 0.4, &flat), "big_steps");
-    only(&history(0.1, 0.01, -0.1, &flat), "critic");
+    let found = only(&history(0.1, 0.01, -0.1, &flat), "critic");
+    let said = found.evidence.to_string();
+    assert!(said.starts_with("explained variance −0.10;"), "{said}");
     let falls = |step: u64| 1.0 / step as f64;
     assert_eq!(
         faults(&history(0.1, 0.01, -0.1, &falls)),

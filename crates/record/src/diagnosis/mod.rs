@@ -2,6 +2,7 @@
 //! headless one and a finished log; nothing here reads a file, a clock or a screen. Thresholds and their sources:
 //! docs/diagnosis.md.
 
+mod foreign;
 mod rules;
 mod verdict;
 mod view;
@@ -102,7 +103,10 @@ impl Rule {
         {
             return None;
         }
-        let found = (self.judge)(view)?;
+        let mut found = (self.judge)(view)?;
+        if view.state.is_foreign() {
+            found.fix = foreign::advice(&found.fix);
+        }
         Some(Finding {
             expected: self.entry.summary.into(),
             source: self.entry.source.into(),

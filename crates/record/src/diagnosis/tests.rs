@@ -4,8 +4,11 @@ use super::*;
 use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
+mod cold_start;
+mod foreign;
 mod forgetting;
 mod gpu;
+mod sparse;
 mod watch;
 
 /// ln 65 is 4.174.

@@ -111,6 +111,19 @@ impl<'a> View<'a> {
         self.state.warmup_steps()
     }
 
+    /// Steps of supervised learning before the first rollout; 0 where the spec has none.
+    pub fn cold_start(&self) -> u64 {
+        let steps = |spec: &serde_json::Value| spec.pointer("/rollout/cold_start_steps")?.as_u64();
+        let head = self.state.head.as_ref();
+        head.and_then(|head| steps(&head.spec)).unwrap_or(0)
+    }
+
+    /// Whether the run has begun to learn from its own answers: losses of a cold start before them are of another objective.
+    pub fn has_rollouts(&self) -> bool {
+        let rewards = self.state.series.get(metric::REWARD);
+        rewards.is_some_and(|series| series.last().is_some())
+    }
+
     /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.
     pub fn patience(&self) -> u64 {
         self.warmup() + PATIENCE
@@ -164,12 +177,29 @@ impl<'a> View<'a> {
         stats::median(&values[values.len().checked_sub(n)?..])
     }
 
+    /// Whether the log tells the training loss at every second step or less often: a reading is a mean over several steps there.
+    pub fn is_sparse(&self) -> bool {
+        self.state.series.get(metric::LOSS).is_some_and(is_sparse)
+    }
+
+    /// The newest training loss that was read up to `step`.
+    pub fn loss_at(&self, step: u64) -> Option<f64> {
+        let series = self.state.series.get(metric::LOSS)?;
+        let newest = series.recent().rev().find(|p| p.step <= step)?;
+        Some(newest.value).filter(|x| x.is_finite())
+    }
+
     /// Mean training loss of the steps in `steps`.
     pub fn loss_over(&self, steps: Range<u64>) -> Option<f64> {
         let series = self.state.series.get(metric::LOSS)?;
         let bucket = series.columns(steps.start as f64, steps.end as f64, 1);
         bucket.into_iter().next()??.mean()
     }
+}
+
+fn is_sparse(series: &Series) -> bool {
+    let steps = series.steps();
+    steps.is_some_and(|(first, last)| last - first >= 2 * series.len().saturating_sub(1))
 }
 
 fn newest(series: &Series) -> Vec<Point> {
@@ -189,8 +219,7 @@ fn mean(values: &[f64]) -> f64 {
 fn read(series: &Series) -> Option<Loss> {
     let recent = finite(&newest(series));
     let (first, last) = series.steps()?;
-    let is_sparse = last - first >= 2 * series.len().saturating_sub(1);
-    let (enough, tail) = match is_sparse {
+    let (enough, tail) = match is_sparse(series) {
         true => (ENOUGH_MEANS, (recent.len() / 4).clamp(2, ENOUGH)),
         false => (ENOUGH, ENOUGH),
     };

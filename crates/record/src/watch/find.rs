@@ -4,6 +4,7 @@ use super::formats::FORMATS;
 use super::{Format, tail};
 use crate::base::clock::UnixMillis;
 use crate::base::files::open_plain;
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ pub struct Found {
     pub named: bool,
     /// The run's name: its folder's.
     pub name: String,
-    /// Other runs' logs in the same folder.
+    /// Other runs with such logs in the same folder.
     pub others: usize,
 }
 
@@ -131,17 +132,53 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .iter()
         .filter(|(changed, ..)| together(*changed))
         .min_by_key(|(changed, format, _)| (format.rank, std::cmp::Reverse(*changed)))?;
-    let folder = path.parent();
-    let others = logs
+    let folder = folder_of(path);
+    let (own, others): (Vec<_>, Vec<_>) = logs
         .iter()
-        .filter(|log| log.1.entry.id == format.entry.id && log.2.parent() != folder);
+        .filter(|log| log.1.entry.id == format.entry.id)
+        .partition(|log| folder_of(&log.2) == folder);
+    let of_one_run = own.into_iter().map(|(changed, _, path)| (*changed, path));
+    let path = match path.parent().and_then(checkpoint) {
+        Some(_) => furthest(of_one_run)?.1,
+        None => path,
+    };
+    let others: BTreeSet<_> = others.iter().map(|log| folder_of(&log.2)).collect();
     Some(Found {
         format,
         path: path.clone(),
         named: false,
         name: name_of(root, path),
-        others: others.count(),
+        others: others.len(),
     })
+}
+
+/// The step of a checkpoint's folder, as transformers names it.
+pub(super) fn checkpoint(folder: &Path) -> Option<u64> {
+    let name = folder.file_name()?.to_str()?;
+    name.strip_prefix("checkpoint-")?.parse().ok()
+}
+
+/// The folder of a log's run: its own, or that of the checkpoints.
+fn folder_of(log: &Path) -> Option<&Path> {
+    let folder = log.parent()?;
+    match checkpoint(folder) {
+        Some(_) => folder.parent(),
+        None => Some(folder),
+    }
+}
+
+/// The newest state of a run among its checkpoints: of those that changed together the one of the highest step, because copies
+/// have any order in time. A file beside the checkpoints is written after the last one.
+pub(super) fn furthest<P: AsRef<Path>>(
+    states: impl Iterator<Item = (UnixMillis, P)>,
+) -> Option<(UnixMillis, P)> {
+    let states: Vec<(UnixMillis, P)> = states.collect();
+    let last = states.iter().map(|(changed, _)| *changed).max()?;
+    let step = |path: &P| path.as_ref().parent().and_then(checkpoint);
+    states
+        .into_iter()
+        .filter(|(changed, _)| last.0 - changed.0 <= TOGETHER)
+        .max_by_key(|(changed, path)| (step(path).unwrap_or(u64::MAX), *changed))
 }
 
 fn collect(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<(UnixMillis, PathBuf)>) {
@@ -184,4 +221,64 @@ fn name_of(named: &Path, log: &Path) -> String {
     };
     let name = folder.and_then(Path::file_name).or(log.file_name());
     name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    /// A folder with checkpoints of these steps, each written so many seconds after the first.
+    fn run(checkpoints: &[(u64, u64)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (step, at) in checkpoints {
+            let folder = dir.path().join(format!("checkpoint-{step}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            let path = folder.join("trainer_state.json");
+            let entry = format!("{{\"step\": {step}, \"loss\": 2.5}}");
+            let state = format!("{{\"global_step\": {step}, \"log_history\": [{entry}]}}");
+            std::fs::write(&path, state).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000 + at))
+                .unwrap();
+        }
+        dir
+    }
+
+    fn step_of(found: &Found) -> Option<u64> {
+        checkpoint(found.path.parent().unwrap())
+    }
+
+    #[test]
+    fn the_checkpoints_of_one_folder_are_one_run_and_the_highest_is_taken() {
+        for at in [[0, 0, 0], [2, 1, 0], [0, 300, 600]] {
+            let dir = run(&[(20, at[0]), (90, at[1]), (100, at[2])]);
+            let found = find(dir.path(), None).unwrap();
+            assert_eq!((step_of(&found), found.others), (Some(100), 0), "{at:?}");
+            // The source of the log takes the same one.
+            let mut source = (found.format.open)(&found.path, found.named, &Default::default());
+            let mut items = Vec::new();
+            source.poll(&mut items).unwrap();
+            let values = items.into_iter().find_map(|item| match item {
+                crate::watch::Item::Readings { values, .. } => Some(values),
+                _ => None,
+            });
+            assert!(values.unwrap().contains(&("step".into(), 100.0)), "{at:?}");
+        }
+        // A run that went on from an earlier checkpoint.
+        let resumed = run(&[(20, 0), (100, 300), (30, 600)]);
+        assert_eq!(step_of(&find(resumed.path(), None).unwrap()), Some(30));
+    }
+
+    #[test]
+    fn other_folders_are_other_runs() {
+        let dir = run(&[(10, 0), (20, 0)]);
+        let of = run(&[(10, 0), (20, 0)]);
+        std::fs::create_dir(dir.path().join("b")).unwrap();
+        for step in [10, 20] {
+            let name = format!("checkpoint-{step}");
+            std::fs::rename(of.path().join(&name), dir.path().join("b").join(&name)).unwrap();
+        }
+        assert_eq!(find(dir.path(), None).unwrap().others, 1);
+    }
 }

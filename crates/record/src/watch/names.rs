@@ -98,6 +98,7 @@ const STEP: &[&str] = &[
     "steps",
     "current_steps",
     "iter",
+    "it",
     "iteration",
     "iter_num",
     "trainer/global_step",
@@ -203,7 +204,7 @@ impl Mapping {
             .find(|(name, _)| self.names.get(name).is_some_and(|to| to == "step"));
         mapped.or_else(|| {
             STEP.iter()
-                .find_map(|step| values.iter().find(|(name, _)| name == step))
+                .find_map(|step| values.iter().find(|(name, _)| plain(name) == *step))
         })
     }
 
@@ -223,8 +224,13 @@ impl Mapping {
     }
 }
 
+/// As names are compared.
+fn plain(name: &str) -> String {
+    name.trim().to_lowercase()
+}
+
 fn known(name: &str) -> Role {
-    let lower = name.trim().to_lowercase();
+    let lower = plain(name);
     let is = |list: &[&str]| list.contains(&lower.as_str());
     if is(STEP) {
         return Role::Step;
@@ -391,6 +397,16 @@ mod tests {
             known("time_metrics/end_to_end(s)"),
             Role::Metric("step_ms".into(), 1e3)
         );
+    }
+
+    #[test]
+    fn every_name_of_a_step_gives_its_value() {
+        for name in ["step", "Step", "iter", "Iteration", "it", " IT "] {
+            assert_eq!(known(name), Role::Step, "{name}");
+            let values = [("loss".to_string(), 3.0), (name.to_string(), 7.0)];
+            let found = Mapping::default();
+            assert_eq!(found.step(&values).map(|(_, x)| *x), Some(7.0), "{name}");
+        }
     }
 
     #[test]

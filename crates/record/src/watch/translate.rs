@@ -28,6 +28,8 @@ pub struct Translator {
     started: bool,
     finished: bool,
     step: u64,
+    /// Of the newest record: one without a step is one further.
+    record: u64,
     tokens: u64,
     /// When the first reading was taken, and the newest.
     first_t: Option<UnixMillis>,
@@ -58,6 +60,7 @@ impl Translator {
             started: false,
             finished: false,
             step: 0,
+            record: 0,
             tokens: 0,
             first_t: None,
             last_t: UnixMillis::default(),
@@ -83,6 +86,7 @@ impl Translator {
                 Item::Restart => {
                     self.close_group();
                     self.newest.clear();
+                    self.record = 0;
                     if self.started {
                         self.tokens = 0;
                         self.step = 0;
@@ -150,7 +154,7 @@ impl Translator {
             .mapping
             .step(&values)
             .and_then(|(_, x)| super::json::step_of(*x));
-        let step = step.or(own).unwrap_or(self.step + 1);
+        let step = step.or(own).unwrap_or(self.record + 1);
         // Trainers sum up behind their last step.
         if self.finished && step == self.step {
             return;
@@ -184,6 +188,7 @@ impl Translator {
         if train.is_empty() && held_out.is_empty() {
             return;
         }
+        self.record = step;
         self.go_back(step, train.keys().chain(held_out.keys()).cloned().collect());
         let group = self.group.get_or_insert_with(|| Group {
             step,
@@ -406,6 +411,32 @@ mod tests {
         assert_eq!(points, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let state = fold(vec![went(7), Item::Restart, went(1)]);
         assert_eq!(state.series["train/loss"].len(), 1);
+    }
+
+    #[test]
+    fn records_without_a_step_count() {
+        let record = |values: &[(&str, f64)]| match reading(0, values) {
+            Item::Readings { t, values, .. } => Item::Readings {
+                step: None,
+                t,
+                values,
+            },
+            other => other,
+        };
+        let mut translator = Translator::new("x", "csv", Mapping::default());
+        let both = |x: f64| record(&[("train_loss", x), ("val_loss", x + 0.5)]);
+        let mut events = translator.translate(vec![both(3.0), both(2.0)], UnixMillis(5));
+        // Those that are read later count on; one may have held-out readings alone, or say nothing.
+        let held_out = record(&[("val_loss", 1.5)]);
+        let later = vec![held_out, record(&[("time", 4.0)]), both(0.5)];
+        events.extend(translator.translate(later, UnixMillis(6)));
+        let state = RunState::from_events(&events);
+        let points = |id: &str| -> Vec<(u64, f64)> {
+            let recent = state.series[id].recent();
+            recent.map(|p| (p.step, p.value)).collect()
+        };
+        assert_eq!(points("train/loss"), [(1, 3.0), (2, 2.0), (4, 0.5)]);
+        assert_eq!(points("val/loss"), [(1, 3.5), (2, 2.5), (3, 1.5), (4, 1.0)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "critic",
         title: "critic",
-        summary: "The critic explains some of the variance of returns after 200 readings, or its loss still falls.",
+        summary: "After 200 readings the explained variance of returns is above 0, or the value loss still falls.",
         source: "Schulman et al. 2017, arXiv 1707.06347: advantages need a baseline; the count is a rule of thumb",
     },
     needs: &[metric::EXPLAINED, metric::VALUE_LOSS],
@@ -31,10 +31,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let now = view.typical(metric::EXPLAINED)?;
     let thirds = view.thirds(metric::VALUE_LOSS)?;
     let (middle, last) = (thirds[1], thirds[2]);
-    let text = format!(
-        "{:.0} % of the variance of returns is explained",
-        100.0 * now
-    );
+    let minus = if now <= -0.005 { "−" } else { "" };
+    let text = format!("explained variance {minus}{:.2}", now.abs());
     let signal = Signal::of(metric::EXPLAINED, now, text).at(view.state.step);
     let loss = Signal::of(
         metric::VALUE_LOSS,

@@ -13,7 +13,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "gradient_spike",
         title: "gradient norm",
-        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it, nor 5 times together with a spike of the loss, and no more than five exceed 5 times.",
+        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it that are not 0, nor 5 times together with a spike of the loss, and no more than five exceed 5 times.",
         source: "norm against its baseline: SPAM, arXiv 2501.06842; clusters pollute Adam's moments: PaLM, arXiv 2204.02311",
     },
     needs: &[metric::GRAD_NORM],
@@ -39,16 +39,19 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let typical = view.typical(metric::GRAD_NORM)?;
     let settled = view.warmup().max(SILENCE);
     let norms = view.recent(metric::GRAD_NORM);
-    let spikes = spikes(&norms, settled);
+    let spikes = spikes(&norms, settled, view.cold_start());
     let Some((worst, times)) = spikes.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
         let text = format!("{}  steady", human::number(typical));
         return Some(Finding::pass(Signal::of(metric::GRAD_NORM, typical, text)));
     };
     let at = human::grouped(worst.step);
-    let text = format!(
-        "{} times its baseline at step {at}",
-        human::short(times.round())
-    );
+    let text = match times.is_finite() {
+        true => format!(
+            "{} times its baseline at step {at}",
+            human::short(times.round())
+        ),
+        false => format!("{} at step {at}", human::number(worst.value)),
+    };
     let mut signals = vec![Signal::of(metric::GRAD_NORM, worst.value, text).at(worst.step)];
     if spikes.len() > CLUSTER {
         let text = format!("{} spikes in {} steps", spikes.len(), norms.len());
@@ -72,13 +75,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(signals, cause, fix))
 }
 
-/// Norms above their baseline, and how many times.
-fn spikes(norms: &[Point], settled: u64) -> Vec<(Point, f64)> {
+/// Norms above their baseline, and how many times. Those of a cold start are of another objective: rollouts have a baseline of
+/// their own.
+fn spikes(norms: &[Point], settled: u64, cold_start: u64) -> Vec<(Point, f64)> {
     let mut found = Vec::new();
     for (at, point) in norms.iter().enumerate().filter(|(_, p)| p.step > settled) {
         let before: Vec<f64> = norms[at.saturating_sub(BASELINE)..at]
             .iter()
+            .filter(|p| p.step > cold_start || point.step <= cold_start)
             .map(|p| p.value)
+            // Without a gradient, as where all rewards of a step are equal, a norm says nothing of the scale.
+            .filter(|norm| *norm != 0.0)
             .collect();
         let Some(baseline) = median(&before).filter(|_| before.len() >= LEAST) else {
             continue;

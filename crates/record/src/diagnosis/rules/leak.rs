@@ -25,10 +25,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let (loss, guessing) = (view.loss()?.now, view.guessing()?);
     let entropy = view.recent(metric::ENTROPY).last()?.value;
     let nothing = NOTHING * guessing;
+    // Rollouts have no training loss: the newest is one of the cold start.
+    if view.has_rollouts() {
+        return None;
+    }
     if !view.from_scratch() || view.state.step > EARLY || loss > nothing || entropy > nothing {
         return None;
     }
-    let step = view.state.step;
+    let step = view.state.series.get(metric::LOSS)?.last()?.step;
     let signals = vec![
         Signal::of(
             metric::LOSS,

@@ -26,7 +26,7 @@ const PATIENCE: usize = 3;
 const NATS: f64 = 0.02;
 pub(super) const SHARE: f64 = 0.01;
 const SIGMAS: f64 = 3.0;
-/// Steps whose training loss stands beside an evaluation.
+/// Steps whose training loss stands beside an evaluation; where a reading is a mean over many steps, the newest one does.
 const AROUND: u64 = 50;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -94,9 +94,11 @@ fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
         return None;
     }
     let last = newest.last()?;
-    let (then, now) = (around(view, best.step)?, around(view, last.step)?);
+    let then = around(view, best.step)?;
+    let now = around(view, last.step)?;
     let sigma = view.loss()?.sigma;
-    if now >= then - 2.0 * sigma * (2.0 / AROUND as f64).sqrt() {
+    let readings = if tells_means(view) { 1 } else { AROUND };
+    if now >= then - 2.0 * sigma * (2.0 / readings as f64).sqrt() {
         return None;
     }
     let number = human::number;
@@ -135,7 +137,18 @@ fn spread(evaluations: &[&Evaluation]) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Mean training loss of the steps up to `step`.
+/// Training loss beside an evaluation at `step`.
 fn around(view: &View<'_>, step: u64) -> Option<f64> {
-    view.loss_over(step.saturating_sub(AROUND)..step + 1)
+    match tells_means(view) {
+        true => view.loss_at(step),
+        false => view.loss_over(step.saturating_sub(AROUND)..step + 1),
+    }
+}
+
+/// Whether a reading is a mean over many steps: in a sparse log, and where every reading or second one has an evaluation beside it,
+/// as in a table with one row for each epoch.
+fn tells_means(view: &View<'_>) -> bool {
+    let losses = view.state.series.get(metric::LOSS);
+    let evaluations = view.state.evaluations.len() as u64;
+    view.is_sparse() || losses.is_some_and(|losses| 2 * evaluations >= losses.len())
 }

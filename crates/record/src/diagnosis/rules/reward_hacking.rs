@@ -36,10 +36,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let last = pass.iter().rev().take(PATIENCE).copied();
     let fallen = pass.len() > PATIENCE && last.clone().all(|(_, x)| x <= best.1 - FALL);
     let now = pass.last()?;
-    let text = format!(
-        "pass@1 {:.2} at step {}, {:.2} at step {}",
-        best.1, best.0, now.1, now.0
-    );
+    let mut text = format!("pass@1 {:.2} at step {}", best.1, best.0);
+    if now.0 != best.0 {
+        text.push_str(&format!(", {:.2} at step {}", now.1, now.0));
+    }
     let signal = Signal::of(metric::PASS, now.1, text).at(now.0);
     if !fallen {
         return Some(Finding::pass(vec![signal]));

@@ -9,7 +9,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "same_rewards",
-        title: "groups differ",
+        title: "equal rewards",
         summary: "In less than 80 % of the groups all answers have the same reward.",
         source: "dynamic sampling of DAPO, arXiv 2503.14476, answers the same",
     },

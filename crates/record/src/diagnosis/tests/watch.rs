@@ -31,6 +31,10 @@ fn a_watch_reports_each_change_once() {
         matches!(&news[..], [Event::Diagnosed { step: 100, finding }, verdict] if finding.id == "diverged" && word(verdict) == "DIVERGED"),
         "{news:?}"
     );
+    let Event::Diagnosed { finding, .. } = &news[0] else {
+        return;
+    };
+    assert!(finding.fix.contains("-s lr="), "{}", finding.fix);
     assert_eq!(watch.news().len(), 1);
     watch.hear(&Event::RolledBack { step: 40 });
     step(&mut watch, 41..=100, 1.5);

@@ -407,7 +407,8 @@ impl RunState {
 
     /// Time to the last step at the recent pace, including evaluations, samples and checkpoints; `None` while unknown.
     pub fn remaining(&self) -> Option<Duration> {
-        let head = self.head.as_ref()?;
+        // A foreign log may not say where it ends.
+        let head = self.head.as_ref().filter(|head| head.max_steps > 0)?;
         self.pace.remaining(self.step, head.max_steps)
     }
 
@@ -420,9 +421,10 @@ impl RunState {
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
     }
 
-    /// Whether another program trains it: then no engine of ours stands behind the log.
+    /// Whether another program trains it: then no engine of ours stands behind the log. Before it has said who it is, as beside the
+    /// engine itself, it is none.
     pub fn is_foreign(&self) -> bool {
-        self.pid == 0 && self.last_seq > 0
+        self.pid == 0 && !self.engine.is_empty()
     }
 
     /// Steps of the warm-up; 0 where the spec does not say.

@@ -357,6 +357,18 @@ fn progress_epochs_and_speed_follow_from_the_head() {
 }
 
 #[test]
+fn a_log_that_does_not_say_its_length_has_neither_progress_nor_an_end() {
+    let mut endless = started(None);
+    if let Event::Started { max_steps, .. } = &mut endless {
+        *max_steps = 0;
+    }
+    let mut tape = Tape::new();
+    let state = tape.add(hello()).add(endless).steps(1..=50).fold();
+    assert!(state.pace.step_ms().is_some());
+    assert_eq!((state.progress(), state.remaining()), (None, None));
+}
+
+#[test]
 fn memory_is_bounded_whatever_is_sent() {
     let mut tape = Tape::new();
     for i in 0..3_000 {

@@ -5,6 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::read_small;
 use crate::base::registry::Entry;
 use crate::base::stats::median;
+use crate::watch::find::{checkpoint, furthest};
 use crate::watch::{Facts, Format, Item, SILENT, Source, json, tail};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -51,7 +52,7 @@ struct TrainerState {
 impl TrainerState {
     fn new(path: &Path, named: bool) -> TrainerState {
         let folder = path.parent().unwrap_or(path);
-        let in_checkpoint = is_checkpoint(folder);
+        let in_checkpoint = checkpoint(folder).is_some();
         let root = match (named, in_checkpoint) {
             (true, _) => path,
             (false, true) => folder.parent().unwrap_or(folder),
@@ -67,11 +68,6 @@ impl TrainerState {
         }
     }
 
-    /// The newest of the file of the run and those of its checkpoints.
-    fn newest(&self) -> Option<(UnixMillis, PathBuf)> {
-        self.files().into_iter().max()
-    }
-
     /// The file of the run and those of its checkpoints, each with its time.
     fn files(&self) -> Vec<(UnixMillis, PathBuf)> {
         let dated = |path: PathBuf| Some((tail::changed(&path)?, path));
@@ -85,17 +81,11 @@ impl TrainerState {
             .take(MAX_ENTRIES)
             .filter_map(|entry| Some(entry.ok()?.path()));
         let candidates = folders
-            .filter(|path| is_checkpoint(path))
+            .filter(|path| checkpoint(path).is_some())
             .map(|path| path.join(NAME));
         let all = candidates.chain([self.root.join(NAME)]);
         all.filter_map(dated).collect()
     }
-}
-
-fn is_checkpoint(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.strip_prefix("checkpoint-")
-        .is_some_and(|step| step.parse::<u64>().is_ok())
 }
 
 impl Source for TrainerState {
@@ -106,7 +96,7 @@ impl Source for TrainerState {
         while self.written.len() > RECENT {
             self.written.pop_first();
         }
-        let Some((changed, path)) = files.into_iter().max() else {
+        let Some((changed, path)) = furthest(files.into_iter()) else {
             return Ok(false);
         };
         if self.read.as_ref() == Some(&(path.clone(), changed)) {
@@ -158,7 +148,7 @@ impl Source for TrainerState {
     }
 
     fn changed(&self) -> Option<UnixMillis> {
-        Some(self.newest()?.0)
+        self.files().into_iter().map(|(changed, _)| changed).max()
     }
 
     /// Between two checkpoints nothing is written.

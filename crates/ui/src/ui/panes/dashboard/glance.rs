@@ -44,7 +44,7 @@ pub struct Glance {
     /// `step 1,240 / 2,000`
     pub step: Vec<Word>,
     /// 0 to 1.
-    pub progress: f64,
+    pub progress: Option<f64>,
     /// Right of the bar, the most important first.
     pub parts: Vec<Vec<Word>>,
     /// Readings behind each chart's name.
@@ -58,7 +58,7 @@ impl Default for Glance {
     fn default() -> Self {
         Glance {
             step: Vec::new(),
-            progress: 0.0,
+            progress: None,
             parts: Vec::new(),
             titles: Vec::new(),
             diagnosis: diagnose(&RunState::new()),
@@ -83,7 +83,7 @@ impl Glance {
         }
         let glyphs = Glyphs::of(options.ascii);
         self.step = step_words(state, glyphs);
-        self.progress = state.progress().unwrap_or(0.0);
+        self.progress = state.progress();
         self.parts = parts(state);
         self.titles = options
             .charts

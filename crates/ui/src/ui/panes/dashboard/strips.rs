@@ -41,16 +41,9 @@ pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme)
         right.extend(part.iter().cloned());
     }
     let width = room.saturating_sub(text::width(&right) + 2) as u16;
-    if width >= 4 && !glance.parts.is_empty() {
-        bar::progress(
-            buffer,
-            x + 2,
-            area.y,
-            width,
-            glance.progress,
-            Meaning::Accent,
-            theme,
-        );
+    let share = glance.progress.filter(|_| width >= 4);
+    if let Some(share) = share.filter(|_| !glance.parts.is_empty()) {
+        bar::progress(buffer, x + 2, area.y, width, share, Meaning::Accent, theme);
     }
     text::draw_right(buffer, area.right() - 1, area.y, room as u16, &right, theme);
 }

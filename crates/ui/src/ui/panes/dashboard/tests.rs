@@ -94,6 +94,36 @@ fn after(actions: &[Action], state: &RunState, size: (u16, u16)) -> (Dashboard, 
 }
 
 #[test]
+fn a_run_of_unknown_length_has_no_bar_and_no_time_left() {
+    let mut events = tape::until(5, 1_240);
+    for envelope in &mut events {
+        if let Event::Started { max_steps, .. } = &mut envelope.event {
+            *max_steps = 0;
+        }
+    }
+    let first_row = |state: &RunState| {
+        let picture = picture(&mut Dashboard::new(), state, &ascii(), (160, 46));
+        picture.lines().next().unwrap().to_string()
+    };
+    let theme = ascii();
+    let bar = [theme.glyphs().bar, theme.glyphs().track].map(|glyph| glyph.repeat(3));
+    let has_bar = |row: &str| bar.iter().any(|part| row.contains(part));
+    let (known, unknown) = (
+        first_row(&live()),
+        first_row(&RunState::from_events(&events)),
+    );
+    assert!(has_bar(&known) && known.contains(" left"), "{known}");
+    assert!(
+        unknown.contains("step 1,240") && unknown.contains("tok/s"),
+        "{unknown}"
+    );
+    assert!(
+        !has_bar(&unknown) && !unknown.contains(" left"),
+        "{unknown}"
+    );
+}
+
+#[test]
 fn live_at_real_sizes() {
     let state = live();
     for (w, h) in [

@@ -1,0 +1,86 @@
+//! Runs on answers of their own after a supervised cold start: what the one says holds no longer in the other.
+
+use super::*;
+
+const COLD: u64 = 100;
+
+/// A run with a cold start and `norm` as its gradient norm; steps on answers have a reward in place of a loss.
+fn run(steps: u64, norm: impl Fn(u64) -> f64, loss: f64, entropy: f64) -> Tape {
+    let mut tape = Tape::new(None, 0);
+    let mut spec = tape.state.head.as_ref().unwrap().spec.clone();
+    spec["rollout"] = serde_json::json!({"cold_start_steps": COLD});
+    tape.add(Event::Started {
+        name: "made up".into(),
+        method: "grpo".into(),
+        spec,
+        n_params: 1,
+        vocab_size: VOCAB,
+        max_steps: 10_000,
+        batch_tokens: 1,
+        epoch_tokens: 1,
+        resumed_from: None,
+        precision: None,
+    });
+    for step in 1..=steps {
+        let learned = loss + (4.17 - loss) * (-(step as f64) / 20.0).exp();
+        let (what, value) = match step <= COLD {
+            true => ("train/loss", learned),
+            false => ("reward", 0.5),
+        };
+        let norm = norm(step);
+        tape.step(
+            step,
+            &[(what, value), ("grad_norm", norm), ("entropy", entropy)],
+        );
+    }
+    tape
+}
+
+#[test]
+fn a_gradient_of_nothing_is_no_baseline() {
+    // Most groups have equal rewards: then there is no gradient.
+    let sparse = run(400, |s| if s % 4 == 0 { 0.4 } else { 0.0 }, 1.0, 1.0);
+    let found = sparse.found("gradient_spike").unwrap();
+    assert_eq!(found.status, Status::Pass, "{found:?}");
+    let spiked = |s: u64| match s {
+        390 => 9.0,
+        s if s % 2 == 0 => 0.4,
+        _ => 0.0,
+    };
+    let found = run(400, spiked, 1.0, 1.0).found("gradient_spike").unwrap();
+    let said = found.evidence.to_string();
+    assert_eq!(found.status, Status::Warn);
+    assert!(said.starts_with("23 times its baseline"), "{said}");
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_is_no_multiple() {
+    let tape = run(400, |s| if s == 300 { f64::NAN } else { 0.4 }, 1.0, 1.0);
+    let said = tape.found("gradient_spike").unwrap().evidence.to_string();
+    assert_eq!(said, "NaN at step 300");
+}
+
+#[test]
+fn the_baseline_of_gradients_begins_anew_after_a_cold_start() {
+    let larger = |s: u64| if s <= COLD { 0.05 } else { 1.0 };
+    let found = run(160, larger, 1.0, 1.0).found("gradient_spike").unwrap();
+    assert_eq!(found.status, Status::Pass, "{found:?}");
+}
+
+#[test]
+fn the_loss_of_a_cold_start_leaks_nothing_once_rollouts_run() {
+    let norm = |_| 1.0;
+    let found = run(COLD, norm, 0.01, 0.01).found("leak").unwrap();
+    assert_eq!(found.status, Status::Warn);
+    assert_eq!(found.evidence.0[0].step, Some(COLD));
+    assert_eq!(run(COLD + 100, norm, 0.01, 0.01).found("leak"), None);
+}
+
+#[test]
+fn a_leak_is_dated_by_its_own_reading() {
+    let mut tape = run(COLD, |_| 1.0, 0.01, 0.01);
+    tape.step(COLD + 5, &[("grad_norm", 1.0)]);
+    let found = tape.found("leak").unwrap();
+    let said = found.evidence.to_string();
+    assert!(said.contains("at step 100"), "{said}");
+}

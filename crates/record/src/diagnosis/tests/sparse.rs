@@ -1,0 +1,54 @@
+//! Logs that tell few steps, and those with a row for each epoch: what stands beside an evaluation is what was read there.
+
+use super::*;
+
+fn gap(tape: &Tape) -> f64 {
+    let found = tape.found("overfitting").unwrap();
+    found.evidence.0[0].value.unwrap().0
+}
+
+#[test]
+fn the_gap_of_a_sparse_log_is_that_of_the_readings_at_the_evaluation() {
+    // Trainers log every tenth step: the loss falls fast.
+    let mut tape = fresh();
+    for step in (10..=100).step_by(10) {
+        tape.step(step, &[("train/loss", 4.0 - 0.03 * step as f64)]);
+        if step % 20 == 0 {
+            tape.evaluate(step, 4.1 - 0.03 * step as f64);
+        }
+    }
+    assert!((gap(&tape) - 0.1).abs() < 1e-9, "{}", gap(&tape));
+    // Training goes on after the evaluation.
+    tape.step(110, &[("train/loss", 0.1)]);
+    assert!((gap(&tape) - 0.1).abs() < 1e-9, "{}", gap(&tape));
+}
+
+#[test]
+fn the_gap_of_a_table_of_epochs_is_that_of_its_row() {
+    // One record for each epoch, with both losses.
+    let mut tape = fresh();
+    for step in 1..=40 {
+        let loss = 4.0 - 0.09 * step as f64;
+        tape.step(step, &[("train/loss", loss)]);
+        tape.evaluate(step, loss + 0.2);
+    }
+    assert!((gap(&tape) - 0.2).abs() < 1e-9, "{}", gap(&tape));
+}
+
+#[test]
+fn a_sparse_log_overfits_as_a_dense_one_does() {
+    let mut tape = fresh();
+    for step in (10..=600).step_by(10) {
+        tape.step(step, &[("train/loss", learning(step))]);
+    }
+    let losses = [3.0, 2.6, 2.4, 2.5, 2.6, 2.7];
+    for (loss, i) in losses.into_iter().zip(1..) {
+        tape.evaluate(100 * i, loss);
+    }
+    let found = tape.found("overfitting").unwrap();
+    assert_eq!(found.status, Status::Warn);
+    let said = found.evidence.to_string();
+    let (then, now) = (learning(300), learning(600));
+    let words = format!("train loss {then:.3} then, {now:.3} now");
+    assert!(said.ends_with(&words), "{said}: {words}");
+}
