@@ -4,7 +4,7 @@
 use super::address::AddressError;
 use super::alarm::{Alarm, STALLED};
 use super::bound::Socket;
-use super::last_word::{LastWord, Whereabouts};
+use super::last_word::{LastWord, ThreadStart, Whereabouts};
 use super::route::EngineEnd;
 use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
@@ -236,6 +236,7 @@ impl<T: Send + 'static> Host<T> {
     }
 
     fn serve_at(&mut self, door: Door) -> Result<(), HostError> {
+        let _end = ThreadStart(self.last_word());
         let served = Served {
             run: self.run.clone(),
             env: door.env,
@@ -259,6 +260,7 @@ impl<T: Send + 'static> Host<T> {
 
     /// A viewer's end in this process.
     pub fn link(&self) -> Link {
+        let _end = ThreadStart(self.last_word());
         thread::link(&self.run.events_path(), self.growth.clone(), self.end())
     }
 

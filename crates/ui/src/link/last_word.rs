@@ -63,6 +63,19 @@ pub struct LastWord {
     pub(super) started: SystemClock,
 }
 
+/// Says in the log that no thread can be started where starting one panics: the process ends then, and with it the engine.
+pub(super) struct ThreadStart(pub LastWord);
+
+impl Drop for ThreadStart {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.say(
+                "no thread can be started; raise the limit on processes or address space (ulimit -u, ulimit -v)",
+            );
+        }
+    }
+}
+
 impl LastWord {
     /// Logs that the run ended for lack of `what`. Returns whether the line is on the disk.
     pub fn say(&self, what: &str) -> bool {
