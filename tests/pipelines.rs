@@ -158,34 +158,8 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
     assert_eq!(whole.words(), ["done", "done", "skipped", "skipped"]);
 
     let place = Place::new(MINE);
-    let mut command = place.command(&[&["train", "mine.yaml"][..], &skipped].concat());
-    let mut process = command.stdout(Stdio::null()).spawn().unwrap();
-    // Its second stage has a checkpoint: then it is asked to stop.
-    let clock = SystemClock::new();
-    let saved = || {
-        let runs = std::fs::read_dir(place.dir.path().join("runs"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let again = |run: &std::fs::DirEntry| run.file_name().to_string_lossy().contains("again");
-        let run = runs.into_iter().find(again);
-        run.is_some_and(|run| {
-            let folder = std::fs::read_dir(run.path().join("checkpoints"));
-            folder
-                .into_iter()
-                .flatten()
-                .flatten()
-                .any(|c| c.file_name().to_string_lossy().starts_with("step-"))
-        })
-    };
-    while !saved() {
-        assert!(clock.elapsed() < Duration::from_secs(120), "no checkpoint");
-        assert!(process.try_wait().unwrap().is_none(), "it ended");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
-    let pid = rustix::process::Pid::from_child(&process);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(process.wait().unwrap().code(), Some(0));
+    let words = [&["train", "mine.yaml"][..], &skipped].concat();
+    place.stop_when_saved(&words, "again");
     // On a fast machine the stage may have been over.
     let word = place.words()[1].clone();
     assert!(["stopped", "done"].contains(&word.as_str()), "{word}");
@@ -571,22 +545,14 @@ impl Place {
         self
     }
 
-    /// The run of a stage.
-    fn run(&self, stage: usize) -> PathBuf {
-        let state = self.state();
-        let id = state["stages"][stage]["run"].as_str().unwrap();
-        self.dir.path().join("runs").join(id)
-    }
-
-    /// Trains the pipeline until its second stage has a checkpoint, then stops it.
-    fn stop_in_the_second(&self) {
-        let mut command = self.command(&["train", "mine.yaml", "--headless"]);
-        let mut process = command.stdout(Stdio::null()).spawn().unwrap();
+    /// Starts a pipeline and asks it to stop once the run called `name` has a checkpoint.
+    fn stop_when_saved(&self, args: &[&str], name: &str) {
+        let mut process = self.command(args).stdout(Stdio::null()).spawn().unwrap();
         let clock = SystemClock::new();
         let saved = || {
             let runs = std::fs::read_dir(self.dir.path().join("runs"));
             let mut runs = runs.into_iter().flatten().flatten();
-            let run = runs.find(|run| run.file_name().to_string_lossy().contains("more"));
+            let run = runs.find(|run| run.file_name().to_string_lossy().contains(name));
             let steps = run.map(|run| std::fs::read_dir(run.path().join("checkpoints")));
             let mut steps = steps.into_iter().flatten().flatten().flatten();
             steps.any(|step| step.file_name().to_string_lossy().starts_with("step-"))
@@ -599,6 +565,18 @@ impl Place {
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert_eq!(process.wait().unwrap().code(), Some(0));
+    }
+
+    /// The run of a stage.
+    fn run(&self, stage: usize) -> PathBuf {
+        let state = self.state();
+        let id = state["stages"][stage]["run"].as_str().unwrap();
+        self.dir.path().join("runs").join(id)
+    }
+
+    /// Trains the pipeline until its second stage has a checkpoint, then stops it.
+    fn stop_in_the_second(&self) {
+        self.stop_when_saved(&["train", "mine.yaml", "--headless"], "more");
         assert_eq!(self.words(), ["done", "stopped", "waiting"]);
     }
 }
@@ -669,7 +647,7 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
         ),
         (
             "  - {name: gguf, export: {format: ggufx}}",
-            "\"ggufx\" is no format",
+            "`ggufx` is not a format; known are hf, safetensors, gguf, peft",
         ),
         (
             "  - {name: gguf, export: {format: gguf, dtype: q9_9}}",

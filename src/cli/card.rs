@@ -53,15 +53,17 @@ pub struct Args {
 pub(super) fn license(text: &str) -> Result<String, String> {
     let own = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     match !text.is_empty() && text.chars().all(own) {
-        true => match crate::release::unlisted_license(text) {
-            Some(Some(near)) => Err(format!(
-                "the hub lists no such license; did you mean {near}? `other` stands for one that it does not list"
-            )),
-            Some(None) => Err(
-                "the hub lists no such license (apache-2.0, mit, cc-by-4.0 …); `other` stands for one that it does not list"
-                    .into(),
-            ),
-            None => Ok(text.into()),
+        true => match crate::release::license_is_listed(text) {
+            Ok(()) => Ok(text.into()),
+            Err(near) => {
+                let near = near.map_or_else(
+                    || " (apache-2.0, mit, cc-by-4.0 …)".into(),
+                    |near| format!("; did you mean {near}?"),
+                );
+                Err(format!(
+                    "the hub lists no such license{near}; `other` stands for one that it does not list"
+                ))
+            }
         },
         false => Err(
             "the hub's identifiers are small letters, digits, `-` and `.`: apache-2.0, mit, other"

@@ -285,18 +285,20 @@ multiversion! {
     }
 }
 
+/// One for tests.
+#[cfg(test)]
+pub(super) const DROPOUT: Dropout = Dropout {
+    seed: 5,
+    micro_step: 3,
+    lane: 7,
+    first_row: 0,
+    rate: 0.3,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::check::{assert_close, leaf, normal, oracle};
-
-    const DROPOUT: Dropout = Dropout {
-        seed: 5,
-        micro_step: 3,
-        lane: 7,
-        first_row: 0,
-        rate: 0.3,
-    };
 
     #[test]
     fn the_share_is_right_and_the_mean_stays() {

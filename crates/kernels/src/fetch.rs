@@ -9,39 +9,39 @@ pub const RUN: usize = 64;
 const AHEAD: usize = 1024;
 /// Rows ahead, where they are short and far from each other.
 pub const ROWS_AHEAD: usize = 8;
-/// Numbers per cache line.
-const LINE: usize = 64 / size_of::<f32>();
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Fetches what lies 4 KiB behind `run`, for reading: called for each run of an array in turn.
 #[inline(always)]
 pub fn ahead(run: &[f32]) {
-    lines::<false>(run.as_ptr().wrapping_add(AHEAD), run.len());
+    at(run.as_ptr().wrapping_add(AHEAD), run.len());
 }
 
 /// The same for what is written, or read and written.
 #[inline(always)]
 pub fn ahead_mut(run: &mut [f32]) {
-    lines::<true>(run.as_ptr().wrapping_add(AHEAD), run.len());
+    write(run.as_mut_ptr().wrapping_add(AHEAD), run.len());
 }
 
-/// Fetches these very numbers, for reading.
+/// Fetches `n` values for reading. Nothing is accessed: the pointer may be any, here and in [`write`].
 #[inline(always)]
-pub fn read(numbers: &[f32]) {
-    lines::<false>(numbers.as_ptr(), numbers.len());
+pub fn at<T>(start: *const T, n: usize) {
+    lines::<false>(start.cast(), n * size_of::<T>());
 }
 
-/// Fetches `n` numbers that will be written. Nothing is accessed: the pointer may be any.
+/// Fetches `n` numbers that will be written.
 #[inline(always)]
-pub fn write(numbers: *mut f32, n: usize) {
-    lines::<true>(numbers, n);
+pub fn write(start: *const f32, n: usize) {
+    lines::<true>(start.cast(), n * size_of::<f32>());
 }
 
 #[inline(always)]
-fn lines<const WRITE: bool>(start: *const f32, n: usize) {
+fn lines<const WRITE: bool>(start: *const i8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..n).step_by(LINE) {
+    for at in (0..bytes).step_by(LINE) {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-        let line = start.wrapping_add(at).cast();
+        let line = start.wrapping_add(at);
         // SAFETY: a hint may name any address.
         unsafe {
             match WRITE {
@@ -51,5 +51,5 @@ fn lines<const WRITE: bool>(start: *const f32, n: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (start, n);
+    let _ = (start, bytes);
 }

@@ -2,7 +2,7 @@
 //! product, and the way back. Several adapters over the same x keep their z side by side.
 #![allow(unsafe_code)]
 
-use super::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_into};
 use super::matrix::Matrix;
 use super::skinny::{self, View};
 use super::{reduce, threads};
@@ -13,92 +13,48 @@ const SKINNY: usize = 8;
 /// Rows of a matrix that are merged at once to measure them.
 const PANEL: usize = 256;
 
-/// One adapter's place among `rows` rows: columns `z_first..z_first + rank` of z, and `y_first..y_first + d_out` of y.
+/// One adapter's place in z and in y.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    pub rows: usize,
-    pub z_width: usize,
-    pub z_first: usize,
-    pub rank: usize,
-    pub y_width: usize,
-    pub y_first: usize,
-    pub d_out: usize,
+    /// (rows, rank).
+    pub z: View,
+    /// (rows, d_out).
+    pub y: View,
     pub scale: f32,
 }
 
 impl Part {
-    fn z<'a>(&self, z: &'a [f32]) -> Mat<'a> {
-        Mat::strided(&z[self.z_first..], self.rows, self.rank, self.z_width)
-    }
-
-    fn y<'a>(&self, y: &'a [f32]) -> Mat<'a> {
-        Mat::strided(&y[self.y_first..], self.rows, self.d_out, self.y_width)
+    fn rank(&self) -> usize {
+        self.z.cols
     }
 
     fn b<'a>(&self, b: &'a [f32]) -> Mat<'a> {
-        Mat::new(b, self.d_out, self.rank)
-    }
-
-    fn z_view(&self) -> View {
-        View {
-            rows: self.rows,
-            first: self.z_first,
-            cols: self.rank,
-            width: self.z_width,
-        }
-    }
-
-    fn y_view(&self) -> View {
-        View {
-            rows: self.rows,
-            first: self.y_first,
-            cols: self.d_out,
-            width: self.y_width,
-        }
-    }
-
-    fn check(&self, z: &[f32], y: &[f32]) {
-        assert_eq!(z.len(), self.rows * self.z_width, "z of an adapter");
-        assert_eq!(y.len(), self.rows * self.y_width, "y of an adapter");
-        assert!(self.z_first + self.rank <= self.z_width, "columns of z");
-        assert!(self.y_first + self.d_out <= self.y_width, "columns of y");
+        Mat::new(b, self.y.cols, self.rank())
     }
 }
 
-/// `y` (rows, y_width), its part, += scale · `z` (rows, z_width), its part, · `b` (d_out, rank)ᵀ.
+/// The part of `y` += scale · the part of `z` · `b` (d_out, rank)ᵀ.
 pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &mut [f32]) {
-    part.check(z, y);
-    if part.rank <= SKINNY {
-        let (z, y) = ((z, part.z_view()), (y, part.y_view()));
-        let turned = turned(b, part.rank);
-        skinny::expand(z, &turned, part.scale, None, y);
+    if part.rank() <= SKINNY {
+        let turned = turned(b, part.rank());
+        skinny::expand((z, part.z), &turned, part.scale, None, (y, part.y));
         return TURNED.set(turned);
     }
-    let to = Destination {
-        start: y[part.y_first..].as_mut_ptr(),
-        row_stride: part.y_width,
-        into: Accumulation::Add,
-    };
-    let (z, b) = (part.z(z), part.b(b).t());
-    // SAFETY: y is borrowed exclusively, and the part's columns lie within its rows: both were checked.
+    let to = part.y.destination(y, Accumulation::Add);
+    let (z, b) = (part.z.mat(z), part.b(b).t());
+    // SAFETY: y is borrowed exclusively, and the part's columns lie within its rows.
     unsafe { matmul_into(to, z, b, part.scale, Compute::pool(arithmetic)) }
 }
 
-/// `dz` (rows, z_width), its part, = scale · `dy` (rows, y_width), its part, · `b` (d_out, rank).
+/// The part of `dz` = scale · the part of `dy` · `b` (d_out, rank).
 pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: &[f32], b: &[f32], dz: &mut [f32]) {
-    part.check(dz, dy);
-    if part.rank <= SKINNY {
-        let (dy, dz) = ((dy, part.y_view()), (dz, part.z_view()));
-        let turned = turned(b, part.rank);
-        skinny::project(dy, None, &turned, part.scale, dz);
+    if part.rank() <= SKINNY {
+        let turned = turned(b, part.rank());
+        skinny::project((dy, part.y), None, &turned, part.scale, (dz, part.z));
         return TURNED.set(turned);
     }
-    let to = Destination {
-        start: dz[part.z_first..].as_mut_ptr(),
-        row_stride: part.z_width,
-        into: Accumulation::Overwrite,
-    };
-    let (dy, b) = (part.y(dy), part.b(b));
+    let to = part.z.destination(dz, Accumulation::Overwrite);
+    let (dy, b) = (part.y.mat(dy), part.b(b));
     // SAFETY: as in `forward`.
     unsafe { matmul_into(to, dy, b, part.scale, Compute::pool(arithmetic)) }
 }
@@ -111,15 +67,14 @@ pub fn backward_weight(
     db: &mut [f32],
     into: Accumulation,
 ) {
-    part.check(z, dy);
-    if part.rank <= SKINNY {
-        let (dy, z) = ((dy, part.y_view()), (z, part.z_view()));
-        let mut turned = turned(db, part.rank);
+    if part.rank() <= SKINNY {
+        let (z, dy) = ((z, part.z), (dy, part.y));
+        let mut turned = turned(db, part.rank());
         skinny::factor_gradient(z, dy, None, part.scale, &mut turned, into);
-        skinny::transpose(&turned, part.d_out, db);
+        skinny::transpose(&turned, part.y.cols, db);
         return TURNED.set(turned);
     }
-    let (dy, z) = (part.y(dy).t(), part.z(z));
+    let (dy, z) = (part.y.mat(dy).t(), part.z.mat(z));
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
 }
 
@@ -249,25 +204,26 @@ mod tests {
     #[test]
     fn gradients_of_a_part_agree_with_candle_in_f64() {
         for (rows, rank, d_out) in [(1, 1, 1), (5, 3, 7), (70, 8, 40), (70, 12, 40)] {
-            let part = Part {
+            let view = |first, cols, width| View {
                 rows,
-                z_width: rank + 2,
-                z_first: 2,
-                rank,
-                y_width: d_out + 3,
-                y_first: 1,
-                d_out,
+                first,
+                cols,
+                width,
+            };
+            let part = Part {
+                z: view(2, rank, rank + 2),
+                y: view(1, d_out, d_out + 3),
                 scale: 0.5,
             };
-            let z = normal(rows * part.z_width, 0);
+            let z = normal(rows * part.z.width, 0);
             let b = normal(d_out * rank, 1);
-            let before = normal(rows * part.y_width, 2);
-            let dy = normal(rows * part.y_width, 3);
+            let before = normal(rows * part.y.width, 2);
+            let dy = normal(rows * part.y.width, 3);
             let (lz, lb) = (leaf(&z, &[rows, rank + 2]), leaf(&b, &[d_out, rank]));
             let (exact, grads) = oracle(&[&lz, &lb], &dy, || {
                 let added = lz.narrow(1, 2, rank)?.matmul(&lb.t()?)?;
                 let added = (added * 0.5)?.pad_with_zeros(1, 1, 2)?;
-                added + leaf(&before, &[rows, part.y_width]).as_tensor()
+                added + leaf(&before, &[rows, part.y.width]).as_tensor()
             });
             let mut y = before.clone();
             forward(ComputeDtype::F32, part, &z, &b, &mut y);

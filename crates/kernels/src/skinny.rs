@@ -7,7 +7,7 @@
 
 use super::fetch;
 use super::lanes::{Buffer, LINE, Vector, widest};
-use super::matmul::Accumulation;
+use super::matmul::{Accumulation, Destination, Mat};
 use super::threads::{self, Shared};
 use std::cell::RefCell;
 
@@ -20,8 +20,6 @@ pub fn pays(rank: usize) -> bool {
 const ROWS: usize = 32;
 /// Columns of a task of [`factor_gradient`], and of a pass over its rows: its sums stay in the L1 cache.
 const COLUMNS: usize = 128;
-/// Ranks that are summed at once.
-const RANKS: usize = 8;
 
 /// A matrix within a larger one.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +38,24 @@ impl View {
             first: 0,
             cols,
             width: cols,
+        }
+    }
+
+    /// # Panics
+    /// `values` are not the larger matrix.
+    pub fn mat<'a>(&self, values: &'a [f32]) -> Mat<'a> {
+        self.check(values);
+        Mat::strided(&values[self.first..], self.rows, self.cols, self.width)
+    }
+
+    /// # Panics
+    /// As for [`View::mat`].
+    pub fn destination(&self, values: &mut [f32], into: Accumulation) -> Destination {
+        self.check(values);
+        Destination {
+            start: values[self.first..].as_mut_ptr(),
+            row_stride: self.width,
+            into,
         }
     }
 
@@ -233,34 +249,34 @@ macro_rules! registers {
     }};
 }
 
-/// Calls `f::<V, R>(arguments)` for 8, 4, 2 or 1 ranks at a time, with the first of them.
-macro_rules! by_ranks {
-    ($ranks:expr, |$first:ident, $R:ident| $call:expr) => {{
-        let mut $first = 0;
-        while $first < $ranks {
-            match $ranks - $first {
-                RANKS.. => {
-                    const $R: usize = RANKS;
-                    $call;
-                    $first += RANKS;
-                }
-                4.. => {
-                    const $R: usize = 4;
-                    $call;
-                    $first += 4;
-                }
-                2.. => {
-                    const $R: usize = 2;
-                    $call;
-                    $first += 2;
-                }
-                _ => {
-                    const $R: usize = 1;
-                    $call;
-                    $first += 1;
-                }
-            }
+/// Calls `f::<V, M, R>(job, out, row, rank)` for blocks of M rows and R ranks that cover all of them: 2 rows or 1, and 8, 4, 2 or 1
+/// ranks.
+macro_rules! in_blocks {
+    ($f:ident::<$V:ident>($job:ident, $out:ident), ($first:ident, $rows:ident)) => {{
+        let (ranks, end) = ($job.z.1.cols, $first + $rows);
+        let mut row = $first;
+        while row + 1 < end {
+            in_blocks!(@ $f, $V, 2, $job, $out, row, ranks);
+            row += 2;
         }
+        if row < end {
+            in_blocks!(@ $f, $V, 1, $job, $out, row, ranks);
+        }
+    }};
+    (@ $f:ident, $V:ident, $M:literal, $job:ident, $out:ident, $row:ident, $ranks:ident) => {{
+        let mut rank = 0;
+        while rank < $ranks {
+            rank += match $ranks - rank {
+                8.. => in_blocks!(@ $f::<$V, $M, 8>($job, $out, $row, rank)),
+                4.. => in_blocks!(@ $f::<$V, $M, 4>($job, $out, $row, rank)),
+                2.. => in_blocks!(@ $f::<$V, $M, 2>($job, $out, $row, rank)),
+                _ => in_blocks!(@ $f::<$V, $M, 1>($job, $out, $row, rank)),
+            };
+        }
+    }};
+    (@ $f:ident::<$V:ident, $M:literal, $R:literal>$arguments:tt) => {{
+        $f::<$V, $M, $R> $arguments;
+        $R
     }};
 }
 
@@ -268,17 +284,8 @@ widest! { fn project_rows(pairs, job: &Job<'_>, z: Shared, first: usize, rows: u
 
 #[inline(always)]
 unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: usize) {
-    let ranks = job.z.1.cols;
     // SAFETY: the caller's.
-    unsafe {
-        for row in (first..first + rows).step_by(2) {
-            if row + 1 < first + rows {
-                by_ranks!(ranks, |rank, R| project_at::<V, 2, R>(job, z, row, rank));
-            } else {
-                by_ranks!(ranks, |rank, R| project_at::<V, 1, R>(job, z, row, rank));
-            }
-        }
-    }
+    unsafe { in_blocks!(project_at::<V>(job, z), (first, rows)) }
 }
 
 #[inline(always)]
@@ -317,17 +324,8 @@ widest! { fn expand_rows(pairs, job: &Job<'_>, x: Shared, first: usize, rows: us
 
 #[inline(always)]
 unsafe fn expand_with<V: Vector>(job: &Job<'_>, x: Shared, first: usize, rows: usize) {
-    let ranks = job.z.1.cols;
     // SAFETY: the caller's.
-    unsafe {
-        for row in (first..first + rows).step_by(2) {
-            if row + 1 < first + rows {
-                by_ranks!(ranks, |rank, R| expand_at::<V, 2, R>(job, x, row, rank));
-            } else {
-                by_ranks!(ranks, |rank, R| expand_at::<V, 1, R>(job, x, row, rank));
-            }
-        }
-    }
+    unsafe { in_blocks!(expand_at::<V>(job, x), (first, rows)) }
 }
 
 #[inline(always)]
@@ -379,12 +377,10 @@ unsafe fn sum_columns_with<V: Vector>(job: &Job<'_>, cols: (usize, usize), sums:
     // SAFETY: the caller's.
     unsafe {
         for row in (0..whole).step_by(TOGETHER) {
-            if row + TOGETHER < rows {
-                let (x, at) = job.x;
-                let next = x.add(at.start(row + TOGETHER) + cols.0);
-                for i in 0..TOGETHER.min(rows - row - TOGETHER) {
-                    fetch::read(std::slice::from_raw_parts(next.add(i * at.width), cols.1));
-                }
+            let (x, at) = job.x;
+            let next = x.wrapping_add(at.start(row + TOGETHER) + cols.0);
+            for i in 0..TOGETHER {
+                fetch::at(next.wrapping_add(i * at.width), cols.1);
             }
             sum_rows::<V, TOGETHER>(job, row, cols, sums);
         }
@@ -427,15 +423,7 @@ const _: () = assert!(COLUMNS.is_multiple_of(LINE));
 mod tests {
     use super::*;
     use crate::check::{assert_close, leaf, normal, oracle};
-    use crate::dropout::{self, Dropout};
-
-    const DROPOUT: Dropout = Dropout {
-        seed: 5,
-        micro_step: 3,
-        lane: 7,
-        first_row: 0,
-        rate: 0.3,
-    };
+    use crate::dropout::{self, DROPOUT};
 
     /// z = 0.5 · dropout(x) · factorᵀ and its gradients, within wider matrices, against candle in f64.
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::cli::exit::Failure;
 use crate::cli::{Context, eval, export};
-use crate::engine::export::{ExportError, FORMATS, PEFT};
+use crate::engine::export::ExportError;
 use crate::pipeline::{Export, Pipeline, Work};
 use crate::tasks;
 
@@ -36,27 +36,15 @@ pub fn stages(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Res
 }
 
 fn exported(config: &Export) -> Result<(), (&'static str, Failure)> {
-    let known = FORMATS.iter().map(|format| (format.word, format.dtypes));
-    let mut known = known.chain([(PEFT.0, PEFT.2)]);
-    let said = config.format.as_str();
-    let word = match said {
+    let format = match config.format.as_str() {
         "" => export::DEFAULT,
         said => said,
     };
-    let Some((format, dtypes)) = known.clone().find(|(known, _)| *known == word) else {
-        let words: Vec<&str> = known.by_ref().map(|(word, _)| word).collect();
-        let what = format!("{said:?} is no format; there are {}", words.join(", "));
-        return Err(("format", Failure::yours(what, "llmtui export --help")));
-    };
-    match &config.dtype {
-        Some(said) if !dtypes.contains(&said.as_str()) => {
-            let error = ExportError::Dtype {
-                format,
-                said: crate::base::text::one_line(said),
-                known: dtypes.join(", "),
-            };
-            Err(("dtype", export::failed(&error)))
-        }
-        _ => Ok(()),
-    }
+    crate::engine::export::check(format, config.dtype.as_deref()).map_err(|error| {
+        let key = match error {
+            ExportError::Dtype { .. } => "dtype",
+            _ => "format",
+        };
+        (key, export::failed(&error))
+    })
 }

@@ -261,11 +261,11 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         found,
         Err(TargetError::Unknown { .. } | TargetError::Spec(_))
     );
-    if is_unknown && let Err(error) = index::resolve(&cx.runs_dir, &args.target) {
-        let failure = run_ref::not_found(&args.target, &error, cx);
-        if run_ref::means_a_pipeline(&args.target, cx) {
-            return Err(failure.into());
-        }
+    if is_unknown
+        && run_ref::means_a_pipeline(&args.target, cx)
+        && let Err(error) = index::resolve(&cx.runs_dir, &args.target)
+    {
+        return Err(run_ref::not_found(&args.target, &error, cx).into());
     }
     match found {
         Ok(request) => Ok(request),

@@ -10,7 +10,7 @@ mod subject;
 #[cfg(test)]
 mod tests;
 
-pub use checks::{CHECKS, Check, run as check, unlisted_license};
+pub use checks::{CHECKS, Check, license_is_listed, run as check};
 pub use files::{Entry, Link, sha256_of};
 pub use layout::{LayoutError, SUMS, belonging, lay_out, seal};
 pub use subject::{Form, Here, Subject, SubjectError};

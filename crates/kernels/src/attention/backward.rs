@@ -308,7 +308,7 @@ fn row_constants(
     for (r, delta) in delta.iter_mut().enumerate().take(kept.len()) {
         let out = &task.out_rows(h)[(block.from + r) * heads.q_width()..];
         if r + ROWS_AHEAD < kept.len() {
-            fetch::read(&out[ROWS_AHEAD * heads.q_width()..][..d]);
+            fetch::at(out[ROWS_AHEAD * heads.q_width()..].as_ptr(), d);
         }
         let out = &out[..d];
         *delta = sum2(&dout[r * width..][..d], out, |a, b| a * b);

@@ -41,7 +41,8 @@ impl Rows<'_> {
                 continue;
             }
             if from + r + ROWS_AHEAD < to {
-                fetch::read(&self.values[(from + r + ROWS_AHEAD) * self.stride..][..self.d]);
+                let next = &self.values[(from + r + ROWS_AHEAD) * self.stride..];
+                fetch::at(next.as_ptr(), self.d);
             }
             let row = &self.values[(from + r) * self.stride..][..self.d];
             // SAFETY: the caller's.
@@ -138,15 +139,14 @@ pub(super) unsafe fn panels<V: Vector>(rows: &mut [f32], width: usize, panels: &
     let all = panels.chunks_exact_mut(words * PANEL);
     for (panel, rows) in all.zip(rows.chunks_exact(PANEL * words)) {
         let whole = words / LINE * LINE;
-        for (i, w) in (0..PANEL)
-            .step_by(LINE)
-            .flat_map(|i| (0..whole).step_by(LINE).map(move |w| (i, w)))
-        {
-            // SAFETY: LINE rows and LINE words of them, within the panel and the rows.
-            unsafe {
-                let from = rows.as_ptr().add(i * words + w);
-                let to = panel.as_mut_ptr().add(w * PANEL + i);
-                V::transposed((from, words), (to, PANEL));
+        for i in (0..PANEL).step_by(LINE) {
+            for w in (0..whole).step_by(LINE) {
+                // SAFETY: LINE rows and LINE words of them, within the panel and the rows.
+                unsafe {
+                    let from = rows.as_ptr().add(i * words + w);
+                    let to = panel.as_mut_ptr().add(w * PANEL + i);
+                    V::transposed((from, words), (to, PANEL));
+                }
             }
         }
         for (i, row) in rows.chunks_exact(words).enumerate() {

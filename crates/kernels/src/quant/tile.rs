@@ -4,6 +4,7 @@ use super::activations::{BLOCK, Head};
 use super::formats::Kind;
 use super::isa::{Lanes, ROWS};
 use super::layout::{Codes, GROUPS, Layout, Scales};
+use crate::fetch;
 
 /// A part of a matmul that one thread computes in one go.
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
                 let mut block_codes = at.add(L::Scales::BYTES);
                 for block in 0..L::Scales::BLOCKS {
                     if M == 1 {
-                        prefetch(block_codes, L::Codes::BYTES);
+                        fetch::at(block_codes.wrapping_add(AHEAD), L::Codes::BYTES);
                     }
                     let x = Columns {
                         codes,
@@ -77,21 +78,8 @@ pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
     }
 }
 
-/// Prefetch distance in bytes: memory latency times bandwidth.
+/// Prefetch distance in bytes: memory latency times bandwidth. Hardware prefetchers stop at page boundaries.
 const AHEAD: usize = 4096;
-
-/// Prefetches the block at that distance; hardware prefetchers stop at page boundaries.
-#[inline(always)]
-fn prefetch(block: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in (0..bytes).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint may name any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(block.wrapping_add(AHEAD + line).cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (block, bytes, AHEAD);
-}
 
 /// One block of all rows of activations.
 #[derive(Clone, Copy)]

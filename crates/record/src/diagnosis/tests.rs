@@ -31,9 +31,14 @@ impl Tape {
             "optimizer": {"adamw": {"lr": 0.01}},
             "schedule": {"cosine": {"warmup_steps": warmup_steps}},
         });
-        tape.add(Event::Started {
+        tape.begin("pretrain", spec);
+        tape
+    }
+
+    fn begin(&mut self, method: &str, spec: serde_json::Value) {
+        self.add(Event::Started {
             name: "made up".into(),
-            method: "pretrain".into(),
+            method: method.into(),
             spec,
             n_params: 1,
             vocab_size: VOCAB,
@@ -43,7 +48,6 @@ impl Tape {
             resumed_from: None,
             precision: None,
         });
-        tape
     }
 
     fn add(&mut self, event: Event) {

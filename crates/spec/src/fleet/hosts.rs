@@ -166,8 +166,7 @@ impl Named {
     }
 
     fn host(self) -> Result<Host, String> {
-        let named = self;
-        let place = match (named.ssh, named.local) {
+        let place = match (self.ssh, self.local) {
             (Some(ssh), false) => {
                 ssh::is_destination(&ssh).map_err(|what| format!("ssh: {what}"))?;
                 Place::Ssh(ssh)
@@ -175,14 +174,14 @@ impl Named {
             (None, true) => Place::Here,
             _ => return Err("write either ssh: DESTINATION or local: true".into()),
         };
-        let name = named.name.unwrap_or_else(|| match &place {
+        let name = self.name.unwrap_or_else(|| match &place {
             Place::Ssh(ssh) => ssh.rsplit('@').next().unwrap_or(ssh).to_string(),
             Place::Here => "here".into(),
         });
         if name.is_empty() || name.chars().any(char::is_control) {
             return Err(format!("{name:?} is no name"));
         }
-        let program = named.program.unwrap_or_else(|| "llmtui".into());
+        let program = self.program.unwrap_or_else(|| "llmtui".into());
         if program.is_empty() || program.starts_with('-') {
             return Err(format!("program: {program:?} is no program"));
         }
@@ -190,7 +189,7 @@ impl Named {
             name,
             place,
             program,
-            runs_dir: named.runs_dir,
+            runs_dir: self.runs_dir,
         })
     }
 }

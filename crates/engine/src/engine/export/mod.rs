@@ -121,9 +121,22 @@ pub fn format(word: &str) -> Result<&'static Format, ExportError> {
         known: FORMATS
             .iter()
             .map(|format| format.word)
+            .chain([PEFT.0])
             .collect::<Vec<_>>()
             .join(", "),
     })
+}
+
+/// Whether a format is known, that of adapters alone included, and has the type.
+///
+/// # Errors
+/// It is not, or has not; lists what there is.
+pub fn check(word: &str, dtype: Option<&str>) -> Result<(), ExportError> {
+    let (word, dtypes) = match word == PEFT.0 {
+        true => (PEFT.0, PEFT.2),
+        false => format(word).map(|format| (format.word, format.dtypes))?,
+    };
+    dtype.map_or(Ok(()), |dtype| has_type(word, dtypes, dtype))
 }
 
 impl Source {

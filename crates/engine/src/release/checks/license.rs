@@ -25,10 +25,15 @@ const KNOWN: &[&str] = &[
     "llama3", "llama3.1", "llama3.2", "llama3.3", "llama4", "grok2-community", "gemma", "unknown",
 ];
 
-/// Of an identifier that the hub does not list: the listed one that is written most alike, if one is.
-pub fn unlisted_license(id: &str) -> Option<Option<&'static str>> {
-    let known = id == "other" || KNOWN.contains(&id);
-    (!known).then(|| crate::spec::nearest(id, KNOWN.iter().copied()))
+/// Whether the hub lists an identifier.
+///
+/// # Errors
+/// It does not: the listed one that is written most alike, if one is.
+pub fn is_listed(id: &str) -> Result<(), Option<&'static str>> {
+    match id == "other" || KNOWN.contains(&id) {
+        true => Ok(()),
+        false => Err(crate::spec::nearest(id, KNOWN.iter().copied())),
+    }
 }
 
 fn run(subject: &Subject) -> Vec<Finding> {

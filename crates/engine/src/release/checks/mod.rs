@@ -25,7 +25,7 @@ macro_rules! checks {
 
 checks! { safe secrets tables weights tokenizer generates template license checksums card }
 
-pub use license::unlisted_license;
+pub use license::is_listed as license_is_listed;
 
 /// Asks everything; `begin` hears of each check before it runs: some read all weights.
 pub fn run(subject: &Subject, begin: &dyn Fn(&Check)) -> Vec<Finding> {

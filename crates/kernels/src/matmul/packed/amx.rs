@@ -10,9 +10,10 @@ use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
 use super::tile::{WORDS_PER_TURN, Write, finish_row};
 use crate::amx::{self, SIDE};
+use crate::fetch;
 use crate::lanes::transpose;
 use std::arch::asm;
-use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch, _mm512_setzero_si512};
+use std::arch::x86_64::_mm512_setzero_si512;
 use std::mem::MaybeUninit;
 
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
@@ -203,8 +204,7 @@ impl Lines {
     #[inline(always)]
     unsafe fn turn(&mut self) {
         for _ in 0..self.per_step.min(self.left) {
-            _mm_prefetch::<_MM_HINT_ET0>(self.row.cast());
-            _mm_prefetch::<_MM_HINT_ET0>(self.row.wrapping_add(SIDE).cast());
+            fetch::write(self.row, Bf16::COLS);
             self.row = self.row.wrapping_add(self.stride);
             self.left -= 1;
         }

@@ -4,6 +4,7 @@
 use super::blocked::{Job, share};
 use super::instructions::Instructions;
 use super::pack::Source;
+use crate::fetch;
 use crate::lanes::Buffer;
 use crate::threads;
 use std::cell::RefCell;
@@ -173,7 +174,8 @@ pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: 
         for _ in 0..whole {
             for j in 0..C {
                 for line in 0..I::PER_WORD {
-                    fetch(weights.wrapping_add(part.ahead + j * job.b.stride + line * I::LANES));
+                    let next = part.ahead + j * job.b.stride + line * I::LANES;
+                    fetch::at(weights.wrapping_add(next), 1);
                 }
             }
             add::<I, R, C>(&mut sums, x, (weights, job.b.stride), step);
@@ -214,15 +216,5 @@ unsafe fn add<I: Instructions, const R: usize, const C: usize>(
                 *sum = I::dot(*sum, row, column);
             }
         }
-    }
-}
-
-#[inline(always)]
-fn fetch(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint may name any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
 }

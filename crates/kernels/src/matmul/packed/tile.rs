@@ -2,6 +2,7 @@
 
 use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
+use crate::fetch;
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
@@ -123,19 +124,13 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
 /// Prefetches the destination and the addends, so that both are cached when the sum is done.
 #[inline(always)]
 pub(super) unsafe fn prefetch<I: Tiles>(write: Write, rows: usize, vectors: usize) {
-    #[cfg(target_arch = "x86_64")]
     for i in 0..rows {
         for j in 0..vectors {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let at = write.to.wrapping_add(i * write.stride + j * I::LANES);
-            // SAFETY: a hint may name any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            fetch::at(write.to.wrapping_add(i * write.stride + j * I::LANES), 1);
             if let Some((base, stride)) = write.base
                 && base != write.to.cast_const()
             {
-                let at = base.wrapping_add(i * stride + j * I::LANES);
-                // SAFETY: as above.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+                fetch::at(base.wrapping_add(i * stride + j * I::LANES), 1);
             }
         }
     }

@@ -73,16 +73,10 @@ impl Pass {
         if skinny::pays(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
-            let (x, z) = (&x_values[..], &mut values[..]);
+            let (x_view, z_view) = views(sizes);
+            let (x, z) = ((&x_values[..], x_view), (&mut values[..], z_view));
             self.kernels.run(Part::LinearForward, || {
-                let a = plan.dense(adapter.a);
-                skinny::project(
-                    (x, View::whole(sizes.rows, sizes.d_in)),
-                    kept,
-                    a,
-                    1.0,
-                    (z, View::whole(sizes.rows, sizes.d_out)),
-                );
+                skinny::project(x, kept, plan.dense(adapter.a), 1.0, z);
             });
         } else {
             let dropped = self.adapter_dropped(plan, adapter, mask, &x_values);
@@ -262,11 +256,9 @@ impl Pass {
         if skinny::pays(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
-            let (z, x) = (
-                (dlow, View::whole(sizes.rows, sizes.d_out)),
-                (x, View::whole(sizes.rows, sizes.d_in)),
-            );
+            let (x_view, z_view) = views(sizes);
             return self.kernels.run(Part::LinearBackward, || {
+                let (z, x) = ((dlow, z_view), (x, x_view));
                 skinny::factor_gradient(z, x, kept, 1.0, &mut grads[range], into);
             });
         }
@@ -297,12 +289,10 @@ impl Pass {
         if skinny::pays(sizes.d_out) {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
-            let (z, dx) = (
-                (dlow, View::whole(sizes.rows, sizes.d_out)),
-                (dx, View::whole(sizes.rows, sizes.d_in)),
-            );
+            let (x_view, z_view) = views(sizes);
             return self.kernels.run(Part::LinearBackward, || {
-                skinny::expand(z, plan.dense(adapter.a), 1.0, kept, dx);
+                let a = plan.dense(adapter.a);
+                skinny::expand((dlow, z_view), a, 1.0, kept, (dx, x_view));
             });
         }
         let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
@@ -329,6 +319,12 @@ impl Pass {
     }
 }
 
+/// x and x Aᵀ.
+fn views(sizes: linear::Sizes) -> (View, View) {
+    let whole = |cols| View::whole(sizes.rows, cols);
+    (whole(sizes.d_in), whole(sizes.d_out))
+}
+
 /// What kernels need that read a mask themselves.
 fn kept(arena: &Arena, dropped: Option<(Dropout, Slot)>, width: usize) -> Option<Kept<'_>> {
     dropped.map(|(drop, mask)| drop.kept(arena.get(mask), width))
@@ -340,16 +336,17 @@ fn columns(
     rows: usize,
     y_width: usize,
 ) -> impl Iterator<Item = (Columns, Span)> {
+    let view = move |first, cols, width| View {
+        rows,
+        first,
+        cols,
+        width,
+    };
     let z_width = adapter.a.rows;
     adapter.parts().map(move |part| {
         let columns = Columns {
-            rows,
-            z_width,
-            z_first: part.low,
-            rank: part.rank,
-            y_width,
-            y_first: part.first,
-            d_out: part.b.rows,
+            z: view(part.low, part.rank, z_width),
+            y: view(part.first, part.b.rows, y_width),
             scale: part.scale,
         };
         (columns, part.b)

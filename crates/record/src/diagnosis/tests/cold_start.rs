@@ -9,18 +9,7 @@ fn run(steps: u64, norm: impl Fn(u64) -> f64, loss: f64, entropy: f64) -> Tape {
     let mut tape = Tape::new(None, 0);
     let mut spec = tape.state.head.as_ref().unwrap().spec.clone();
     spec["rollout"] = serde_json::json!({"cold_start_steps": COLD});
-    tape.add(Event::Started {
-        name: "made up".into(),
-        method: "grpo".into(),
-        spec,
-        n_params: 1,
-        vocab_size: VOCAB,
-        max_steps: 10_000,
-        batch_tokens: 1,
-        epoch_tokens: 1,
-        resumed_from: None,
-        precision: None,
-    });
+    tape.begin("grpo", spec);
     for step in 1..=steps {
         let learned = loss + (4.17 - loss) * (-(step as f64) / 20.0).exp();
         let (what, value) = match step <= COLD {
