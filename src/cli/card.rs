@@ -57,11 +57,11 @@ pub(super) fn license(text: &str) -> Result<String, String> {
             Ok(()) => Ok(text.into()),
             Err(near) => {
                 let near = near.map_or_else(
-                    || " (apache-2.0, mit, cc-by-4.0 …)".into(),
-                    |near| format!("; did you mean {near}?"),
+                    || " (apache-2.0, mit, cc-by-4.0 …).".into(),
+                    |near| format!(": did you mean {near}?"),
                 );
                 Err(format!(
-                    "the hub lists no such license{near}; `other` stands for one that it does not list"
+                    "the hub lists no such license{near} `other` stands for one that it does not list"
                 ))
             }
         },

@@ -24,7 +24,7 @@ pub fn ahead_mut(run: &mut [f32]) {
     write(run.as_mut_ptr().wrapping_add(AHEAD), run.len());
 }
 
-/// Fetches `n` values for reading. Nothing is accessed: the pointer may be any, here and in [`write`].
+/// Fetches `n` values for reading. Nothing is accessed: the pointer may be any, here and in [`write()`].
 #[inline(always)]
 pub fn at<T>(start: *const T, n: usize) {
     lines::<false>(start.cast(), n * size_of::<T>());
