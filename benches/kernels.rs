@@ -9,6 +9,7 @@ use llmtui::kernels::attention::{Heads, Saved};
 use llmtui::kernels::matmul::{Accumulation, ComputeDtype};
 use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
+use llmtui::kernels::numbers::{Values, ValuesMut};
 use llmtui::kernels::positions::Positions;
 use llmtui::kernels::rotary::{RotaryTable, Rotation, Turn};
 use llmtui::kernels::{
@@ -73,16 +74,17 @@ fn kernels(criterion: &mut Criterion) {
         let mut y = values(rows * 4 * d);
         bench(criterion, "linear forward", size, || {
             let weight = Matrix::Dense(&weight);
-            linear::forward(ComputeDtype::F32, sizes, &x, weight, None, None, &mut y);
+            let (x, y) = (Values::F32(&x), ValuesMut::F32(&mut y));
+            linear::forward(ComputeDtype::F32, sizes, x, weight, None, None, y);
         });
         let mut dx = values(rows * d);
         bench(criterion, "linear backward input", size, || {
             linear::backward_input(
                 ComputeDtype::F32,
                 sizes,
-                &wide,
+                Values::F32(&wide),
                 Matrix::Dense(&weight),
-                &mut dx,
+                ValuesMut::F32(&mut dx),
                 Accumulation::Overwrite,
             );
         });
@@ -91,15 +93,16 @@ fn kernels(criterion: &mut Criterion) {
             linear::backward_weight(
                 ComputeDtype::F32,
                 sizes,
-                &wide,
-                &x,
+                Values::F32(&wide),
+                Values::F32(&x),
                 &mut dweight,
                 Accumulation::Overwrite,
             );
         });
         let mut y = values(rows * 4 * d);
         bench(criterion, "gelu forward", size, || {
-            activation::forward(Activation::Gelu, 4 * d, &wide, &mut y);
+            let (x, y) = (Values::F32(&wide), ValuesMut::F32(&mut y));
+            activation::forward(Activation::Gelu, 4 * d, x, y);
         });
         let mut dx = wide.clone();
         bench(
@@ -109,7 +112,8 @@ fn kernels(criterion: &mut Criterion) {
             || {
                 dx.copy_from_slice(&wide);
                 y.copy_from_slice(&wide);
-                activation::backward(Activation::Gelu, 4 * d, &mut dx, &mut y);
+                let (x, dy) = (ValuesMut::F32(&mut dx), ValuesMut::F32(&mut y));
+                activation::backward(Activation::Gelu, 4 * d, x, dy);
             },
         );
         let gain = values(d);

@@ -2,6 +2,7 @@
 
 use super::fetch::{self, RUN};
 use super::math::{normal_cdf_pdf, sigmoid};
+use super::numbers::{Number, Values, ValuesMut};
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, Result, Tensor};
@@ -84,8 +85,26 @@ pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
 /// FLOPs per element, for the choice of thread count.
 const COST: usize = 24;
 
-/// `x` (rows, input width) → `y` (rows, d_ff).
-pub fn forward(kind: Activation, d_ff: usize, x: &[f32], y: &mut [f32]) {
+/// `x` (rows, input width) → `y` (rows, d_ff), both kept alike.
+pub fn forward(kind: Activation, d_ff: usize, x: Values, y: ValuesMut) {
+    match (x, y) {
+        (Values::F32(x), ValuesMut::F32(y)) => forward_of(kind, d_ff, x, y),
+        (Values::Bf16(x), ValuesMut::Bf16(y)) => forward_of(kind, d_ff, x, y),
+        _ => unreachable!("an activation's input and output are kept alike"),
+    }
+}
+
+/// Replaces `x` (rows, input width) by the gradient with respect to it, and `dy` (rows, d_ff) by the activation's output:
+/// the backward of the next linear layer needs both, and in place no memory is touched twice. Both are kept alike.
+pub fn backward(kind: Activation, d_ff: usize, x: ValuesMut, dy: ValuesMut) {
+    match (x, dy) {
+        (ValuesMut::F32(x), ValuesMut::F32(dy)) => backward_of(kind, d_ff, x, dy),
+        (ValuesMut::Bf16(x), ValuesMut::Bf16(dy)) => backward_of(kind, d_ff, x, dy),
+        _ => unreachable!("an activation's input and gradient are kept alike"),
+    }
+}
+
+fn forward_of<N: Number>(kind: Activation, d_ff: usize, x: &[N], y: &mut [N]) {
     let width = kind.input_width(d_ff);
     threads::rows1(y, d_ff, COST * d_ff, |first, y| {
         let rows = y.len() / d_ff;
@@ -103,9 +122,7 @@ pub fn forward(kind: Activation, d_ff: usize, x: &[f32], y: &mut [f32]) {
     });
 }
 
-/// Replaces `x` (rows, input width) by the gradient with respect to it, and `dy` (rows, d_ff) by the activation's output:
-/// the backward of the next linear layer needs both, and in place no memory is touched twice.
-pub fn backward(kind: Activation, d_ff: usize, x: &mut [f32], dy: &mut [f32]) {
+fn backward_of<N: Number>(kind: Activation, d_ff: usize, x: &mut [N], dy: &mut [N]) {
     let width = kind.input_width(d_ff);
     threads::rows2(
         (x, width),
@@ -125,19 +142,20 @@ pub fn backward(kind: Activation, d_ff: usize, x: &mut [f32], dy: &mut [f32]) {
 }
 
 multiversion! {
-    fn leaky_relu(x: &[f32], y: &mut [f32], slope: f32) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = if x < 0.0 { x * slope } else { x };
+    fn leaky_relu<N: Number>(x: &[N], y: &mut [N], slope: f32) {
+        for (y, x) in y.iter_mut().zip(x) {
+            let x = x.wide();
+            *y = N::narrow(if x < 0.0 { x * slope } else { x });
         }
     }
 }
 
 multiversion! {
-    fn leaky_relu_backward(x: &mut [f32], dy: &mut [f32], slope: f32) {
-        for (x, dy) in x.iter_mut().zip(dy) {
-            let dx = if *x > 0.0 { *dy } else { *dy * slope };
-            *dy = if *x < 0.0 { *x * slope } else { *x };
-            *x = dx;
+    fn leaky_relu_backward<N: Number>(x: &mut [N], dy: &mut [N], slope: f32) {
+        for (to_x, to_y) in x.iter_mut().zip(dy) {
+            let (x, dy) = (to_x.wide(), to_y.wide());
+            *to_x = N::narrow(if x > 0.0 { dy } else { dy * slope });
+            *to_y = N::narrow(if x < 0.0 { x * slope } else { x });
         }
     }
 }
@@ -171,26 +189,26 @@ fn gelu_tanh_and_slope(x: f32) -> (f32, f32) {
 macro_rules! plain {
     ($forward:ident, $backward:ident, $function:ident) => {
         multiversion! {
-            fn $forward(x: &[f32], y: &mut [f32]) {
+            fn $forward<N: Number>(x: &[N], y: &mut [N]) {
                 for (y, x) in y.chunks_mut(RUN).zip(x.chunks(RUN)) {
                     fetch::ahead(x);
                     fetch::ahead_mut(y);
-                    for (y, &x) in y.iter_mut().zip(x) {
-                        *y = $function(x).0;
+                    for (y, x) in y.iter_mut().zip(x) {
+                        *y = N::narrow($function(x.wide()).0);
                     }
                 }
             }
         }
 
         multiversion! {
-            fn $backward(x: &mut [f32], dy: &mut [f32]) {
+            fn $backward<N: Number>(x: &mut [N], dy: &mut [N]) {
                 for (x, dy) in x.chunks_mut(RUN).zip(dy.chunks_mut(RUN)) {
                     fetch::ahead_mut(x);
                     fetch::ahead_mut(dy);
                     for (x, dy) in x.iter_mut().zip(dy) {
-                        let (value, slope) = $function(*x);
-                        *x = *dy * slope;
-                        *dy = value;
+                        let (value, slope) = $function(x.wide());
+                        *x = N::narrow(dy.wide() * slope);
+                        *dy = N::narrow(value);
                     }
                 }
             }
@@ -206,7 +224,7 @@ plain!(gelu_tanh, gelu_tanh_backward, gelu_tanh_and_slope);
 macro_rules! gated {
     ($forward:ident, $backward:ident, $gate:ident) => {
         multiversion! {
-            fn $forward(x: &[f32], y: &mut [f32], d_ff: usize) {
+            fn $forward<N: Number>(x: &[N], y: &mut [N], d_ff: usize) {
                 for (y, x) in y.chunks_exact_mut(d_ff).zip(x.chunks_exact(2 * d_ff)) {
                     let (gate, up) = x.split_at(d_ff);
                     let inputs = gate.chunks(RUN).zip(up.chunks(RUN));
@@ -214,8 +232,8 @@ macro_rules! gated {
                         fetch::ahead(gate);
                         fetch::ahead(up);
                         fetch::ahead_mut(y);
-                        for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
-                            *y = $gate(g).0 * u;
+                        for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
+                            *y = N::narrow($gate(gate.wide()).0 * up.wide());
                         }
                     }
                 }
@@ -223,19 +241,19 @@ macro_rules! gated {
         }
 
         multiversion! {
-            fn $backward(x: &mut [f32], dy: &mut [f32], d_ff: usize) {
+            fn $backward<N: Number>(x: &mut [N], dy: &mut [N], d_ff: usize) {
                 /// One run. For three separate arguments the compiler knows that they do not alias, for two halves it does not; and it
                 /// fails to vectorize a zip of three that are written.
                 #[inline(always)]
-                fn row(gate: &mut [f32], up: &mut [f32], dy: &mut [f32]) {
+                fn row<N: Number>(gate: &mut [N], up: &mut [N], dy: &mut [N]) {
                     let n = gate.len();
                     let (up, dy) = (&mut up[..n], &mut dy[..n]);
                     for i in 0..n {
-                        let (value, slope) = $gate(gate[i]);
-                        let (d, u) = (dy[i], up[i]);
-                        gate[i] = d * u * slope;
-                        up[i] = d * value;
-                        dy[i] = value * u;
+                        let (value, slope) = $gate(gate[i].wide());
+                        let (d, u) = (dy[i].wide(), up[i].wide());
+                        gate[i] = N::narrow(d * u * slope);
+                        up[i] = N::narrow(d * value);
+                        dy[i] = N::narrow(value * u);
                     }
                 }
                 for (x, dy) in x.chunks_exact_mut(2 * d_ff).zip(dy.chunks_exact_mut(d_ff)) {
@@ -261,6 +279,7 @@ gated!(geglu_tanh, geglu_tanh_backward, gelu_tanh_and_slope);
 mod tests {
     use super::*;
     use crate::check::{assert_close, leaf, normal, oracle};
+    use crate::numbers::bf16;
 
     const ALL: [Activation; 8] = [
         Activation::Relu,
@@ -283,10 +302,10 @@ mod tests {
                 let lx = leaf(&x, &[rows, width]);
                 let (exact, grads) = oracle(&[&lx], &dy, || composite(kind, &lx));
                 let mut y = vec![9.0; rows * d_ff];
-                forward(kind, d_ff, &x, &mut y);
+                forward_of(kind, d_ff, &x, &mut y);
                 assert_close("y", &y, &exact, 1e-6);
                 let (mut dx, mut again) = (x, dy);
-                backward(kind, d_ff, &mut dx, &mut again);
+                backward_of(kind, d_ff, &mut dx, &mut again);
                 assert_close("dx", &dx, &grads[0], 2e-6);
                 assert!(again == y, "{kind:?}: recomputed");
             }
@@ -294,10 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn bf16_in_memory_gives_the_rounded_values_of_f32() {
+        let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+        for kind in ALL {
+            let (rows, d_ff) = (3, 77);
+            let width = kind.input_width(d_ff);
+            let mut x = halves(&normal(rows * width, 2));
+            let mut dy = halves(&normal(rows * d_ff, 3));
+            let [mut wide, mut dwide] = [&x, &dy].map(|x| Values::Bf16(x).as_f32().into_owned());
+            let (mut y, mut exact) = (vec![bf16::NAN; dy.len()], vec![f32::NAN; dy.len()]);
+            forward_of(kind, d_ff, &x, &mut y);
+            forward_of(kind, d_ff, &wide, &mut exact);
+            assert!(y == halves(&exact), "{kind:?}");
+            backward_of(kind, d_ff, &mut x, &mut dy);
+            backward_of(kind, d_ff, &mut wide, &mut dwide);
+            assert!(x == halves(&wide) && dy == halves(&dwide), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn far_ends_are_the_identity_and_zero() {
         for kind in [Activation::Gelu, Activation::GeluTanh] {
             let mut y = [0.0; 2];
-            forward(kind, 2, &[30.0, -30.0], &mut y);
+            forward_of(kind, 2, &[30.0_f32, -30.0], &mut y);
             assert_eq!(y[0], 30.0);
             assert!(y[1].abs() < 1e-30);
         }

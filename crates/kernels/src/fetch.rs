@@ -5,8 +5,8 @@
 
 /// Numbers computed between two calls: four cache lines.
 pub const RUN: usize = 64;
-/// How far ahead lines are fetched, in numbers: 4 KiB.
-const AHEAD: usize = 1024;
+/// How far ahead lines are fetched, in bytes.
+const AHEAD: usize = 4 << 10;
 /// Rows ahead, where they are short and far from each other.
 pub const ROWS_AHEAD: usize = 8;
 /// Bytes of a cache line.
@@ -14,14 +14,14 @@ const LINE: usize = 64;
 
 /// Fetches what lies 4 KiB behind `run`, for reading: called for each run of an array in turn.
 #[inline(always)]
-pub fn ahead(run: &[f32]) {
-    at(run.as_ptr().wrapping_add(AHEAD), run.len());
+pub fn ahead<T>(run: &[T]) {
+    at(run.as_ptr().wrapping_byte_add(AHEAD), run.len());
 }
 
 /// The same for what is written, or read and written.
 #[inline(always)]
-pub fn ahead_mut(run: &mut [f32]) {
-    write(run.as_mut_ptr().wrapping_add(AHEAD), run.len());
+pub fn ahead_mut<T>(run: &mut [T]) {
+    write(run.as_ptr().wrapping_byte_add(AHEAD), run.len());
 }
 
 /// Fetches `n` values for reading. Nothing is accessed: the pointer may be any, here and in [`write()`].
@@ -32,8 +32,8 @@ pub fn at<T>(start: *const T, n: usize) {
 
 /// Fetches `n` numbers that will be written.
 #[inline(always)]
-pub fn write(start: *const f32, n: usize) {
-    lines::<true>(start.cast(), n * size_of::<f32>());
+pub fn write<T>(start: *const T, n: usize) {
+    lines::<true>(start.cast(), n * size_of::<T>());
 }
 
 #[inline(always)]

@@ -31,6 +31,7 @@ pub mod matmul;
 pub mod matrix;
 pub mod muon;
 pub mod norm;
+pub mod numbers;
 pub mod pages;
 pub mod positions;
 pub mod qk_norm;

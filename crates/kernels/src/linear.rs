@@ -2,6 +2,7 @@
 
 use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, Plus, matmul};
 use super::matrix::Matrix;
+use super::numbers::{Values, ValuesMut};
 use super::reduce;
 use candle_core::{Result, Tensor};
 
@@ -26,29 +27,29 @@ pub struct Sizes {
 pub fn forward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
-    x: &[f32],
+    x: Values,
     weight: Matrix,
     bias: Option<&[f32]>,
     residual: Option<&[f32]>,
-    y: &mut [f32],
+    y: ValuesMut,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
     let plus = Plus { residual, bias };
     let compute = Compute::pool(arithmetic);
-    weight.product(y, Mat::new(x, rows, d_in), d_out, plus, compute);
+    weight.product(y, Mat::of(x, rows, d_in), d_out, plus, compute);
 }
 
 /// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
 pub fn backward_input(
     arithmetic: ComputeDtype,
     sizes: Sizes,
-    dy: &[f32],
+    dy: Values,
     weight: Matrix,
-    dx: &mut [f32],
+    dx: ValuesMut,
     into: Accumulation,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    let dy = Mat::new(dy, rows, d_out);
+    let dy = Mat::of(dy, rows, d_out);
     weight.input_gradient(dx, dy, d_in, into, Compute::pool(arithmetic));
 }
 
@@ -56,19 +57,22 @@ pub fn backward_input(
 pub fn backward_weight(
     arithmetic: ComputeDtype,
     sizes: Sizes,
-    dy: &[f32],
-    x: &[f32],
+    dy: Values,
+    x: Values,
     dweight: &mut [f32],
     into: Accumulation,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    let (dy, x) = (Mat::new(dy, rows, d_out), Mat::new(x, rows, d_in));
+    let (dy, x) = (Mat::of(dy, rows, d_out), Mat::of(x, rows, d_in));
     matmul(dweight, dy.t(), x, 1.0, into, Compute::pool(arithmetic));
 }
 
 /// `dbias` (d_out) = (or +=) Σ over rows of `dy`.
-pub fn backward_bias(dy: &[f32], dbias: &mut [f32], into: Accumulation) {
-    reduce::column_sums(dbias, dy, into);
+pub fn backward_bias(dy: Values, dbias: &mut [f32], into: Accumulation) {
+    match dy {
+        Values::F32(dy) => reduce::column_sums(dbias, dy, into),
+        Values::Bf16(dy) => reduce::column_sums(dbias, dy, into),
+    }
 }
 
 #[cfg(test)]
@@ -99,20 +103,20 @@ mod tests {
             forward(
                 ComputeDtype::F32,
                 sizes,
-                &x,
+                Values::F32(&x),
                 Matrix::Dense(&weight),
                 Some(&bias),
                 Some(&residual),
-                &mut y,
+                ValuesMut::F32(&mut y),
             );
             assert_close("y", &y, &exact, 1e-6);
             let mut dx = vec![9.0; rows * d_in];
             backward_input(
                 ComputeDtype::F32,
                 sizes,
-                &dy,
+                Values::F32(&dy),
                 Matrix::Dense(&weight),
-                &mut dx,
+                ValuesMut::F32(&mut dx),
                 Accumulation::Overwrite,
             );
             assert_close("dx", &dx, &grads[0], 1e-6);
@@ -120,9 +124,10 @@ mod tests {
             let mut dbias = vec![f32::NAN; d_out];
             for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
                 let exact = |i: usize| grads[i].iter().map(|x| times * x).collect::<Vec<_>>();
-                backward_weight(ComputeDtype::F32, sizes, &dy, &x, &mut dweight, into);
+                let (dy, x) = (Values::F32(&dy), Values::F32(&x));
+                backward_weight(ComputeDtype::F32, sizes, dy, x, &mut dweight, into);
                 assert_close("dweight", &dweight, &exact(1), 1e-6);
-                backward_bias(&dy, &mut dbias, into);
+                backward_bias(dy, &mut dbias, into);
                 assert_close("dbias", &dbias, &exact(2), 1e-6);
             }
         }

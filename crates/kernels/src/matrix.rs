@@ -3,6 +3,7 @@
 
 use super::aligned::Aligned;
 use super::matmul::{Accumulation, Compute, Mat, Plus, matmul, matmul_plus};
+use super::numbers::ValuesMut;
 use super::quant::Packed;
 use super::threads;
 
@@ -21,7 +22,7 @@ pub enum Matrix<'a> {
 
 impl<'a> Matrix<'a> {
     /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + addends.
-    pub fn product(self, y: &mut [f32], x: Mat, rows: usize, plus: Plus, compute: Compute) {
+    pub fn product(self, y: ValuesMut, x: Mat, rows: usize, plus: Plus, compute: Compute) {
         match self {
             Matrix::Dense(values) => {
                 let weights = Mat::new(values, rows, x.cols());
@@ -29,7 +30,11 @@ impl<'a> Matrix<'a> {
             }
             Matrix::Packed(packed) => {
                 debug_assert_eq!(packed.rows(), rows, "rows of a packed matrix");
-                packed.product(y, x, plus, compute);
+                let wide = x.to_f32();
+                let x = wide
+                    .as_ref()
+                    .map_or(x, |wide| Mat::new(wide, x.row_count(), x.cols()));
+                y.write_f32(|y| packed.product(y, x, plus, compute));
             }
         }
     }
@@ -38,32 +43,24 @@ impl<'a> Matrix<'a> {
     /// the rounding of its activations counts as the identity.
     pub fn input_gradient(
         self,
-        dx: &mut [f32],
+        dx: ValuesMut,
         dy: Mat,
         cols: usize,
         into: Accumulation,
         compute: Compute,
     ) {
-        let packed = match self {
-            Matrix::Dense(values) => {
-                let weights = Mat::new(values, dy.cols(), cols);
-                return matmul(dx, dy, weights, 1.0, into, compute);
+        let weights = |values| Mat::new(values, dy.cols(), cols);
+        match (self, dx) {
+            (Matrix::Dense(values), ValuesMut::F32(dx)) => {
+                matmul(dx, dy, weights(values), 1.0, into, compute);
             }
-            Matrix::Packed(packed) => packed,
-        };
-        debug_assert_eq!(packed.rows(), dy.cols(), "rows of a packed matrix");
-        let mut panel = Aligned::zeros(PANEL.min(dy.cols()) * cols);
-        for first in (0..dy.cols()).step_by(PANEL) {
-            let rows = PANEL.min(dy.cols() - first);
-            let panel = &mut panel[..rows * cols];
-            threads::rows1(panel, cols, DECODING * cols, |at, panel| {
-                for (i, row) in panel.chunks_exact_mut(cols).enumerate() {
-                    packed.row(first + at + i, row);
-                }
-            });
-            let into = if first == 0 { into } else { Accumulation::Add };
-            let (dy, weights) = (dy.columns(first, rows), Mat::new(panel, rows, cols));
-            matmul(dx, dy, weights, 1.0, into, compute);
+            (Matrix::Dense(values), dx) => {
+                assert_eq!(into, Accumulation::Overwrite, "a gradient kept in bf16");
+                matmul_plus(dx, dy, weights(values), Plus::default(), compute);
+            }
+            (Matrix::Packed(packed), dx) => {
+                dx.write_f32(|dx| packed_gradient(packed, dx, dy, cols, into, compute));
+            }
         }
     }
 
@@ -81,6 +78,31 @@ impl<'a> Matrix<'a> {
             Matrix::Dense(values) => values,
             Matrix::Packed(_) => &[],
         }
+    }
+}
+
+/// [`Matrix::input_gradient`] of a packed matrix.
+fn packed_gradient(
+    packed: &Packed,
+    dx: &mut [f32],
+    dy: Mat,
+    cols: usize,
+    into: Accumulation,
+    compute: Compute,
+) {
+    debug_assert_eq!(packed.rows(), dy.cols(), "rows of a packed matrix");
+    let mut panel = Aligned::zeros(PANEL.min(dy.cols()) * cols);
+    for first in (0..dy.cols()).step_by(PANEL) {
+        let rows = PANEL.min(dy.cols() - first);
+        let panel = &mut panel[..rows * cols];
+        threads::rows1(panel, cols, DECODING * cols, |at, panel| {
+            for (i, row) in panel.chunks_exact_mut(cols).enumerate() {
+                packed.row(first + at + i, row);
+            }
+        });
+        let into = if first == 0 { into } else { Accumulation::Add };
+        let (dy, weights) = (dy.columns(first, rows), Mat::new(panel, rows, cols));
+        matmul(dx, dy, weights, 1.0, into, compute);
     }
 }
 
@@ -109,7 +131,7 @@ mod tests {
                     let mut dx = before.clone();
                     let dy = Mat::new(&dy, n, rows);
                     let compute = Compute::pool(ComputeDtype::F32);
-                    matrix.input_gradient(&mut dx, dy, cols, into, compute);
+                    matrix.input_gradient(ValuesMut::F32(&mut dx), dy, cols, into, compute);
                     dx
                 };
                 let exact = run(Matrix::Dense(&dense));

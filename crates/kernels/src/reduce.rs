@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::matmul::Accumulation;
+use super::numbers::Number;
 use super::simd::multiversion;
 use super::threads::{self, Shared};
 use rayon::prelude::*;
@@ -45,7 +46,7 @@ multiversion! {
 }
 
 /// `sums` (D) = (or +=) Σ over rows of `x` (N, D).
-pub fn column_sums(sums: &mut [f32], x: &[f32], into: Accumulation) {
+pub fn column_sums<N: Number>(sums: &mut [f32], x: &[N], into: Accumulation) {
     let width = sums.len();
     let rows = x.len() / width.max(1);
     let add = |rows: Range<usize>, sums: &mut [f32]| {
@@ -101,7 +102,7 @@ pub(super) fn over_rows(
 
 multiversion! {
     /// `sums` += each row of `x`, four rows at a time.
-    fn add_rows(sums: &mut [f32], x: &[f32]) {
+    fn add_rows<N: Number>(sums: &mut [f32], x: &[N]) {
         let width = sums.len();
         let fours = x.chunks_exact(4 * width);
         let rest = fours.remainder();
@@ -110,12 +111,12 @@ multiversion! {
             let ((a, b), (c, d)) = (a.split_at(width), b.split_at(width));
             let rows = a.iter().zip(b).zip(c.iter().zip(d));
             for (sum, ((&a, &b), (&c, &d))) in sums.iter_mut().zip(rows) {
-                *sum += (a + b) + (c + d);
+                *sum += (a.wide() + b.wide()) + (c.wide() + d.wide());
             }
         }
         for row in rest.chunks_exact(width) {
-            for (sum, &x) in sums.iter_mut().zip(row) {
-                *sum += x;
+            for (sum, x) in sums.iter_mut().zip(row) {
+                *sum += x.wide();
             }
         }
     }

@@ -89,18 +89,21 @@ fn detect() -> Level {
 
 /// Declares a function whose body is compiled for every [`Level`] and dispatched at run time.
 macro_rules! multiversion {
-    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident $(<$number:ident: $bound:path>)?($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block
+    ) => {
         $(#[$meta])*
-        $vis fn $name($($arg: $ty),*) $(-> $ret)? {
+        $vis fn $name$(<$number: $bound>)?($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
-            fn body($($arg: $ty),*) $(-> $ret)? $body
+            fn body$(<$number: $bound>)?($($arg: $ty),*) $(-> $ret)? $body
             #[cfg(target_arch = "x86_64")]
             #[allow(unsafe_code)]
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
-                fn avx512($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                fn avx512$(<$number: $bound>)?($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 #[target_feature(enable = "avx2,fma")]
-                fn avx2($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                fn avx2$(<$number: $bound>)?($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 match $crate::simd::level() {
                     // SAFETY: the level guarantees that this machine has the instructions.
                     $crate::simd::Level::Avx512 | $crate::simd::Level::Amx => return unsafe { avx512($($arg),*) },

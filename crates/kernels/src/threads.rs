@@ -67,7 +67,12 @@ impl<T> SharedSlice<T> {
 }
 
 /// Calls `f(first row, rows)` over all rows of `out`, each `width` wide.
-pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+pub fn rows1<T: Send>(
+    out: &mut [T],
+    width: usize,
+    cost: usize,
+    f: impl Fn(usize, &mut [T]) + Sync,
+) {
     let per_task = rows_per_task(out.len() / width, cost);
     if out.len() <= per_task * width {
         return f(0, out);
@@ -83,11 +88,11 @@ pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut 
 }
 
 /// The same over two outputs with the same number of rows.
-pub fn rows2(
-    (a, a_width): (&mut [f32], usize),
-    (b, b_width): (&mut [f32], usize),
+pub fn rows2<T: Send>(
+    (a, a_width): (&mut [T], usize),
+    (b, b_width): (&mut [T], usize),
     cost: usize,
-    f: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+    f: impl Fn(usize, &mut [T], &mut [T]) + Sync,
 ) {
     let per_task = rows_per_task(a.len() / a_width, cost);
     if a.len() <= per_task * a_width {

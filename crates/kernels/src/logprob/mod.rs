@@ -12,6 +12,7 @@ pub use sizes::Sizes;
 use super::aligned::Aligned;
 use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, Plus, matmul};
 use super::matrix::Matrix;
+use super::numbers::ValuesMut;
 use super::{softcap, threads};
 use candle_core::{D, Result, Tensor};
 use rows::{ANSWERS, Constants, answer, turn};
@@ -273,7 +274,8 @@ impl<'a> Head<'a> {
     fn logits(&self, rows: &Range<usize>, logits: &mut [f32]) {
         let (vocab, table) = (self.sizes.vocab, self.inputs.table);
         let nothing = Plus::default();
-        table.product(logits, self.hidden(rows), vocab, nothing, self.compute);
+        let to = ValuesMut::F32(logits);
+        table.product(to, self.hidden(rows), vocab, nothing, self.compute);
         if let Some(cap) = self.inputs.cap {
             threads::rows1(logits, vocab, COST * vocab, |_, logits| {
                 softcap::apply(logits, cap)
@@ -294,6 +296,7 @@ impl<'a> Head<'a> {
         let table = self.inputs.table;
         let dhidden = &mut dhidden[rows.start * d..rows.end * d];
         let overwrite = Accumulation::Overwrite;
+        let dhidden = ValuesMut::F32(dhidden);
         table.input_gradient(dhidden, dlogits, d, overwrite, self.compute);
         let Some((dtable, into)) = dtable else {
             return;

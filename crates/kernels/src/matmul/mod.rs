@@ -15,13 +15,14 @@ mod portable;
 mod tests;
 mod view;
 
+use crate::numbers::ValuesMut;
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.
 pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, compute: Compute) {
-    check_length(out, a, b);
+    check_length(out.len(), a, b);
     let destination = Destination {
         start: out.as_mut_ptr(),
         row_stride: b.cols,
@@ -31,9 +32,9 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, c
     unsafe { matmul_into(destination, a, b, scale, compute) }
 }
 
-/// `out` (a.rows, b.cols) = a b + addends, in one pass over the destination.
-pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute) {
-    check_length(out, a, b);
+/// `out` (a.rows, b.cols) = a b + addends, in one pass over the destination. In bf16 the sum is rounded once.
+pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Compute) {
+    check_length(out.len(), a, b);
     if let Some(residual) = plus.residual {
         assert_eq!(residual.len(), out.len(), "residual of a matmul");
     }
@@ -42,21 +43,20 @@ pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute
     }
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
-        let to = Destination {
-            start: out.as_mut_ptr(),
-            row_stride: b.cols,
-            into: Accumulation::Overwrite,
-        };
-        let job = job(to, a, b, 1.0, plus);
+        let to = packed::To::of(&mut out);
+        let base = plus.residual.map(|x| (x.as_ptr(), b.cols));
+        let job = job((to, b.cols), a, b, 1.0, (base, plus.bias));
         // SAFETY: as in `matmul`; the machine has the kernel, and the residual is as large as the destination.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
-    portable::prepare(out, b.cols, plus);
-    matmul(out, a, b, 1.0, Accumulation::Add, compute);
+    out.write_f32(|out| {
+        portable::prepare(out, b.cols, plus);
+        matmul(out, a, b, 1.0, Accumulation::Add, compute);
+    });
 }
 
-fn check_length(out: &[f32], a: Mat, b: Mat) {
-    assert_eq!(out.len(), a.rows * b.cols, "destination of a matmul");
+fn check_length(len: usize, a: Mat, b: Mat) {
+    assert_eq!(len, a.rows * b.cols, "destination of a matmul");
 }
 
 /// [`matmul`] into a block of a larger matrix.
@@ -70,7 +70,7 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
     }
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
-        let job = job(to, a, b, scale, Plus::default());
+        let job = job_into(to, a, b, scale);
         // SAFETY: the machine has the kernel; views were checked on construction; the rest is the caller's guarantee.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
@@ -79,33 +79,45 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
 }
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-fn job(to: Destination, a: Mat, b: Mat, scale: f32, plus: Plus) -> packed::Job {
-    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
+fn job_into(to: Destination, a: Mat, b: Mat, scale: f32) -> packed::Job {
     let base = match to.into {
         Accumulation::Add => Some((to.start.cast_const(), to.row_stride)),
-        Accumulation::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),
+        Accumulation::Overwrite => None,
     };
+    let start = packed::To::F32(to.start);
+    job((start, to.row_stride), a, b, scale, (base, None))
+}
+
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+fn job(
+    (to, stride): (packed::To, usize),
+    a: Mat,
+    b: Mat,
+    scale: f32,
+    (base, bias): (Option<(*const f32, usize)>, Option<&[f32]>),
+) -> packed::Job {
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     packed::Job {
         m: a.rows,
         n: b.cols,
         k: a.cols,
         a: packed::Factor {
-            start: a.data.as_ptr(),
+            start: packed::Place::of(a.data),
             stride: a.row_stride,
             k_stride: a.col_stride,
         },
         b: packed::Factor {
-            start: b.data.as_ptr(),
+            start: packed::Place::of(b.data),
             stride: b.col_stride,
             k_stride: b.row_stride,
         },
         write: packed::Write {
-            to: to.start,
-            stride: to.row_stride,
+            to,
+            stride,
             cols: b.cols,
             scale,
             base,
-            bias: plus.bias.map(<[f32]>::as_ptr),
+            bias: bias.map(<[f32]>::as_ptr),
         },
     }
 }

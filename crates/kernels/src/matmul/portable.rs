@@ -3,6 +3,7 @@
 
 use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
 use crate::math::normal;
+use crate::numbers::Values;
 use crate::threads;
 use gemm::Parallelism;
 
@@ -68,10 +69,10 @@ unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Thre
             1,
             to.row_stride as isize,
             to.into == Accumulation::Add,
-            a.data.as_ptr(),
+            a.data.f32().as_ptr(),
             a.col_stride as isize,
             a.row_stride as isize,
-            b.data.as_ptr(),
+            b.data.f32().as_ptr(),
             b.col_stride as isize,
             b.row_stride as isize,
             1.0,
@@ -86,18 +87,22 @@ unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Thre
 
 /// `f` of each element of the view, row-major.
 fn each(x: Mat, f: impl Fn(f32) -> f32) -> Vec<f32> {
-    let row = |i: usize| (0..x.cols).map(move |j| x.data[i * x.row_stride + j * x.col_stride]);
+    let row = |i: usize| (0..x.cols).map(move |j| x.get(i, j));
     (0..x.rows).flat_map(row).map(f).collect()
 }
 
-/// Whether the view has a subnormal number, if its numbers meet so many `others` that it matters.
+/// Whether the view is not taken as it is: it has a subnormal number, and its numbers meet so many `others` that it matters.
 fn is_slow(x: Mat, others: usize) -> bool {
     // Lines of neighbours in memory: one of the two strides is 1.
     let (lines, stride, len) = match x.col_stride {
         1 => (x.rows, x.row_stride, x.cols),
         stride => (x.cols, stride, x.rows),
     };
-    let mut lines = (0..lines).map(|i| &x.data[i * stride..][..len]);
+    // bf16 is copied in any case.
+    let Values::F32(data) = x.data else {
+        return true;
+    };
+    let mut lines = (0..lines).map(|i| &data[i * stride..][..len]);
     others >= MANY && lines.any(has_subnormal)
 }
 

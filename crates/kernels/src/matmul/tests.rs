@@ -2,6 +2,7 @@
 
 use super::portable::to_bf16;
 use super::*;
+use crate::numbers::{Values, bf16};
 use llmtui_base::rng::{Rng, Stream};
 use proptest::prelude::*;
 
@@ -106,7 +107,7 @@ fn each_way(compute: Compute, f: impl Fn(Product)) {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     for kernel in packed::Kernel::all(compute.arithmetic) {
         f(&|to, a, b, scale| {
-            let job = job(to, a, b, scale, Plus::default());
+            let job = job_into(to, a, b, scale);
             // SAFETY: as above; the machine has the kernel.
             unsafe { packed::product(kernel, &job, compute.threads.count()) };
         });
@@ -212,11 +213,73 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
                 let mut prepared = vec![f32::NAN; m * n];
                 portable::prepare(&mut prepared, n, plus);
                 let mut out = vec![f32::NAN; m * n];
-                matmul_plus(&mut out, a, b, plus, compute);
+                matmul_plus(ValuesMut::F32(&mut out), a, b, plus, compute);
                 for (i, x) in out.iter().enumerate() {
                     assert!(
                         (x - plain[i] - prepared[i]).abs() < 1e-5,
                         "{m} {n} {k} at {i}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn turned(data: Values, (rows, cols): (usize, usize), is_turned: bool) -> Mat {
+    match is_turned {
+        true => Mat::of(data, cols, rows).t(),
+        false => Mat::of(data, rows, cols),
+    }
+}
+
+/// Inputs kept in bf16 are what f32 inputs are rounded to, so every bit is the same; a sum kept in bf16 is rounded once.
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+#[test]
+fn what_lies_in_memory_as_bf16_is_multiplied_and_written_as_bf16() {
+    let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+    for (m, n, k) in [
+        (1, 9, 7),
+        (3, 40, 65),
+        (70, 35, 900),
+        (129, 100, 33),
+        (40, 70, 1),
+    ] {
+        let plus = [values(m * n, 21), values(n, 22)];
+        let plus = Plus {
+            residual: Some(&plus[0]),
+            bias: Some(&plus[1]),
+        };
+        for (left_t, right_t) in [(false, true), (false, false), (true, false), (true, true)] {
+            let (x, y) = (halves(&values(m * k, 23)), halves(&values(k * n, 24)));
+            let wide = [&x, &y].map(|x| Values::Bf16(x).as_f32());
+            let (left, right) = ((m, k), (k, n));
+            for compute in BOTH.map(Compute::pool) {
+                let mut sums = vec![f32::NAN; m * n];
+                let (a, b) = (
+                    turned(Values::F32(&wide[0]), left, left_t),
+                    turned(Values::F32(&wide[1]), right, right_t),
+                );
+                matmul_plus(ValuesMut::F32(&mut sums), a, b, plus, compute);
+                let mut same = vec![f32::NAN; m * n];
+                let (a, b) = (
+                    turned(Values::Bf16(&x), left, left_t),
+                    turned(Values::Bf16(&y), right, right_t),
+                );
+                matmul_plus(ValuesMut::F32(&mut same), a, b, plus, compute);
+                // The portable fallback copies what it does not read in place, and sums a copy in another order.
+                let is_own = packed::Kernel::best(compute.arithmetic).is_some();
+                let near = same.iter().zip(&sums).all(|(a, b)| (a - b).abs() < 1e-4);
+                assert!(
+                    same == sums || !is_own && near,
+                    "{m} {n} {k} {left_t} {right_t} {compute:?}"
+                );
+                let mut kept = vec![bf16::NAN; m * n];
+                matmul_plus(ValuesMut::Bf16(&mut kept), a, b, plus, compute);
+                for (kept, sum) in kept.iter().zip(sums) {
+                    let error = (kept.to_f32() - sum).abs();
+                    assert!(
+                        error <= sum.abs() / 256.0 + 1e-5,
+                        "{kept} of {sum}, {m} {n} {k}"
                     );
                 }
             }
@@ -240,7 +303,7 @@ fn a_row_has_the_same_bits_however_many_stand_beside_it() {
                     row_stride: n,
                     into: Accumulation::Overwrite,
                 };
-                let job = job(to, Mat::new(&x, m, k), weights, 1.0, Plus::default());
+                let job = job_into(to, Mat::new(&x, m, k), weights, 1.0);
                 // SAFETY: the machine has the kernel, and the destination m rows of n.
                 unsafe { packed::product(kernel, &job, 1) };
                 out

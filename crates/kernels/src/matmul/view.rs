@@ -1,9 +1,11 @@
 //! Inputs and outputs of a matmul: views checked on construction.
 
+use crate::numbers::Values;
+
 /// A matrix to read: element (i, j) lies at i · row_stride + j · col_stride.
 #[derive(Debug, Clone, Copy)]
 pub struct Mat<'a> {
-    pub(super) data: &'a [f32],
+    pub(super) data: Values<'a>,
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) row_stride: usize,
@@ -16,8 +18,17 @@ impl<'a> Mat<'a> {
         Mat::strided(data, rows, cols, cols)
     }
 
+    /// The same, whatever the numbers are kept in.
+    pub fn of(data: Values<'a>, rows: usize, cols: usize) -> Self {
+        Mat::in_lines(data, rows, cols, cols)
+    }
+
     /// Row-major with a stride of `row_stride` elements.
     pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        Mat::in_lines(Values::F32(data), rows, cols, row_stride)
+    }
+
+    fn in_lines(data: Values<'a>, rows: usize, cols: usize, row_stride: usize) -> Self {
         assert!(
             rows == 0 || (rows - 1) * row_stride + cols <= data.len(),
             "a ({rows}, {cols}) matrix with stride {row_stride} does not fit {} elements",
@@ -42,20 +53,34 @@ impl<'a> Mat<'a> {
         self.cols
     }
 
-    /// Row `row` of a row-major view.
+    /// Row `row` of a row-major view of f32.
     pub fn row(&self, row: usize) -> &'a [f32] {
-        &self.data[row * self.row_stride..][..self.cols]
+        &self.data.f32()[row * self.row_stride..][..self.cols]
     }
 
     /// Rows from..to of a row-major view.
     pub fn rows(self, from: usize, to: usize) -> Self {
-        let data = &self.data[from * self.row_stride..];
-        Mat::strided(data, to - from, self.cols, self.row_stride)
+        let data = self.data.from(from * self.row_stride);
+        Mat::in_lines(data, to - from, self.cols, self.row_stride)
     }
 
     /// Columns from..from + count of a row-major view.
     pub fn columns(self, from: usize, count: usize) -> Self {
-        Mat::strided(&self.data[from..], self.rows, count, self.row_stride)
+        Mat::in_lines(self.data.from(from), self.rows, count, self.row_stride)
+    }
+
+    /// The elements row by row, where they are not f32.
+    pub fn to_f32(&self) -> Option<Vec<f32>> {
+        let Values::Bf16(_) = self.data else {
+            return None;
+        };
+        let row = |i: usize| (0..self.cols).map(move |j| self.get(i, j));
+        Some((0..self.rows).flat_map(row).collect())
+    }
+
+    /// Element (i, j).
+    pub(super) fn get(&self, i: usize, j: usize) -> f32 {
+        self.data.get(i * self.row_stride + j * self.col_stride)
     }
 
     /// The transposed view.

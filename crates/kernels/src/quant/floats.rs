@@ -3,6 +3,7 @@
 use super::formats::Kind;
 use super::half::{from_bf16, from_f16};
 use crate::matmul::{Compute, Mat, Plus, Threads, matmul_plus};
+use crate::numbers::ValuesMut;
 use crate::simd::multiversion;
 use crate::threads;
 
@@ -95,7 +96,7 @@ impl Floats {
         match &self.values {
             Values::F32(values) if rows == width => {
                 let weights = Mat::new(values, rows, self.cols);
-                matmul_plus(y, x, weights.t(), plus, compute);
+                matmul_plus(ValuesMut::F32(y), x, weights.t(), plus, compute);
             }
             Values::F16(_) | Values::Bf16(_) if x.row_count() <= FEW => {
                 self.few_rows((y, width, first), x, plus, compute.threads);
@@ -156,7 +157,13 @@ impl Floats {
             });
             let sums = &mut sums[..n * rows];
             let weights = Mat::new(wide, rows, self.cols);
-            matmul_plus(sums, x, weights.t(), Plus::default(), compute);
+            matmul_plus(
+                ValuesMut::F32(sums),
+                x,
+                weights.t(),
+                Plus::default(),
+                compute,
+            );
             for (i, sums) in sums.chunks_exact(rows).enumerate() {
                 let at = i * width + first + from;
                 for (j, sum) in sums.iter().enumerate() {

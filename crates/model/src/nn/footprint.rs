@@ -9,7 +9,8 @@
 //! ```
 //!
 //! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
-//! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large.
+//! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large; in bf16
+//! what goes into the activation takes half (`fused/plan`, between).
 //! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
 //! at once. The exact number follows from the pass itself, because buffers are shared by size: it runs over an arena that
@@ -24,7 +25,7 @@ use super::tape::Track;
 use super::weights::Weights;
 use super::{ActivationCheckpointing, AdapterConfig, ModelConfig, ModelShape};
 use crate::kernels::logprob;
-use crate::kernels::matmul::ComputeDtype;
+pub use crate::kernels::matmul::ComputeDtype;
 
 /// What stays allocated from pass to pass, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,32 +44,28 @@ impl Footprint {
     }
 }
 
+/// The model of a pass, and how it computes.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub config: &'a ModelConfig,
+    pub shape: &'a ModelShape,
+    pub adapter: Option<&'a AdapterConfig>,
+    pub arithmetic: ComputeDtype,
+}
+
 /// A training pass over `batch` sequences of `seq_len` tokens on the fused backend, for a loss whose gradient is known
 /// beforehand. Others keep the logits of all rows up to 64 MiB.
 pub fn training(
-    config: &ModelConfig,
-    shape: &ModelShape,
-    adapter: Option<&AdapterConfig>,
+    of: Subject,
     at_once: (usize, usize),
     checkpointing: ActivationCheckpointing,
 ) -> Footprint {
-    count(
-        (config, shape, adapter),
-        Track::Gradients,
-        at_once,
-        checkpointing,
-    )
+    count(of, Track::Gradients, at_once, checkpointing)
 }
 
 /// An evaluation pass: buffers are used again as soon as nobody reads them.
-pub fn evaluation(
-    config: &ModelConfig,
-    shape: &ModelShape,
-    adapter: Option<&AdapterConfig>,
-    at_once: (usize, usize),
-) -> Footprint {
-    let checkpointing = ActivationCheckpointing::default();
-    count((config, shape, adapter), Track::Off, at_once, checkpointing)
+pub fn evaluation(of: Subject, at_once: (usize, usize)) -> Footprint {
+    count(of, Track::Off, at_once, ActivationCheckpointing::default())
 }
 
 /// Bytes of keys and values of texts that are read side by side, each with room for `tokens`.
@@ -82,30 +79,25 @@ pub fn cache(config: &ModelConfig, shape: &ModelShape, (texts, tokens): (usize, 
 }
 
 /// What reading them needs besides: a pass over a piece of prompts or over the next token of each text, and its logits.
-pub fn decoding(
-    config: &ModelConfig,
-    shape: &ModelShape,
-    adapter: Option<&AdapterConfig>,
-    (texts, tokens): (usize, usize),
-) -> u64 {
+pub fn decoding(of: Subject, (texts, tokens): (usize, usize)) -> u64 {
     let rows = texts.max(CHUNK.min(texts * tokens));
     let at_once = (rows.div_ceil(tokens.max(1)), tokens);
-    let pass = evaluation(config, shape, adapter, at_once);
-    pass.activations + (texts * shape.vocab_size * size_of::<f32>()) as u64
+    let pass = evaluation(of, at_once);
+    pass.activations + (texts * of.shape.vocab_size * size_of::<f32>()) as u64
 }
 
 fn count(
-    (config, shape, adapter): (&ModelConfig, &ModelShape, Option<&AdapterConfig>),
+    of: Subject,
     track: Track,
     (batch, seq_len): (usize, usize),
     checkpointing: ActivationCheckpointing,
 ) -> Footprint {
     let plan = Plan {
-        arithmetic: ComputeDtype::F32,
+        arithmetic: of.arithmetic,
         checkpointing,
-        config,
-        shape,
-        layout: &Layout::adapted(config, shape, adapter),
+        config: of.config,
+        shape: of.shape,
+        layout: &Layout::adapted(of.config, of.shape, of.adapter),
         tables: &Tables::default(),
         moment: StepPosition::default(),
         weights: Weights::absent(),
@@ -129,6 +121,19 @@ mod tests {
     use crate::nn::position::PositionConfig;
     use crate::nn::{Model, TokenBatch};
     use candle_core::{Device, Tensor};
+
+    fn subject<'a>(
+        config: &'a ModelConfig,
+        shape: &'a ModelShape,
+        adapter: Option<&'a AdapterConfig>,
+    ) -> Subject<'a> {
+        Subject {
+            config,
+            shape,
+            adapter,
+            arithmetic: ComputeDtype::F32,
+        }
+    }
 
     fn llama(n_layer: usize) -> ModelConfig {
         ModelConfig {
@@ -258,8 +263,8 @@ mod tests {
             assert_eq!(logp, kept.1, "{what}");
             let shape = config.shape(VOCAB);
             let predicted = (
-                training(config, &shape, adapter, (2, 6), checkpointing),
-                evaluation(config, &shape, adapter, (2, 6)),
+                training(subject(config, &shape, adapter), (2, 6), checkpointing),
+                evaluation(subject(config, &shape, adapter), (2, 6)),
             );
             assert_eq!(bytes, [predicted; 2], "{what}");
         }
@@ -270,7 +275,7 @@ mod tests {
         let (config, rows) = (gpt2(12), 12);
         let shape = config.shape(VOCAB);
         let bytes = |checkpointing| {
-            let footprint = training(&config, &shape, None, (2, 6), checkpointing);
+            let footprint = training(subject(&config, &shape, None), (2, 6), checkpointing);
             footprint.activations + footprint.gradients
         };
         let kept = bytes(ActivationCheckpointing::None {});
@@ -288,8 +293,8 @@ mod tests {
         let shape = config.shape(65);
         let kept = ActivationCheckpointing::None {};
         let (train, eval) = (
-            training(&config, &shape, None, (2, 64), kept),
-            evaluation(&config, &shape, None, (2, 64)),
+            training(subject(&config, &shape, None), (2, 64), kept),
+            evaluation(subject(&config, &shape, None), (2, 64)),
         );
         assert!(train.activations > 8 * eval.activations);
         assert!(train.gradients < train.activations / 8);
@@ -321,7 +326,7 @@ mod tests {
                     .unwrap();
             }
             let shape = config.shape(VOCAB);
-            let predicted = training(&config, &shape, None, (16, 66), checkpointing);
+            let predicted = training(subject(&config, &shape, None), (16, 66), checkpointing);
             assert_eq!(model.footprints().0, predicted);
             assert_eq!(predicted.head, 4 * (528 * (1100 + 4) + 4 * 1056));
         }

@@ -5,6 +5,7 @@
 
 use crate::kernels::aligned::Aligned;
 use crate::kernels::matmul::Accumulation;
+use crate::kernels::numbers::{Storage, Values, ValuesMut};
 use std::ops::{Deref, DerefMut};
 
 /// A place of the arena: a value, and later the gradient by it.
@@ -24,12 +25,40 @@ pub(crate) enum Track {
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Aligned,
+    /// Words of f32.
     len: usize,
+    /// What is kept in it, and how many numbers.
+    storage: Storage,
+    numbers: usize,
 }
 
 impl Buffer {
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    pub fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    /// Its numbers, in whatever they are kept.
+    pub fn view(&self) -> Values<'_> {
+        self.storage.view(&self.memory, self.room())
+    }
+
+    /// The same for writing.
+    pub fn view_mut(&mut self) -> ValuesMut<'_> {
+        let n = self.room();
+        self.storage.view_mut(&mut self.memory, n)
+    }
+
+    /// Numbers that are there: none where lengths alone are counted.
+    fn room(&self) -> usize {
+        if self.memory.is_empty() {
+            0
+        } else {
+            self.numbers
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -103,7 +132,12 @@ impl Arena {
 
     /// A slot for `len` elements whose contents are arbitrary.
     pub fn slot(&mut self, len: usize) -> Slot {
-        let value = self.buffer(len);
+        self.slot_in(Storage::F32, len)
+    }
+
+    /// The same for `n` numbers kept in something else.
+    pub fn slot_in(&mut self, storage: Storage, n: usize) -> Slot {
+        let value = self.buffer_in(storage, n);
         self.cells.push(Cell {
             value,
             gradient: Buffer::default(),
@@ -119,6 +153,16 @@ impl Arena {
 
     pub fn get(&self, slot: Slot) -> &[f32] {
         &self.cells[slot.0].value
+    }
+
+    /// What the slot's value is kept in.
+    pub fn storage(&self, slot: Slot) -> Storage {
+        self.cells[slot.0].value.storage()
+    }
+
+    /// The slot's numbers, in whatever they are kept.
+    pub fn view(&self, slot: Slot) -> Values<'_> {
+        self.cells[slot.0].value.view()
     }
 
     /// Elements of the slot's value; 0 where it is taken out or let go.
@@ -137,7 +181,13 @@ impl Arena {
 
     /// A buffer of `len` arbitrary elements, the last one freed first: it is the most likely to be in a cache.
     pub fn buffer(&mut self, len: usize) -> Buffer {
-        match self.pool.iter().rposition(|buffer| buffer.len() == len) {
+        self.buffer_in(Storage::F32, len)
+    }
+
+    /// The same for `n` numbers kept in something else.
+    pub fn buffer_in(&mut self, storage: Storage, n: usize) -> Buffer {
+        let len = storage.words(n);
+        let buffer = match self.pool.iter().rposition(|buffer| buffer.len() == len) {
             Some(at) => self.pool.swap_remove(at),
             None => {
                 self.elements += len;
@@ -145,8 +195,17 @@ impl Arena {
                     true => Aligned::default(),
                     false => Aligned::zeros(len),
                 };
-                Buffer { memory, len }
+                Buffer {
+                    memory,
+                    len,
+                    ..Buffer::default()
+                }
             }
+        };
+        Buffer {
+            storage,
+            numbers: n,
+            ..buffer
         }
     }
 
@@ -242,6 +301,23 @@ mod tests {
         assert_eq!(arena.len(slot), 0);
         assert_eq!(arena.buffer(1 << 50).len(), 1 << 50);
         assert_eq!(arena.bytes(), 1 << 52);
+    }
+
+    #[test]
+    fn bf16_takes_half_the_words_and_shares_them() {
+        let mut arena = Arena::default();
+        let slot = arena.slot_in(Storage::Bf16, 7);
+        assert_eq!((arena.len(slot), arena.view(slot).len()), (4, 7));
+        arena.release(slot);
+        let buffer = arena.buffer(4);
+        assert!(matches!(buffer.view(), Values::F32(x) if x.len() == 4));
+        assert_eq!(arena.bytes(), 16);
+        assert!(
+            Arena::counting()
+                .buffer_in(Storage::Bf16, 1 << 50)
+                .view()
+                .is_empty()
+        );
     }
 
     #[test]

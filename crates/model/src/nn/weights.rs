@@ -35,6 +35,11 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// Whether matrices are kept as a file has them.
+    pub fn are_stored(self) -> bool {
+        matches!(self, Weights::Stored { stored, .. } if !stored.parts.is_empty())
+    }
+
     /// What is f32 under all circumstances: vectors, and tables of which rows are added. Nothing for a packed matrix.
     pub fn dense(self, span: Span) -> &'a [f32] {
         match self {

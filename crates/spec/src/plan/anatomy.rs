@@ -2,8 +2,9 @@
 //! memory.
 
 use super::{Arch, work};
+use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::role::{Role, Site};
-use crate::nn::{ActivationCheckpointing, ModelConfig, ParamInfo, footprint};
+use crate::nn::{ActivationCheckpointing, ModelConfig, ParamInfo};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -126,13 +127,13 @@ pub fn anatomy(config: &ModelConfig, vocab_size: usize, step: Step) -> Anatomy {
 
 fn memory(arch: &Arch, step: Step) -> Memory {
     let (config, shape, total) = (arch.config(), arch.shape(), arch.n_params());
-    let pass = footprint::training(
+    let of = Subject {
         config,
         shape,
-        None,
-        (step.rows, shape.seq_len),
-        step.checkpointing,
-    );
+        adapter: None,
+        arithmetic: ComputeDtype::F32,
+    };
+    let pass = footprint::training(of, (step.rows, shape.seq_len), step.checkpointing);
     let kv_per_token = arch.kv_bytes_per_token(F32);
     // A block with a sliding window caches only its window.
     let kept: usize = (0..shape.n_layer)

@@ -6,8 +6,8 @@ use super::request::{Checkpointing, Method, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
-use crate::nn::footprint::{self, Footprint};
-use crate::nn::{HeadKind, ModelConfig};
+use crate::nn::footprint::{self, ComputeDtype, Footprint, Subject};
+use crate::nn::{AdapterConfig, HeadKind, ModelConfig};
 
 /// The process around any model, as resident memory: 27 MiB are pages of the program's own file, the rest threads, heap and
 /// buffers. Measured as what runs of toy models took beyond the other parts: 31 to 43 MiB (release build, Linux).
@@ -67,6 +67,23 @@ pub fn ledger(request: &Request) -> Ledger {
     ledger
 }
 
+/// The model of a pass, as the request computes it.
+fn subject<'a>(
+    request: &'a Request,
+    config: &'a ModelConfig,
+    adapter: Option<&'a AdapterConfig>,
+) -> Subject<'a> {
+    Subject {
+        config,
+        shape: request.arch.shape(),
+        adapter,
+        arithmetic: match request.precision {
+            Precision::Fp32Bf16Products => ComputeDtype::Bf16,
+            _ => ComputeDtype::F32,
+        },
+    }
+}
+
 /// Memory of forward, backward and evaluation.
 fn passes(request: &Request, ledger: &mut Ledger) {
     let (config, shape) = (request.arch.config(), request.arch.shape());
@@ -77,8 +94,8 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     );
     let rows = rows_at_once(request, batch);
     let (adapter, at_once) = (request.engine_adapter(), (rows, len));
-    let how = request.checkpointing.engine();
-    let train = footprint::training(config, shape, adapter.as_ref(), at_once, how);
+    let pass = subject(request, config, adapter.as_ref());
+    let train = footprint::training(pass, at_once, request.checkpointing.engine());
     let tokens = rows * len;
     let each = train.activations / tokens.max(1) as u64;
     let how = format!(
@@ -132,7 +149,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         None => request.extras.eval_batch as usize * sequences,
     };
     if eval_batch > 0 {
-        let eval = footprint::evaluation(config, shape, adapter.as_ref(), (eval_batch, len));
+        let eval = footprint::evaluation(pass, (eval_batch, len));
         let how = format!(
             "a second pass over {eval_batch} sequences that stores one layer, and its logits"
         );
@@ -159,10 +176,10 @@ fn cold_start(request: &Request, batch: usize, part: Footprint) -> u64 {
     {
         return 0;
     }
-    let (config, shape) = (request.arch.config(), request.arch.shape());
     let adapter = request.engine_adapter();
+    let of = subject(request, request.arch.config(), adapter.as_ref());
     let (len, how) = (request.seq_len as usize, request.checkpointing.engine());
-    let whole = footprint::training(config, shape, adapter.as_ref(), (batch, len), how);
+    let whole = footprint::training(of, (batch, len), how);
     let behind = critic_pass(request).map_or(0, |critic| critic.total());
     whole.total().saturating_sub(part.total() + behind)
 }
@@ -176,14 +193,8 @@ fn critic_pass(request: &Request) -> Option<Footprint> {
     let (adapter, batch) = (request.engine_adapter(), request.micro_batch as usize);
     let at_once = (rows_at_once(request, batch), request.seq_len as usize);
     let (config, how) = (critic_config(request), request.checkpointing.engine());
-    let shape = request.arch.shape();
-    Some(footprint::training(
-        &config,
-        shape,
-        adapter.as_ref(),
-        at_once,
-        how,
-    ))
+    let of = subject(request, &config, adapter.as_ref());
+    Some(footprint::training(of, at_once, how))
 }
 
 fn critic_config(request: &Request) -> ModelConfig {
@@ -207,7 +218,8 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let (texts, tokens) = (request.rollouts as usize, answers.tokens as usize);
     let adapter = request.engine_adapter();
     let cache = footprint::cache(config, shape, (texts, tokens));
-    let pass = footprint::decoding(config, shape, adapter.as_ref(), (texts, tokens));
+    let of = subject(request, config, adapter.as_ref());
+    let pass = footprint::decoding(of, (texts, tokens));
     let how = format!(
         "{texts} answers × {tokens} tokens × {} B of keys and values, f32, logits of their next tokens, and a pass that reads",
         grouped(cache / (texts * tokens).max(1) as u64)
@@ -220,9 +232,9 @@ fn reference(request: &Request, ledger: &mut Ledger) {
     if request.reference_plan() != ReferencePlan::Copy {
         return;
     }
-    let (config, shape) = (request.arch.config(), request.arch.shape());
     let batch = (request.micro_batch * request.method.sequences()) as usize;
-    let pass = footprint::evaluation(config, shape, None, (batch, request.seq_len as usize));
+    let of = subject(request, request.arch.config(), None);
+    let pass = footprint::evaluation(of, (batch, request.seq_len as usize));
     let n = request.arch.n_params();
     let how = format!(
         "a frozen copy of {} parameters × 4 B, and its pass",
@@ -239,7 +251,8 @@ fn critic(request: &Request, ledger: &mut Ledger) {
     let config = critic_config(request);
     let (shape, adapter) = (request.arch.shape(), request.engine_adapter());
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
-    let says = footprint::evaluation(&config, shape, adapter.as_ref(), (batch, len));
+    let of = subject(request, &config, adapter.as_ref());
+    let says = footprint::evaluation(of, (batch, len));
     let head = match request.arch.config().ties_head() {
         true => 0,
         false => request.arch.vocab_size() * shape.d_model as u64,
@@ -275,19 +288,12 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
     if request.extras.preflight == Preflight::Off {
         return;
     }
-    let (config, shape) = (request.arch.config(), request.arch.shape());
     let rows = PROBE.min(request.micro_batch as usize);
     let adapter = request.engine_adapter();
-    let probe = footprint::training(
-        config,
-        shape,
-        adapter.as_ref(),
-        (
-            rows * request.method.sequences() as usize,
-            request.seq_len as usize,
-        ),
-        request.checkpointing.engine(),
-    );
+    let of = subject(request, request.arch.config(), adapter.as_ref());
+    let sequences = rows * request.method.sequences() as usize;
+    let at_once = (sequences, request.seq_len as usize);
+    let probe = footprint::training(of, at_once, request.checkpointing.engine());
     let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);
     let checking = 2.0 * (ledger.states() as f64 + probe.total() as f64) + always as f64;
     let steady = ledger.steady() as f64;

@@ -11,8 +11,8 @@ pub enum Precision {
     MixedFp32Grads,
     /// Weights, gradients and moments in bf16.
     Bf16,
-    /// Everything stored in f32, matmul inputs rounded to bf16 on load: this program's engine on a
-    /// processor with fast bf16. The memory is that of f32.
+    /// Weights, gradients and moments in f32, matmul inputs rounded to bf16 on load: this program's engine on a
+    /// processor with fast bf16. What lies between the two matmuls of a feed-forward block is kept in bf16.
     Fp32Bf16Products,
 }
 

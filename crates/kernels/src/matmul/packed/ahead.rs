@@ -38,13 +38,13 @@ impl Walk {
         } else {
             (source.width, source.k, source.stride)
         };
-        let run = source.start.cast::<u8>();
-        let lines = (run as usize % LINE + size_of::<f32>() * neighbours).div_ceil(LINE);
+        let (run, size) = source.start.bytes();
+        let lines = (run as usize % LINE + size * neighbours).div_ceil(LINE);
         Walk {
             run,
             line: 0,
             lines,
-            stride: size_of::<f32>() * stride,
+            stride: size * stride,
             left: runs * lines,
             pace: 0,
         }
@@ -112,11 +112,12 @@ impl Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matmul::packed::Place;
 
     /// A block of 20 runs of 100 neighbours: 7 lines each, where the first begins on a line.
     fn source(start: *const f32) -> Source {
         Source {
-            start,
+            start: Place::F32(start),
             stride: 300,
             k_stride: 1,
             width: 20,

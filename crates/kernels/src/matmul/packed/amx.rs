@@ -8,13 +8,12 @@ use super::ahead::Ahead;
 use super::avx512;
 use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
-use super::tile::{WORDS_PER_TURN, Write, finish_row};
+use super::place::To;
+use super::tile::{Write, finish_row};
 use crate::amx::{self, SIDE};
-use crate::fetch;
 use crate::lanes::transpose;
 use std::arch::asm;
 use std::arch::x86_64::_mm512_setzero_si512;
-use std::mem::MaybeUninit;
 
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
 
@@ -23,11 +22,13 @@ const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
 pub(super) struct Bf16;
 
 impl Tiles for Bf16 {
+    type Run = Behind;
     const LANES: usize = SIDE;
     const PER_WORD: usize = 2;
     const ROWS: usize = 2 * SIDE;
     const VECTORS: usize = 2;
     const STEP: usize = SIDE;
+    const WORDS_PER_TURN: usize = SIDE;
     // Sapphire Rapids, of 128, 192, 256, 512 and 1024: the fastest.
     const DEPTH: usize = 192;
     const CHUNK: usize = Self::DEPTH;
@@ -38,7 +39,12 @@ impl Tiles for Bf16 {
         amx::configure();
     }
 
-    unsafe fn end() {
+    unsafe fn end(behind: &mut Behind) {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+        unsafe fn write(behind: &mut Behind) {
+            behind.write(Bf16::ROWS);
+        }
+        write(behind);
         amx::release();
     }
 
@@ -87,45 +93,78 @@ impl Tiles for Bf16 {
         left: *const u32,
         right: *const u32,
         write: Write,
-        ahead: &mut Ahead,
+        (ahead, behind): (&mut Ahead, &mut Behind),
     ) {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
         unsafe fn tile(
             rows: usize,
             words: usize,
-            left: *const u32,
-            right: *const u32,
+            (left, right): (*const u32, *const u32),
             write: Write,
             ahead: &mut Ahead,
+            behind: &mut Behind,
         ) {
-            let mut sums = MaybeUninit::uninit();
             let steps = words.div_ceil(SIDE);
             let lines = Lines::new(write, rows, steps);
             if rows > SIDE {
-                square::<2>(steps, left, right, &mut sums, lines, ahead);
+                square::<2>(steps, left, right, lines, ahead, behind);
             } else {
-                square::<1>(steps, left, right, &mut sums, lines, ahead);
+                square::<1>(steps, left, right, lines, ahead, behind);
             }
-            // All of it was written.
-            let sums: &Sums = sums.assume_init_ref();
-            for (i, sums) in sums.0.as_chunks::<{ Bf16::COLS }>().0[..rows]
-                .iter()
-                .enumerate()
-            {
-                let sums = [
-                    avx512::Bf16::load(sums.as_ptr(), SIDE),
-                    avx512::Bf16::load(sums[SIDE..].as_ptr(), SIDE),
-                ];
-                finish_row::<avx512::Bf16, 2>(&sums, i, write);
-            }
+            behind.follow(rows, write);
         }
-        tile(size.0, words, left, right, write, ahead);
+        tile(size.0, words, (left, right), write, ahead, behind);
     }
 }
 
 /// The sums of a tile, as rows.
 #[repr(align(64))]
 struct Sums([f32; Bf16::ROWS * Bf16::COLS]);
+
+/// The tile before, whose rows are written while the next one's sums are computed: tile registers and vectors are units of their
+/// own, and neither waits for the other.
+pub(super) struct Behind {
+    sums: Sums,
+    write: Option<Write>,
+    /// The first row to write, and the number of rows.
+    next: usize,
+    rows: usize,
+}
+
+impl Default for Behind {
+    fn default() -> Self {
+        Behind {
+            sums: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
+            write: None,
+            next: 0,
+            rows: 0,
+        }
+    }
+}
+
+impl Behind {
+    /// Writes up to `count` rows.
+    #[inline(always)]
+    unsafe fn write(&mut self, count: usize) {
+        let Some(write) = self.write else { return };
+        let to = self.rows.min(self.next + count);
+        for row in self.next..to {
+            let sums = self.sums.0.as_ptr().add(row * Bf16::COLS);
+            let sums = [
+                avx512::Bf16::load(sums, SIDE),
+                avx512::Bf16::load(sums.add(SIDE), SIDE),
+            ];
+            finish_row::<avx512::Bf16, 2>(&sums, row, write);
+        }
+        self.next = to;
+    }
+
+    /// The tile whose sums were just stored comes next.
+    #[inline(always)]
+    fn follow(&mut self, rows: usize, write: Write) {
+        (self.write, self.next, self.rows) = (Some(write), 0, rows);
+    }
+}
 
 /// Sums of `M` registers of rows and two of columns. A panel of the left input holds, for each step of 16 words along k, its rows
 /// one below the other; one of the right input holds the words one below the other.
@@ -134,16 +173,15 @@ unsafe fn square<const M: usize>(
     steps: usize,
     mut left: *const u32,
     mut right: *const u32,
-    sums: &mut MaybeUninit<Sums>,
     mut lines: Lines,
     ahead: &mut Ahead,
+    behind: &mut Behind,
 ) {
     let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
+    let rows_per_step = Bf16::ROWS.div_ceil(steps.max(1));
     amx::clear();
     for _ in 0..steps {
-        for _ in 0..SIDE / WORDS_PER_TURN {
-            ahead.turn();
-        }
+        ahead.turn();
         lines.turn();
         asm!(
             "tileloadd tmm6, [{right} + {wide}*1]",
@@ -169,13 +207,15 @@ unsafe fn square<const M: usize>(
         }
         left = left.add(SIDE * Bf16::ROWS);
         right = right.add(SIDE * Bf16::COLS);
+        behind.write(rows_per_step);
     }
+    behind.write(Bf16::ROWS);
     asm!(
         "tilestored [{to} + {wide}*1], tmm0",
         "tilestored [{to} + {wide}*1 + 64], tmm1",
         "tilestored [{to} + {wide}*1 + 2048], tmm2",
         "tilestored [{to} + {wide}*1 + 2112], tmm3",
-        to = in(reg) sums.as_mut_ptr(),
+        to = in(reg) behind.sums.0.as_mut_ptr(),
         wide = in(reg) wide,
         options(nostack)
     );
@@ -184,7 +224,7 @@ unsafe fn square<const M: usize>(
 /// The lines of a tile of the destination, fetched for writing while its sums are computed: all at once they would take the
 /// place of the panels' in the queue of misses.
 struct Lines {
-    row: *const f32,
+    row: To,
     stride: usize,
     left: usize,
     per_step: usize,
@@ -204,8 +244,8 @@ impl Lines {
     #[inline(always)]
     unsafe fn turn(&mut self) {
         for _ in 0..self.per_step.min(self.left) {
-            fetch::write(self.row, Bf16::COLS);
-            self.row = self.row.wrapping_add(self.stride);
+            self.row.fetch(Bf16::COLS);
+            self.row = self.row.add(self.stride);
             self.left -= 1;
         }
     }

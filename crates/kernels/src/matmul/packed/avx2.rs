@@ -8,9 +8,11 @@ use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
+use super::place::Place;
 use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::normal_ymm as normal;
+use crate::numbers::{Number, bf16};
 use std::arch::x86_64::*;
 
 /// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.
@@ -21,6 +23,20 @@ pub(super) struct F32;
 unsafe fn first(n: usize) -> __m256i {
     const WINDOW: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
     _mm256_loadu_si256(WINDOW.as_ptr().add(8 - n).cast())
+}
+
+/// The next `n` numbers of an input.
+#[inline(always)]
+unsafe fn numbers(from: Place, n: usize) -> __m256 {
+    match from {
+        Place::F32(from) => load(from, n),
+        Place::Bf16(from) => {
+            let mut halves = [bf16::ZERO; 8];
+            std::ptr::copy_nonoverlapping(from, halves.as_mut_ptr(), n);
+            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+        }
+    }
 }
 
 #[inline(always)]
@@ -58,6 +74,7 @@ unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
 }
 
 impl Tiles for F32 {
+    type Run = ();
     const LANES: usize = 8;
     const PER_WORD: usize = 1;
     const ROWS: usize = 6;
@@ -116,6 +133,13 @@ impl Instructions for F32 {
         }
     }
     #[inline(always)]
+    unsafe fn store_bf16(to: *mut bf16, n: usize, x: __m256) {
+        let mut numbers = [0.0; 8];
+        _mm256_storeu_ps(numbers.as_mut_ptr(), x);
+        let halves: [bf16; 8] = numbers.map(Number::narrow);
+        std::ptr::copy_nonoverlapping(halves.as_ptr(), to, n);
+    }
+    #[inline(always)]
     unsafe fn words(from: *const u32) -> __m256 {
         _mm256_loadu_ps(from.cast())
     }
@@ -132,22 +156,22 @@ impl Instructions for F32 {
         _mm256_fmadd_ps(x, y, sum)
     }
     #[inline(always)]
-    unsafe fn in_place(from: *const f32, k: usize) -> __m256 {
-        load(from, k)
+    unsafe fn in_place(from: Place, k: usize) -> __m256 {
+        numbers(from, k)
     }
     #[inline(always)]
-    unsafe fn along(from: *const f32, k: usize) -> __m256 {
-        normal(load(from, k))
+    unsafe fn along(from: Place, k: usize) -> __m256 {
+        normal(numbers(from, k))
     }
     #[inline(always)]
-    unsafe fn across(from: *const f32, _: usize, n: usize) -> __m256 {
-        normal(load(from, n))
+    unsafe fn across(from: Place, _: usize, n: usize) -> __m256 {
+        normal(numbers(from, n))
     }
     #[inline(always)]
     unsafe fn turn(
         to: *mut u32,
         width: usize,
-        from: *const f32,
+        from: Place,
         row_stride: usize,
         rows: usize,
         k: usize,

@@ -8,9 +8,11 @@ use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
+use super::place::Place;
 use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{normal_zmm as normal, transpose};
+use crate::numbers::{Number, bf16};
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
@@ -59,18 +61,31 @@ mod single {
     }
 
     #[inline(always)]
-    pub unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
-        _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from))
+    pub unsafe fn in_place(from: Place, k: usize) -> __m512i {
+        match from {
+            Place::F32(from) => _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from)),
+            Place::Bf16(from) => {
+                let halves = _mm256_maskz_loadu_epi16(first(k), from.cast());
+                _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))
+            }
+        }
     }
 
     #[inline(always)]
-    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+    pub unsafe fn along(from: Place, k: usize) -> __m512i {
         normal(in_place(from, k))
     }
 
     #[inline(always)]
-    pub unsafe fn across(from: *const f32, _: usize, n: usize) -> __m512i {
+    pub unsafe fn across(from: Place, _: usize, n: usize) -> __m512i {
         along(from, n)
+    }
+
+    /// Without the instruction for it.
+    #[inline(always)]
+    pub unsafe fn round(x: __m512) -> __m256i {
+        let numbers = transmute::<__m512, [f32; 16]>(x);
+        transmute::<[bf16; 16], __m256i>(numbers.map(Number::narrow))
     }
 }
 
@@ -89,7 +104,14 @@ mod pairs {
 
     /// 32 neighbours, rounded: they are already pairs.
     #[inline(always)]
-    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+    pub unsafe fn along(from: Place, k: usize) -> __m512i {
+        let from = match from {
+            Place::F32(from) => from,
+            Place::Bf16(from) => {
+                let first = (1_u64 << k) - 1;
+                return _mm512_maskz_loadu_epi16(first as u32, from.cast());
+            }
+        };
         let low = _mm512_maskz_loadu_ps(first(k.min(16)), from);
         let high = _mm512_maskz_loadu_ps(first(k.saturating_sub(16)), from.wrapping_add(16));
         transmute(_mm512_cvtne2ps_pbh(high, low))
@@ -97,17 +119,27 @@ mod pairs {
 
     /// The instructions take a subnormal number as 0 wherever it lies.
     #[inline(always)]
-    pub unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
+    pub unsafe fn in_place(from: Place, k: usize) -> __m512i {
         along(from, k)
     }
 
     /// Two rows of 16, rounded and interleaved.
     #[inline(always)]
-    pub unsafe fn across(from: *const f32, step: usize, n: usize) -> __m512i {
-        let low = _mm512_maskz_loadu_ps(first(n), from);
-        let n = if step == 0 { 0 } else { n };
-        let high = _mm512_maskz_loadu_ps(first(n), from.wrapping_add(step));
-        let rounded: __m512i = transmute(_mm512_cvtne2ps_pbh(high, low));
+    pub unsafe fn across(from: Place, step: usize, n: usize) -> __m512i {
+        let second = if step == 0 { 0 } else { n };
+        let rounded: __m512i = match from {
+            Place::F32(from) => {
+                let low = _mm512_maskz_loadu_ps(first(n), from);
+                let high = _mm512_maskz_loadu_ps(first(second), from.wrapping_add(step));
+                transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low))
+            }
+            Place::Bf16(from) => {
+                let low = _mm256_maskz_loadu_epi16(first(n), from.cast());
+                let high = from.wrapping_add(step).cast();
+                let high = _mm256_maskz_loadu_epi16(first(second), high);
+                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+            }
+        };
         let order = const {
             let mut order = [0_u16; 32];
             let mut i = 0;
@@ -120,6 +152,11 @@ mod pairs {
         };
         _mm512_permutexvar_epi16(transmute::<[u16; 32], __m512i>(order), rounded)
     }
+
+    #[inline(always)]
+    pub unsafe fn round(x: __m512) -> __m256i {
+        transmute(_mm512_cvtneps_pbh(x))
+    }
 }
 
 macro_rules! kernel {
@@ -131,6 +168,7 @@ macro_rules! kernel {
         pub(super) struct $name;
 
         impl Tiles for $name {
+            type Run = ();
             const LANES: usize = 16;
             const PER_WORD: usize = $per_word;
             const ROWS: usize = $rows;
@@ -180,6 +218,10 @@ macro_rules! kernel {
                 _mm512_mask_storeu_ps(to, first(n), x)
             }
             #[inline(always)]
+            unsafe fn store_bf16(to: *mut bf16, n: usize, x: __m512) {
+                _mm256_mask_storeu_epi16(to.cast(), first(n), $format::round(x))
+            }
+            #[inline(always)]
             unsafe fn words(from: *const u32) -> __m512i {
                 _mm512_loadu_si512(from.cast())
             }
@@ -196,22 +238,22 @@ macro_rules! kernel {
                 $format::dot(sum, x, y)
             }
             #[inline(always)]
-            unsafe fn in_place(from: *const f32, k: usize) -> __m512i {
+            unsafe fn in_place(from: Place, k: usize) -> __m512i {
                 $format::in_place(from, k)
             }
             #[inline(always)]
-            unsafe fn along(from: *const f32, k: usize) -> __m512i {
+            unsafe fn along(from: Place, k: usize) -> __m512i {
                 $format::along(from, k)
             }
             #[inline(always)]
-            unsafe fn across(from: *const f32, step: usize, n: usize) -> __m512i {
+            unsafe fn across(from: Place, step: usize, n: usize) -> __m512i {
                 $format::across(from, step, n)
             }
             #[inline(always)]
             unsafe fn turn(
                 to: *mut u32,
                 width: usize,
-                from: *const f32,
+                from: Place,
                 row_stride: usize,
                 rows: usize,
                 k: usize,

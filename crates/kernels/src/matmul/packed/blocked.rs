@@ -3,8 +3,9 @@
 use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::pack::{Source, distance};
+use super::place::Place;
 use super::shared::{Claim, Claims, Panels, Room};
-use super::tile::{WORDS_PER_TURN, Write};
+use super::tile::Write;
 use crate::lanes::Buffer;
 use crate::simd::is_by_amd;
 use crate::threads;
@@ -31,7 +32,7 @@ pub struct Job {
 
 #[derive(Clone, Copy)]
 pub struct Factor {
-    pub start: *const f32,
+    pub start: Place,
     pub stride: usize,
     pub k_stride: usize,
 }
@@ -45,9 +46,7 @@ impl Factor {
     /// The block that starts at (from, k).
     fn block(self, (from, k): (usize, usize), width: usize, depth: usize) -> Source {
         Source {
-            start: self
-                .start
-                .wrapping_add(from * self.stride + k * self.k_stride),
+            start: self.start.add(from * self.stride + k * self.k_stride),
             stride: self.stride,
             k_stride: self.k_stride,
             width,
@@ -70,11 +69,11 @@ impl Job {
                 m,
                 n,
                 a: Factor {
-                    start: self.a.start.wrapping_add(row * self.a.stride),
+                    start: self.a.start.add(row * self.a.stride),
                     ..self.a
                 },
                 b: Factor {
-                    start: self.b.start.wrapping_add(col * self.b.stride),
+                    start: self.b.start.add(col * self.b.stride),
                     ..self.b
                 },
                 write,
@@ -102,7 +101,8 @@ pub(super) unsafe fn product<I: Tiles>(job: &Job, n_threads: usize) {
     } else {
         n_threads
     };
-    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH).next_multiple_of(I::STEP);
+    let all = job.k.div_ceil(I::PER_WORD);
+    let words = even(all, job.write.most(I::DEPTH, all)).next_multiple_of(I::STEP);
     let depth = (words * I::PER_WORD).max(1);
     let panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
     let distance = distance::<I>(words, I::COLS);
@@ -169,6 +169,7 @@ impl Area<'_> {
             let left = left.get(words).as_mut_ptr().cast();
             // The block that `left` holds: its first panel of rows, and its number along k.
             let mut held = None;
+            let mut run = I::Run::default();
             // SAFETY: the machine has the instructions.
             unsafe { I::begin() };
             while let Some(claim) = self.claims.take() {
@@ -188,12 +189,13 @@ impl Area<'_> {
                             I::pack_left(left, self.left::<I>(claim, block));
                             held = this;
                         }
-                        self.block::<I>(claim, block, next, left, (task, n_threads));
+                        let by = (task, n_threads);
+                        self.block::<I>((claim, block), next, left, by, &mut run);
                     }
                 }
             }
             // SAFETY: as above.
-            unsafe { I::end() };
+            unsafe { I::end(&mut run) };
         });
     }
 
@@ -219,11 +221,11 @@ impl Area<'_> {
     /// All tiles of a claim with the terms of one block, whose left input is packed. What is packed next is fetched meanwhile.
     unsafe fn block<I: Tiles>(
         &self,
-        claim: Claim,
-        block: usize,
+        (claim, block): (Claim, usize),
         next: Option<Source>,
         left: *const u32,
         (task, n_threads): (usize, usize),
+        run: &mut I::Run,
     ) {
         let Source { width: m, k, .. } = self.left::<I>(claim, block);
         let words = k.div_ceil(I::PER_WORD);
@@ -231,7 +233,7 @@ impl Area<'_> {
         let all = self.cols.1.div_ceil(I::COLS);
         let (first, panels) = claim.cols;
         let start = task * panels / n_threads;
-        let turns = m.div_ceil(I::ROWS) * words / WORDS_PER_TURN;
+        let turns = m.div_ceil(I::ROWS) * words.div_ceil(I::WORDS_PER_TURN);
         // Intel's L3 cache is slow: f32 gains 2 to 5 %, AMX 7 %. On processors by AMD it was not measured.
         let fetches_packed = !is_by_amd();
         // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
@@ -239,8 +241,7 @@ impl Area<'_> {
             let mut ahead = Ahead::of_left(next);
             let mut write = self.job.write.at(claim.rows.0 * I::ROWS, self.cols.0);
             if self.terms(block).0 > 0 {
-                write.base = Some((write.to, write.stride));
-                write.bias = None;
+                write.goes_on();
             }
             let panel_at = |step: usize| first + (start + step) % panels;
             for step in 0..panels {
@@ -250,7 +251,7 @@ impl Area<'_> {
                 });
                 let next = Some(panel_at(step + 1)).filter(|_| step + 1 < panels);
                 let next = next.and_then(|next| match self.right.ready(block * all + next) {
-                    Some(packed) => fetches_packed.then(|| run(packed, words * I::COLS)),
+                    Some(packed) => fetches_packed.then(|| in_one(packed, words * I::COLS)),
                     None => Some(self.right::<I>(next, block)),
                 });
                 ahead.panel(next, turns, turns * (panels - step));
@@ -261,7 +262,7 @@ impl Area<'_> {
                     write.cols = cols;
                     let size = (I::ROWS.min(m - row), cols.div_ceil(I::LANES));
                     let left = left.add(row / I::ROWS * left_distance);
-                    tile::<I>(size, words, left, right, write, &mut ahead);
+                    tile::<I>(size, words, left, right, write, (&mut ahead, run));
                 }
             }
         }
@@ -269,9 +270,9 @@ impl Area<'_> {
 }
 
 /// A packed panel as what it is in memory: one run.
-fn run(start: *const u32, words: usize) -> Source {
+fn in_one(start: *const u32, words: usize) -> Source {
     Source {
-        start: start.cast(),
+        start: Place::F32(start.cast()),
         stride: words,
         k_stride: 1,
         width: 1,
@@ -288,17 +289,16 @@ unsafe fn tile<I: Tiles>(
     left: *const u32,
     right: *const u32,
     mut write: Write,
-    ahead: &mut Ahead,
+    (ahead, run): (&mut Ahead, &mut I::Run),
 ) {
-    let chunk = even(words, I::CHUNK).max(1);
+    let chunk = even(words, write.most(I::CHUNK, words)).max(1);
     for from in (0..words.max(1)).step_by(chunk) {
         let count = chunk.min(words - from);
         // SAFETY: chunks lie within the panels; the rest is the caller's.
         unsafe {
             let (left, right) = (left.add(from * I::ROWS), right.add(from * I::COLS));
-            I::tile(size, count, left, right, write, ahead);
+            I::tile(size, count, left, right, write, (&mut *ahead, &mut *run));
         }
-        write.base = Some((write.to, write.stride));
-        write.bias = None;
+        write.goes_on();
     }
 }

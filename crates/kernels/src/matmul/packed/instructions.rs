@@ -3,8 +3,10 @@
 //! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
 
 use super::ahead::Ahead;
+use super::place::Place;
 use super::rows::Part;
 use super::tile::Write;
+use crate::numbers::bf16;
 
 /// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///
@@ -32,13 +34,17 @@ pub(super) trait Tiles {
     /// Rows of the left input packed at once, a multiple of ROWS: with a panel of the right input they should stay in the
     /// L2 cache, of which two threads of one core have half each.
     const BLOCK_ROWS: usize;
+    /// Words along k between two prefetches.
+    const WORDS_PER_TURN: usize = 4;
     /// Tiles are so fast that packing the left input for them a second time costs more than threads gain by smaller shares.
     const IS_FAST: bool = false;
 
+    /// What a thread keeps from one tile to the next.
+    type Run: Default;
     /// What a thread does before its first tile.
     unsafe fn begin() {}
-    /// What it does after its last.
-    unsafe fn end() {}
+    /// What it does after its last: only now are all tiles written.
+    unsafe fn end(_: &mut Self::Run) {}
     /// Packs rows of the left input: panels of ROWS words for each word along k, [`super::pack::distance`] apart.
     unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
     /// Packs columns of the right input: panels of COLS words.
@@ -50,7 +56,7 @@ pub(super) trait Tiles {
         left: *const u32,
         right: *const u32,
         write: Write,
-        ahead: &mut Ahead,
+        run: (&mut Ahead, &mut Self::Run),
     );
 }
 
@@ -79,6 +85,8 @@ pub(super) trait Instructions: Tiles {
     unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
     /// Writes the first `n` ≤ LANES floats.
     unsafe fn store(to: *mut f32, n: usize, x: Self::Sum);
+    /// The same, rounded to nearest, ties to even.
+    unsafe fn store_bf16(to: *mut bf16, n: usize, x: Self::Sum);
 
     /// LANES words.
     unsafe fn words(from: *const u32) -> Self::Words;
@@ -89,19 +97,19 @@ pub(super) trait Instructions: Tiles {
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
     /// The next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0, of an input that is not packed.
-    unsafe fn in_place(from: *const f32, k: usize) -> Self::Words;
+    unsafe fn in_place(from: Place, k: usize) -> Self::Words;
     // Packing takes subnormal numbers as 0: a processor spends 150 cycles on a multiplication with one, and each packed
     // number meets many.
     /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
-    unsafe fn along(from: *const f32, k: usize) -> Self::Words;
+    unsafe fn along(from: Place, k: usize) -> Self::Words;
     /// Packs one word of each of `n` ≤ LANES neighbours across k; `step` leads to the second of a pair, 0 if there is none.
-    unsafe fn across(from: *const f32, step: usize, n: usize) -> Self::Words;
+    unsafe fn across(from: Place, step: usize, n: usize) -> Self::Words;
     /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k lie together,
     /// `width` words from those of the next. LANES words are written for each k.
     unsafe fn turn(
         to: *mut u32,
         width: usize,
-        from: *const f32,
+        from: Place,
         row_stride: usize,
         rows: usize,
         k: usize,
@@ -137,7 +145,7 @@ macro_rules! tiles {
             left: *const u32,
             right: *const u32,
             write: Write,
-            ahead: &mut Ahead,
+            (ahead, _): (&mut Ahead, &mut ()),
         ) {
             #[target_feature(enable = $features)]
             unsafe fn sized<const M: usize, const N: usize>(

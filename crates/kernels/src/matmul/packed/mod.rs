@@ -12,6 +12,7 @@ mod blocked;
 mod instructions;
 mod pack;
 mod peak;
+mod place;
 mod rows;
 mod shared;
 mod tile;
@@ -20,6 +21,7 @@ use super::ComputeDtype;
 use crate::simd::{Level, has_bf16, level};
 pub(super) use blocked::{Factor, Job};
 use instructions::{Instructions, Tiles};
+pub(super) use place::{Place, To};
 pub(super) use tile::Write;
 
 /// The instruction sets with a matmul kernel.

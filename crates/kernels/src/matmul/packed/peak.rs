@@ -2,6 +2,7 @@
 
 use super::ahead::Ahead;
 use super::instructions::Tiles;
+use super::place::To;
 use super::tile::Write;
 use crate::aligned::Aligned;
 
@@ -20,23 +21,26 @@ pub(super) unsafe fn trial<I: Tiles>() -> f64 {
         );
         let mut out = Aligned::zeros(I::ROWS * I::COLS);
         let write = Write {
-            to: out.as_mut_ptr(),
+            to: To::F32(out.as_mut_ptr()),
             stride: I::COLS,
             cols: I::COLS,
             scale: 1.0,
             base: None,
             bias: None,
         };
-        let mut ahead = Ahead::of_left(None);
+        let (mut ahead, mut run) = (Ahead::of_left(None), I::Run::default());
         // SAFETY: the machine has the instructions.
         unsafe { I::begin() };
         for _ in 0..TILES {
             let (left, right) = (left.as_ptr().cast(), right.as_ptr().cast());
             // SAFETY: panels and destination are as large as a whole tile's.
-            unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, &mut ahead) };
+            unsafe {
+                let state = (&mut ahead, &mut run);
+                I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, state);
+            }
         }
         // SAFETY: as above.
-        unsafe { I::end() };
+        unsafe { I::end(&mut run) };
         std::hint::black_box(&mut out);
     });
     let per_tile = 2 * I::ROWS * I::COLS * WORDS * I::PER_WORD;

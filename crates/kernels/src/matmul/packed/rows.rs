@@ -4,7 +4,7 @@
 use super::blocked::{Job, share};
 use super::instructions::Instructions;
 use super::pack::Source;
-use crate::fetch;
+use super::place::Place;
 use crate::lanes::Buffer;
 use crate::threads;
 use std::cell::RefCell;
@@ -137,7 +137,7 @@ pub(super) struct Part {
     /// The packed rows.
     x: *const u32,
     /// The first column's weights.
-    weights: *const f32,
+    weights: Place,
     /// Where both begin in the job.
     row: usize,
     col: usize,
@@ -147,11 +147,9 @@ pub(super) struct Part {
 
 impl Part {
     /// Column `i` of the group.
-    unsafe fn column(self, job: &Job, i: usize) -> Part {
-        // SAFETY: the caller names a column of the job.
-        let weights = unsafe { self.weights.add(i * job.b.stride) };
+    fn column(self, job: &Job, i: usize) -> Part {
         Part {
-            weights,
+            weights: self.weights.add(i * job.b.stride),
             col: self.col + i,
             ..self
         }
@@ -175,7 +173,7 @@ pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: 
             for j in 0..C {
                 for line in 0..I::PER_WORD {
                     let next = part.ahead + j * job.b.stride + line * I::LANES;
-                    fetch::at(weights.wrapping_add(next), 1);
+                    weights.add(next).fetch(1);
                 }
             }
             add::<I, R, C>(&mut sums, x, (weights, job.b.stride), step);
@@ -201,7 +199,7 @@ pub(super) unsafe fn part<I: Instructions, const R: usize, const C: usize>(job: 
 unsafe fn add<I: Instructions, const R: usize, const C: usize>(
     sums: &mut [[I::Sum; C]; R],
     x: *const u32,
-    (weights, stride): (*const f32, usize),
+    (weights, stride): (Place, usize),
     n: usize,
 ) {
     // SAFETY: passed on to the caller.

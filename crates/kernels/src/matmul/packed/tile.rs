@@ -2,12 +2,14 @@
 
 use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
+use super::place::To;
 use crate::fetch;
+use crate::numbers::Number;
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
 pub struct Write {
-    pub to: *mut f32,
+    pub to: To,
     pub stride: usize,
     pub cols: usize,
     pub scale: f32,
@@ -36,6 +38,21 @@ impl Write {
         }
     }
 
+    /// Words summed at once where `most` would be best, of `all`: bf16 cannot hold sums that go on.
+    pub fn most(&self, most: usize, all: usize) -> usize {
+        match self.to {
+            To::F32(_) => most,
+            To::Bf16(_) => all.max(1),
+        }
+    }
+
+    /// The terms that follow are added to what was written.
+    #[inline(always)]
+    pub fn goes_on(&mut self) {
+        self.base = self.to.as_base().map(|base| (base, self.stride));
+        self.bias = None;
+    }
+
     /// Writes one element.
     ///
     /// # Safety
@@ -51,13 +68,13 @@ impl Write {
             if let Some(bias) = self.bias {
                 x += *bias.add(col);
             }
-            *self.to.add(row * self.stride + col) = x;
+            match self.to.add(row * self.stride + col) {
+                To::F32(to) => *to = x,
+                To::Bf16(to) => *to = Number::narrow(x),
+            }
         }
     }
 }
-
-/// Words along k between two prefetches: the steps of one turn of the innermost loop.
-pub(super) const WORDS_PER_TURN: usize = 4;
 
 /// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
 /// tiling of a matrix does not change the bits.
@@ -77,18 +94,18 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     unsafe {
         let mut sums = [[I::zero(); N]; M];
         prefetch::<I>(write, M, N);
-        for _ in 0..words / WORDS_PER_TURN {
+        for _ in 0..words / I::WORDS_PER_TURN {
             ahead.turn();
             // Unrolled by hand: compilers find it too large, and it is 3 % faster.
-            const { assert!(WORDS_PER_TURN == 4) };
+            const { assert!(I::WORDS_PER_TURN == 4) };
             step::<I, M, N>(&mut sums, left, right);
             step::<I, M, N>(&mut sums, left.add(I::ROWS), right.add(I::COLS));
             step::<I, M, N>(&mut sums, left.add(2 * I::ROWS), right.add(2 * I::COLS));
             step::<I, M, N>(&mut sums, left.add(3 * I::ROWS), right.add(3 * I::COLS));
-            left = left.add(WORDS_PER_TURN * I::ROWS);
-            right = right.add(WORDS_PER_TURN * I::COLS);
+            left = left.add(I::WORDS_PER_TURN * I::ROWS);
+            right = right.add(I::WORDS_PER_TURN * I::COLS);
         }
-        for _ in 0..words % WORDS_PER_TURN {
+        for _ in 0..words % I::WORDS_PER_TURN {
             step::<I, M, N>(&mut sums, left, right);
             left = left.add(I::ROWS);
             right = right.add(I::COLS);
@@ -126,9 +143,10 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
 pub(super) unsafe fn prefetch<I: Tiles>(write: Write, rows: usize, vectors: usize) {
     for i in 0..rows {
         for j in 0..vectors {
-            fetch::at(write.to.wrapping_add(i * write.stride + j * I::LANES), 1);
+            let to = write.to.add(i * write.stride + j * I::LANES);
+            to.fetch(1);
             if let Some((base, stride)) = write.base
-                && base != write.to.cast_const()
+                && write.to.as_base() != Some(base)
             {
                 fetch::at(base.wrapping_add(i * stride + j * I::LANES), 1);
             }
@@ -175,7 +193,10 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
             if let Some(bias) = write.bias {
                 x = I::add(x, I::load(bias.add(col), n));
             }
-            I::store(write.to.add(i * write.stride + col), n, x);
+            match write.to.add(i * write.stride + col) {
+                To::F32(to) => I::store(to, n, x),
+                To::Bf16(to) => I::store_bf16(to, n, x),
+            }
         }
     }
 }

@@ -8,12 +8,13 @@ use crate::nn::tape::Slot;
 impl Pass {
     pub(super) fn activation(&mut self, plan: &Plan, x: Slot) -> Slot {
         let d_ff = plan.shape.d_ff;
-        let y = self.arena.slot(self.rows.count * d_ff);
+        let storage = self.arena.storage(x);
+        let y = self.arena.slot_in(storage, self.rows.count * d_ff);
         let mut values = self.arena.take(y);
         let kind = plan.config.mlp.activation();
-        let x_values = self.arena.get(x);
+        let x_values = self.arena.view(x);
         self.kernels.run(Part::Activation, || {
-            activation::forward(kind, d_ff, x_values, &mut values);
+            activation::forward(kind, d_ff, x_values, values.view_mut());
         });
         self.arena.put(y, values);
         self.record(Node::Activation { x, y });

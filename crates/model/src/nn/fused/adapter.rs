@@ -7,6 +7,7 @@ use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::linear;
 use crate::kernels::low_rank::{self, Part as Columns};
 use crate::kernels::matmul::Accumulation;
+use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::skinny::{self, Kept, View};
 use crate::nn::layout::{AdapterSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
@@ -83,7 +84,8 @@ impl Pass {
             let input = dropped.as_deref().unwrap_or(&x_values);
             self.kernels.run(Part::LinearForward, || {
                 let a = plan.matrix(adapter.a);
-                linear::forward(plan.arithmetic, sizes, input, a, None, None, &mut values);
+                let (x, y) = (Values::F32(input), values.view_mut());
+                linear::forward(plan.arithmetic, sizes, x, a, None, None, y);
             });
             if let Some(dropped) = dropped {
                 self.arena.free(dropped);
@@ -110,7 +112,7 @@ impl Pass {
         let sizes = self.linear_sizes(spans);
         let product = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(product);
-        let x_values = self.arena.get(x);
+        let x_values = self.arena.view(x);
         self.kernels.run(Part::LinearForward, || {
             let weight = plan.matrix(spans.weight);
             linear::forward(
@@ -120,7 +122,7 @@ impl Pass {
                 weight,
                 None,
                 None,
-                &mut values,
+                values.view_mut(),
             );
         });
         self.arena.put(product, values);
@@ -128,7 +130,7 @@ impl Pass {
         self.adapter_add(plan, low.low, adapter, (product, sizes.d_out));
         let y = match output {
             Output::Known(y) => y,
-            Output::New => {
+            Output::New(_) => {
                 let y = self.arena.slot(sizes.rows * sizes.d_out);
                 let mut values = self.arena.take(y);
                 let arena = &self.arena;
@@ -265,6 +267,7 @@ impl Pass {
         let dropped = self.adapter_dropped(plan, adapter, mask, x);
         let input = dropped.as_deref().unwrap_or(x);
         self.kernels.run(Part::LinearBackward, || {
+            let (dlow, input) = (Values::F32(dlow), Values::F32(input));
             let da = &mut grads[range];
             linear::backward_weight(plan.arithmetic, sizes, dlow, input, da, into);
         });
@@ -297,6 +300,7 @@ impl Pass {
         }
         let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
             return self.kernels.run(Part::LinearBackward, || {
+                let (dlow, dx) = (Values::F32(dlow), ValuesMut::F32(dx));
                 linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);
             });
         };
@@ -304,7 +308,8 @@ impl Pass {
         let mask = self.arena.get(mask);
         self.kernels.run(Part::LinearBackward, || {
             let overwrite = Accumulation::Overwrite;
-            linear::backward_input(plan.arithmetic, sizes, dlow, a, &mut part, overwrite);
+            let (dlow, to) = (Values::F32(dlow), part.view_mut());
+            linear::backward_input(plan.arithmetic, sizes, dlow, a, to, overwrite);
             dropout::add_masked(&drop, sizes.d_in, mask, &part, dx);
         });
         self.arena.free(part);

@@ -46,7 +46,7 @@ impl Pass {
             let output = if i + 1 == blocks.len() {
                 Output::Known(self.boundaries[segment + 1])
             } else {
-                Output::New
+                Output::NEW
             };
             x = self.block(plan, x, (first + i, block), None, output);
         }

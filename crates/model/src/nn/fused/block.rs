@@ -35,7 +35,7 @@ impl Pass {
         output: Output,
     ) -> Slot {
         let h = self.norm_before(plan, x, block.norm1.as_ref());
-        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New);
+        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::NEW);
         if h != x {
             self.release_recomputable(h);
         }
@@ -58,7 +58,7 @@ impl Pass {
             norm: block.norm1_after.as_ref(),
             drop: self.drops(plan, Place::Attention(layer)),
         };
-        let after = self.join(plan, x, last, joint, Output::New);
+        let after = self.join(plan, x, last, joint, Output::NEW);
         self.read(mixed);
         let joint = Joint {
             layer,
@@ -68,7 +68,8 @@ impl Pass {
         let h = self.norm_before(plan, after, block.norm2.as_ref());
         let y = match &block.mlp {
             MlpSpans::One(spans) => {
-                let wide = self.linear(plan, h, None, &spans.wide, Output::New);
+                let kept = Output::New(plan.between(&spans.wide, &spans.out));
+                let wide = self.linear(plan, h, None, &spans.wide, kept);
                 if h != after {
                     self.release_recomputable(h);
                 }
@@ -98,7 +99,7 @@ impl Pass {
 
     /// The norm in front of a sub-layer, where there is one.
     fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
-        norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New))
+        norm.map_or(x, |norm| self.norm(plan, x, norm, Output::NEW))
     }
 
     /// What is dropped at a place: nothing but in training.
@@ -116,10 +117,10 @@ impl Pass {
     fn join(&mut self, plan: &Plan, x: Slot, last: Last, joint: Joint, output: Output) -> Slot {
         let normed_first = plan.config.norm_placement == NormPlacement::Both;
         if normed_first {
-            let added = self.last(plan, last, None, joint.layer, Output::New);
+            let added = self.last(plan, last, None, joint.layer, Output::NEW);
             let normed = match joint.norm {
                 Some(norm) => {
-                    let normed = self.norm(plan, added, norm, Output::New);
+                    let normed = self.norm(plan, added, norm, Output::NEW);
                     self.read(added);
                     normed
                 }
@@ -127,11 +128,11 @@ impl Pass {
             };
             return self.residual(normed, x, joint.drop, output);
         }
-        let sum_to = joint.norm.map_or(output, |_| Output::New);
+        let sum_to = joint.norm.map_or(output, |_| Output::NEW);
         let sum = match joint.drop {
             None => self.last(plan, last, Some(x), joint.layer, sum_to),
             drop => {
-                let added = self.last(plan, last, None, joint.layer, Output::New);
+                let added = self.last(plan, last, None, joint.layer, Output::NEW);
                 self.residual(added, x, drop, sum_to)
             }
         };

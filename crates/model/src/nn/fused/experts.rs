@@ -4,6 +4,7 @@
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};
 use crate::kernels::matmul::{Accumulation, ComputeDtype};
+use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{activation, linear};
 use crate::nn::MoeConfig;
 use crate::nn::layout::{ExpertSpans, LinearSpans};
@@ -157,7 +158,8 @@ impl Pass {
             let bias = spans.bias.map(|span| plan.dense(span));
             let product = sizes.router(router.n_expert);
             let f32 = ComputeDtype::F32;
-            linear::forward(f32, product, x_values, weight, None, None, &mut logits);
+            let to = logits.view_mut();
+            linear::forward(f32, product, Values::F32(x_values), weight, None, None, to);
             experts::route(router, &logits, bias, &mut values);
             known.order.arrange(router, &values);
             if counts {
@@ -185,11 +187,11 @@ impl Pass {
                 linear::forward(
                     plan.arithmetic,
                     sizes,
-                    &x[of.start * sizes.d_in..of.end * sizes.d_in],
+                    Values::F32(&x[of.start * sizes.d_in..of.end * sizes.d_in]),
                     plan.matrix(spans.weight),
                     spans.bias.map(|span| plan.dense(span)),
                     None,
-                    &mut y[of.start * sizes.d_out..of.end * sizes.d_out],
+                    ValuesMut::F32(&mut y[of.start * sizes.d_out..of.end * sizes.d_out]),
                 );
             }
         });
@@ -198,9 +200,9 @@ impl Pass {
     fn expert_activation(&mut self, plan: &Plan, wide: Slot, sizes: Sizes) -> Slot {
         let active = self.arena.slot(sizes.places * sizes.d_ff);
         let mut values = self.arena.take(active);
-        let (kind, x) = (plan.config.mlp.activation(), self.arena.get(wide));
+        let (kind, x) = (plan.config.mlp.activation(), self.arena.view(wide));
         self.kernels.run(Part::Activation, || {
-            activation::forward(kind, sizes.d_ff, x, &mut values);
+            activation::forward(kind, sizes.d_ff, x, values.view_mut());
         });
         self.arena.put(active, values);
         active
@@ -283,7 +285,7 @@ impl Pass {
         let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
         self.kernels.run(Part::Activation, || {
-            activation::backward(kind, sizes.d_ff, &mut wide, &mut dactive);
+            activation::backward(kind, sizes.d_ff, wide.view_mut(), dactive.view_mut());
         });
         self.arena.free(dactive);
         wide
@@ -327,15 +329,15 @@ impl Pass {
                 }
                 let sizes = expert_sizes(&spans, of.len());
                 let ins = of.start * sizes.d_in..of.end * sizes.d_in;
-                let dy = &dy[of.start * sizes.d_out..of.end * sizes.d_out];
+                let dy = Values::F32(&dy[of.start * sizes.d_out..of.end * sizes.d_out]);
                 if let Some(range) = spans.weight.grads() {
-                    let (x, dweight) = (&x[ins.clone()], &mut grads[range]);
+                    let (x, dweight) = (Values::F32(&x[ins.clone()]), &mut grads[range]);
                     linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
                 }
                 if let Some(range) = spans.bias.and_then(|span| span.grads()) {
                     linear::backward_bias(dy, &mut grads[range], into);
                 }
-                let (weight, dx) = (plan.matrix(spans.weight), &mut dx[ins]);
+                let (weight, dx) = (plan.matrix(spans.weight), ValuesMut::F32(&mut dx[ins]));
                 linear::backward_input(
                     plan.arithmetic,
                     sizes,
@@ -369,17 +371,18 @@ impl Pass {
                 by_lse,
             };
             experts::route_backward(router, routing, dgates, balance, &mut dlogits);
+            let dlogits = dlogits.view();
             if let Some(range) = spans.router.grads() {
-                let dweight = &mut grads[range];
-                linear::backward_weight(ComputeDtype::F32, sizes, &dlogits, x, dweight, into);
+                let (x, dweight) = (Values::F32(x), &mut grads[range]);
+                linear::backward_weight(ComputeDtype::F32, sizes, dlogits, x, dweight, into);
             }
             let weight = plan.matrix(spans.router);
             linear::backward_input(
                 ComputeDtype::F32,
                 sizes,
-                &dlogits,
+                dlogits,
                 weight,
-                dx,
+                ValuesMut::F32(dx),
                 Accumulation::Add,
             );
             // What is balanced by hand has no gradient.

@@ -3,6 +3,7 @@
 
 use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype};
+use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{linear, logprob, score, softcap};
 use crate::nn::HeadKind;
 use crate::nn::profile::Part;
@@ -227,7 +228,8 @@ pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     };
     let table = plan.matrix(plan.layout.head);
     logits.resize(rows * vocab, 0.0);
-    linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
+    let (x, y) = (Values::F32(hidden), ValuesMut::F32(logits));
+    linear::forward(plan.arithmetic, sizes, x, table, None, None, y);
     if let Some(cap) = plan.logit_cap() {
         softcap::apply(logits, cap);
     }

@@ -6,6 +6,7 @@ use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;
 use crate::kernels::linear;
 use crate::kernels::matmul::Accumulation;
+use crate::kernels::numbers::{Values, ValuesMut};
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
@@ -49,19 +50,19 @@ impl Pass {
         let sizes = self.linear_sizes(spans);
         let y = match output {
             Output::Known(y) => y,
-            Output::New => {
-                let y = self.arena.slot(sizes.rows * sizes.d_out);
+            Output::New(storage) => {
+                let y = self.arena.slot_in(storage, sizes.rows * sizes.d_out);
                 let mut values = self.arena.take(y);
                 let arena = &self.arena;
                 self.kernels.run(Part::LinearForward, || {
                     linear::forward(
                         plan.arithmetic,
                         sizes,
-                        arena.get(x),
+                        arena.view(x),
                         plan.matrix(spans.weight),
                         spans.bias.map(|span| plan.dense(span)),
                         residual.map(|slot| arena.get(slot)),
-                        &mut values,
+                        values.view_mut(),
                     );
                 });
                 self.arena.put(y, values);
@@ -70,7 +71,7 @@ impl Pass {
         };
         let low = adapter.map(|adapter| {
             let low = self.adapter_low(plan, x, adapter);
-            if matches!(output, Output::New) {
+            if matches!(output, Output::New(_)) {
                 self.adapter_add(plan, low.low, adapter, (y, sizes.d_out));
             }
             self.read_low(low);
@@ -94,8 +95,9 @@ impl Pass {
         };
         self.arena.release(node.y);
         let scaled = self.adapter_scale_backward(plan, node, &dy, grads);
-        let dproduct = scaled.as_deref().unwrap_or(&dy);
+        let dproduct = scaled.as_ref().unwrap_or(&dy);
         let dlow = self.adapter_out_backward(plan, node, dproduct, grads);
+        let dproduct = dproduct.view();
         match self.producer(node.x) {
             Some(Node::Activation { x: wide, .. }) => {
                 self.activated_backward(plan, node, wide, (dproduct, dlow.as_deref()), grads);
@@ -113,7 +115,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         node: &LinearNode,
-        (dy, dlow): (&[f32], Option<&[f32]>),
+        (dy, dlow): (Values, Option<&[f32]>),
         grads: &mut [f32],
     ) {
         let (x, spans) = (node.x, &node.spans);
@@ -121,7 +123,7 @@ impl Pass {
         if spans.weight.grad.is_some() || dlow.is_some() {
             let is_recomputed = self.recompute(plan, x);
             let x_values = self.arena.take(x);
-            self.weight_gradient(plan, spans, (&x_values, dy), grads);
+            self.weight_gradient(plan, spans, (x_values.view(), dy), grads);
             self.adapter_in_gradient(plan, node, (&x_values, dlow), grads);
             self.arena.put(x, x_values);
             if is_recomputed {
@@ -131,7 +133,7 @@ impl Pass {
             self.bias_gradient(spans, dy, grads);
         }
         let (mut dx, into) = self.arena.open_gradient(x, len);
-        self.input_gradient(plan, spans, dy, (&mut dx, into));
+        self.input_gradient(plan, spans, dy, (dx.view_mut(), into));
         self.adapter_input_gradient(plan, node, dlow, &mut dx);
         self.arena.put_gradient(x, dx);
     }
@@ -143,20 +145,21 @@ impl Pass {
         plan: &Plan,
         node: &LinearNode,
         wide: Slot,
-        (dy, dlow): (&[f32], Option<&[f32]>),
+        (dy, dlow): (Values, Option<&[f32]>),
         grads: &mut [f32],
     ) {
         let spans = &node.spans;
         let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
-        let mut active = self.arena.buffer(self.rows.count * d_ff);
-        self.input_gradient(plan, spans, dy, (&mut active, Accumulation::Overwrite));
-        self.adapter_input_gradient(plan, node, dlow, &mut active);
         let mut values = self.arena.take(wide);
+        let mut active = (self.arena).buffer_in(values.storage(), self.rows.count * d_ff);
+        let overwrite = Accumulation::Overwrite;
+        self.input_gradient(plan, spans, dy, (active.view_mut(), overwrite));
+        self.adapter_input_gradient(plan, node, dlow, &mut active);
         self.kernels.run(Part::Activation, || {
-            activation::backward(kind, d_ff, &mut values, &mut active);
+            activation::backward(kind, d_ff, values.view_mut(), active.view_mut());
         });
         self.arena.put_gradient(wide, values);
-        self.weight_gradient(plan, spans, (&active, dy), grads);
+        self.weight_gradient(plan, spans, (active.view(), dy), grads);
         self.adapter_in_gradient(plan, node, (&active, dlow), grads);
         self.arena.free(active);
     }
@@ -166,7 +169,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         spans: &LinearSpans,
-        (x, dy): (&[f32], &[f32]),
+        (x, dy): (Values, Values),
         grads: &mut [f32],
     ) {
         let (sizes, into) = (self.linear_sizes(spans), self.into);
@@ -179,7 +182,7 @@ impl Pass {
         self.bias_gradient(spans, dy, grads);
     }
 
-    fn bias_gradient(&mut self, spans: &LinearSpans, dy: &[f32], grads: &mut [f32]) {
+    fn bias_gradient(&mut self, spans: &LinearSpans, dy: Values, grads: &mut [f32]) {
         let into = self.into;
         if let Some(range) = spans.bias.and_then(|span| span.grads()) {
             self.kernels.run(Part::LinearBackward, || {
@@ -193,8 +196,8 @@ impl Pass {
         &mut self,
         plan: &Plan,
         spans: &LinearSpans,
-        dy: &[f32],
-        (dx, into): (&mut [f32], Accumulation),
+        dy: Values,
+        (dx, into): (ValuesMut, Accumulation),
     ) {
         let (sizes, weight) = (self.linear_sizes(spans), plan.matrix(spans.weight));
         self.kernels.run(Part::LinearBackward, || {

@@ -32,6 +32,7 @@ use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
 use crate::kernels::matmul::Accumulation;
+use crate::kernels::numbers::Storage;
 use crate::kernels::positions::Positions;
 
 use head::HeadPass;
@@ -90,10 +91,14 @@ impl Node {
 /// Where a block's output goes.
 #[derive(Debug, Clone, Copy)]
 enum Output {
-    /// To a slot of its own.
-    New,
+    /// To a slot of its own, kept in this.
+    New(Storage),
     /// It was computed before: only the way back to this slot is recorded.
     Known(Slot),
+}
+
+impl Output {
+    const NEW: Output = Output::New(Storage::F32);
 }
 
 /// How the tokens of a pass lie in rows.
@@ -221,12 +226,12 @@ impl Pass {
     /// Shows the value of a slot to whoever looks on.
     fn show(&self, site: Site, layer: usize, slot: Slot) {
         if self.tap.is_some() && !self.replays {
-            let values = self.arena.get(slot);
+            let values = self.arena.view(slot).as_f32();
             let width = values.len() / self.ids.len().max(1);
             let seen = Activation {
                 site,
                 layer,
-                values,
+                values: &values,
                 width,
             };
             tap::ask(self.tap.as_ref(), |tap| tap.activation(&seen));
@@ -281,7 +286,7 @@ impl Pass {
                 self.keep = if last { self.track } else { Track::Off };
             }
             let at = (layer, block);
-            let y = self.block(plan, x, at, texts.as_deref_mut(), Output::New);
+            let y = self.block(plan, x, at, texts.as_deref_mut(), Output::NEW);
             self.show(Site::Block, layer, y);
             let is_boundary = self.boundaries.last() == Some(&x);
             if self.track == Track::Off || !is_boundary {
@@ -291,7 +296,7 @@ impl Pass {
         }
         let hidden = match &plan.layout.norm {
             Some(norm) => {
-                let hidden = self.norm(plan, x, norm, Output::New);
+                let hidden = self.norm(plan, x, norm, Output::NEW);
                 self.read(x);
                 hidden
             }

@@ -10,11 +10,11 @@ impl Pass {
     pub(super) fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans, output: Output) -> Slot {
         let len = self.rows.count * plan.shape.d_model;
         let y = match output {
-            Output::New => self.arena.slot(len),
+            Output::New(_) => self.arena.slot(len),
             Output::Known(y) => y,
         };
         let mut y_values = match output {
-            Output::New => self.arena.take(y),
+            Output::New(_) => self.arena.take(y),
             // Only the statistics are wanted.
             Output::Known(_) => self.arena.buffer(len),
         };
@@ -30,7 +30,7 @@ impl Pass {
             );
         });
         match output {
-            Output::New => self.arena.put(y, y_values),
+            Output::New(_) => self.arena.put(y, y_values),
             Output::Known(_) => self.arena.free(y_values),
         }
         self.arena.put(stats, stats_values);

@@ -5,6 +5,7 @@ use crate::kernels::low_rank;
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
+use crate::kernels::numbers::Storage;
 use crate::kernels::qk_norm::QkNorm;
 use crate::kernels::rotary::RotaryTable;
 use crate::nn::checkpointing::ActivationCheckpointing;
@@ -84,6 +85,17 @@ impl<'a> Plan<'a> {
     /// A matrix of weights: the one place where a pass reads it, whatever it is kept in.
     pub(super) fn matrix(&self, span: Span) -> Matrix<'a> {
         self.weights.matrix(span)
+    }
+
+    /// What lies between two linear layers is kept in: both round to bf16 in bf16, so that is what is written. Frozen weights
+    /// and adapters have kernels that read f32.
+    pub(super) fn between(&self, first: &LinearSpans, second: &LinearSpans) -> Storage {
+        let plain = |spans: &LinearSpans| spans.weight.grad.is_some() && spans.adapter.is_none();
+        let is_plain = !self.weights.are_stored() && plain(first) && plain(second);
+        match self.arithmetic {
+            ComputeDtype::Bf16 if is_plain => Storage::Bf16,
+            _ => Storage::F32,
+        }
     }
 
     /// A vector of weights (gains, biases), or a table of which rows are added.

@@ -55,7 +55,8 @@ impl Pass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::footprint;
+    use crate::kernels::matmul::ComputeDtype;
+    use crate::nn::footprint::{self, Subject};
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{ActivationCheckpointing, Model, ModelConfig, TokenBatch};
@@ -125,8 +126,13 @@ mod tests {
                 assert!((a - b).abs() < 1e-4 * largest, "{a} and {b} of {largest}");
             }
             let (shape, texts) = (config.shape(VOCAB), ROWS / SEQ_LEN);
-            let predicted =
-                footprint::training(&config, &shape, None, (texts, SEQ_LEN), checkpointing);
+            let of = Subject {
+                config: &config,
+                shape: &shape,
+                adapter: None,
+                arithmetic: ComputeDtype::F32,
+            };
+            let predicted = footprint::training(of, (texts, SEQ_LEN), checkpointing);
             assert_eq!(model.footprints().0, predicted, "{checkpointing:?}");
         }
     }

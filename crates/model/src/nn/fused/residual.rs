@@ -17,7 +17,7 @@ impl Pass {
     ) -> Slot {
         let y = match output {
             Output::Known(y) => y,
-            Output::New => {
+            Output::New(_) => {
                 let len = self.arena.len(x);
                 let y = self.arena.slot(len);
                 let mut values = self.arena.take(y);

@@ -456,9 +456,15 @@ fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
             all.push(model.footprints());
         }
         let shape = config.shape(VOCAB);
+        let of = footprint::Subject {
+            config: &config,
+            shape: &shape,
+            adapter: Some(&adapter),
+            arithmetic,
+        };
         let predicted = (
-            footprint::training(&config, &shape, Some(&adapter), (2, 9), policy),
-            footprint::evaluation(&config, &shape, Some(&adapter), (2, 9)),
+            footprint::training(of, (2, 9), policy),
+            footprint::evaluation(of, (2, 9)),
         );
         assert_eq!(all, [predicted; 2], "{policy:?}");
         model.params().read_grads(<[f32]>::to_vec).unwrap()

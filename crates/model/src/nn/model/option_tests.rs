@@ -295,10 +295,14 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
-    for (name, config) in options() {
+    let both = [ComputeDtype::F32, ComputeDtype::Bf16];
+    let options = options().into_iter();
+    for ((name, config), arithmetic) in options.flat_map(|option| both.map(|x| (option.clone(), x)))
+    {
         let run = |policy| {
             let mut model = model(&config, Backend::Fused);
             model.set_checkpointing(policy);
+            model.set_arithmetic(arithmetic).unwrap();
             let bytes = [(); 2].map(|()| {
                 model.forward(&batch).unwrap();
                 model.backward(&dlogp, Some(&dentropy)).unwrap();
@@ -313,11 +317,17 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
             let (grads, bytes) = run(policy);
             assert!(grads == kept.0, "{name}: {policy:?}: gradients differ");
             let shape = config.shape(VOCAB);
+            let of = footprint::Subject {
+                config: &config,
+                shape: &shape,
+                adapter: None,
+                arithmetic,
+            };
             let predicted = (
-                footprint::training(&config, &shape, None, (2, 9), policy),
-                footprint::evaluation(&config, &shape, None, (2, 9)),
+                footprint::training(of, (2, 9), policy),
+                footprint::evaluation(of, (2, 9)),
             );
-            assert_eq!(bytes, [predicted; 2], "{name}: {policy:?}");
+            assert_eq!(bytes, [predicted; 2], "{name}: {policy:?} {arithmetic:?}");
         }
     }
 }
