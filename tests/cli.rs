@@ -282,6 +282,39 @@ fn a_template_without_a_start_model_says_that_its_weights_are_random() {
 }
 
 #[test]
+fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let row =
+        |i: usize| format!("{{\"prompt\": \"what is {i}\", \"completion\": \"number {i}\"}}\n");
+    let plan = |path: &str| {
+        let path = format!("data.path={path}");
+        let output = llmtui(dir.path(), &["train", "sft", "--dry-run", "-s", &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for (rows, held) in [(2, "1 of 2"), (5, "1 of 5"), (19, "1 of 19")] {
+        let rows: String = (0..rows).map(row).collect();
+        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+        let said = plan("rows.jsonl");
+        let note = format!("{held} rows held out for validation, whole");
+        assert!(said.contains(&note), "{note}: {said}");
+    }
+    std::fs::write(
+        dir.path().join("one.jsonl"),
+        format!(
+            "{{\"prompt\": \"say it\", \"completion\": \"{}\"}}\n",
+            "the king and the queen ".repeat(20)
+        ),
+    )
+    .unwrap();
+    let said = plan("one.jsonl");
+    assert!(
+        said.contains("one document, of which the end is held out"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_refused_evaluation_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let made = llmtui(dir.path(), &["init", "smoke", "--to", "model"]);
