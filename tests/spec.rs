@@ -464,12 +464,12 @@ fn a_reward_model_is_looked_at_before_the_first_answer() {
     let rewarded = ["rewards=[{model: {path: rm}}]"];
     let error = refusal(&rewarded);
     assert!(
-        error.contains("rewards: ") && error.contains("holds no config.json"),
+        error.contains("  rewards") && error.contains("holds no config.json"),
         "{error}"
     );
     assert!(error.contains("name a checkpoint folder"), "{error}");
     let error = refusal(&["method.ppo.critic_from=rm"]);
-    assert!(error.contains("method.ppo.critic_from: "), "{error}");
+    assert!(error.contains("  method.ppo.critic_from"), "{error}");
 
     // A description without weights, and a model that writes.
     base(dir.path(), &set(&[]).unwrap().spec);

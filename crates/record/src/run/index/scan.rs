@@ -3,14 +3,13 @@
 
 use super::{RunStatus, VERDICT, kind_of};
 use crate::base::clock::UnixMillis;
-use crate::base::files::{read_small, write_atomic};
+use crate::base::files::{open_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::run::log::Tail;
 use crate::run::spent::Spent;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -73,7 +72,7 @@ fn kept(run: &RunDir, log: &Path, size: u64) -> Option<Kept> {
 
 /// The bytes in front of `end`.
 fn before(log: &Path, end: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(log)?;
+    let mut file = open_plain(log)?;
     let begin = end.saturating_sub(MARK);
     file.seek(SeekFrom::Start(begin))?;
     let mut bytes = Vec::new();
