@@ -14,7 +14,7 @@ use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
-use crate::models::{ModelSource, RewardModel, SourceError, is_gguf};
+use crate::models::{ModelSource, RewardModel, SourceError, TO_COME, is_gguf};
 use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::workers::{EngineConfig, torch};
@@ -429,7 +429,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
-        if full.is_dir() && !no_run(&mut judge, "rewards", path, &full) {
+        if looked_into(&full) && !no_run(&mut judge, "rewards", path, &full) {
             scores(&mut judge, "rewards", RewardModel::check(&full).map(drop));
         }
     }
@@ -443,7 +443,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         let full = base.join(path);
         let key = "method.ppo.critic_from";
         exists(&mut judge, key, path, &full, full.is_dir());
-        if full.is_dir() && !no_run(&mut judge, key, path, &full) {
+        if looked_into(&full) && !no_run(&mut judge, key, path, &full) {
             scores(&mut judge, key, ModelSource::open_whole(&full).map(drop));
         }
     }
@@ -464,6 +464,11 @@ fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) -> boo
         judge.want(false, &[key], format!("{} {what}", said.display()), fix);
     }
     is_run
+}
+
+/// Whether a folder is there, of which it can be known now what it holds.
+fn looked_into(full: &Path) -> bool {
+    full.is_dir() && full != Path::new(TO_COME)
 }
 
 /// A folder that is to hold a model with a score: what it lacks is known before the first answer.
