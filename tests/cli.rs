@@ -265,6 +265,98 @@ fn tasks_are_listed_as_json() {
 }
 
 #[test]
+fn a_template_without_a_start_model_says_that_its_weights_are_random() {
+    let dir = tempfile::tempdir().unwrap();
+    let said =
+        "sft is a template, and without a start model it trains a new small model on made-up rows";
+    for args in [
+        &["init", "sft", "--to", "start"][..],
+        &["train", "sft", "--dry-run"],
+        &["preflight", "sft"],
+    ] {
+        let output = llmtui(dir.path(), args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(said), "{args:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let row =
+        |i: usize| format!("{{\"prompt\": \"what is {i}\", \"completion\": \"number {i}\"}}\n");
+    let plan = |path: &str| {
+        let path = format!("data.path={path}");
+        let output = llmtui(dir.path(), &["train", "sft", "--dry-run", "-s", &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    for (rows, held) in [(2, "1 of 2"), (5, "1 of 5"), (19, "1 of 19")] {
+        let rows: String = (0..rows).map(row).collect();
+        std::fs::write(dir.path().join("rows.jsonl"), rows).unwrap();
+        let said = plan("rows.jsonl");
+        let note = format!("{held} rows held out for validation, whole");
+        assert!(said.contains(&note), "{note}: {said}");
+    }
+    std::fs::write(
+        dir.path().join("one.jsonl"),
+        format!(
+            "{{\"prompt\": \"say it\", \"completion\": \"{}\"}}\n",
+            "the king and the queen ".repeat(20)
+        ),
+    )
+    .unwrap();
+    let said = plan("one.jsonl");
+    assert!(
+        said.contains("one document, of which the end is held out"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_refused_evaluation_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = llmtui(dir.path(), &["init", "smoke", "--to", "model"]);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let made = llmtui(dir.path(), &["init", "reward-demo", "--to", "judge"]);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    std::fs::create_dir(dir.path().join("bare")).unwrap();
+    for name in ["config.json", "tokenizer.json"] {
+        let from = dir.path().join("model").join(name);
+        std::fs::copy(from, dir.path().join("bare").join(name)).unwrap();
+    }
+    let refused = |args: &[&str], said: &str| {
+        let output = llmtui(dir.path(), &[&["eval"][..], args].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(said), "{args:?}: {errors}");
+        let left = dir.path().join("evals");
+        assert!(!left.exists(), "{args:?}: {:?}", left.read_dir());
+    };
+    let tasks = ["--tasks", "made_sort", "--limit", "2"];
+    refused(&[&["model"][..], &tasks].concat(), "no task is left");
+    refused(&[&["judge"][..], &tasks].concat(), "is a reward model");
+    refused(
+        &[&["bare"][..], &tasks].concat(),
+        "description of a model alone",
+    );
+    std::fs::write(
+        dir.path().join("rows.jsonl"),
+        "{\"q\": \"the king\", \"a\": \"and queen\"}\n",
+    )
+    .unwrap();
+    let task = "name: mine\nversion: 1\nsummary: My own.\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n";
+    std::fs::write(dir.path().join("mine.yaml"), task).unwrap();
+    // The second model is refused before the first is asked.
+    let mine = ["model", "bare", "--tasks", "mine.yaml"];
+    refused(&mine, "description of a model alone");
+    let asked = llmtui(dir.path(), &["eval", "model", "--tasks", "mine.yaml"]);
+    assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
+    assert!(dir.path().join("evals").is_dir());
+}
+
+#[test]
 fn a_reader_who_has_had_enough_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     for args in [

@@ -453,6 +453,44 @@ fn a_run_in_place_of_a_model_is_told_its_newest_checkpoint() {
 }
 
 #[test]
+fn a_reward_model_is_looked_at_before_the_first_answer() {
+    let (dir, sources) = nowhere();
+    fs::create_dir(dir.path().join("rm")).unwrap();
+    let refusal = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        let error = spec::load("ppo-demo", &words, &sources).unwrap_err();
+        error.to_string()
+    };
+    let rewarded = ["rewards=[{model: {path: rm}}]"];
+    let error = refusal(&rewarded);
+    assert!(
+        error.contains("  rewards") && error.contains("holds no config.json"),
+        "{error}"
+    );
+    assert!(error.contains("name a checkpoint folder"), "{error}");
+    let error = refusal(&["method.ppo.critic_from=rm"]);
+    assert!(error.contains("  method.ppo.critic_from"), "{error}");
+
+    // A description without weights, and a model that writes.
+    base(dir.path(), &set(&[]).unwrap().spec);
+    for file in ["config.json", "tokenizer.json"] {
+        let _ = fs::copy(
+            dir.path().join("ckpt").join(file),
+            dir.path().join("rm").join(file),
+        );
+    }
+    fs::remove_file(dir.path().join("rm/model.safetensors")).unwrap_or_default();
+    let error = refusal(&rewarded);
+    assert!(error.contains("a description of a model alone"), "{error}");
+    fs::write(dir.path().join("rm/model.safetensors"), "").unwrap();
+    let error = refusal(&rewarded);
+    assert!(
+        error.contains("it has no score") && error.contains("llmtui train reward"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_model_of_the_hub_is_found_in_its_cache() {
     let (dir, mut sources) = nowhere();
     let commit = "0123456789abcdef0123456789abcdef01234567";

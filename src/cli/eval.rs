@@ -11,7 +11,7 @@ use crate::base::files::read_small_text;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::{AUTO, Template};
-use crate::data::tokenizer;
+use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::models::{ModelSource, Parts};
 use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, TaskError};
@@ -103,8 +103,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     for word in &args.models {
         models.push(find(word, cx)?);
     }
-    for at in 0..args.models.len() {
-        let refused = ask(args, cx, &mut models[at], &prepared)?;
+    // What cannot be asked is refused before any model is: nothing has been computed or written then.
+    let chat = prepared.iter().any(|task| task.task.config().chat);
+    let parts = models.iter().take(args.models.len());
+    let parts = parts.map(|model| open(&model.path, chat));
+    let parts = parts.collect::<Result<Vec<Parted>, _>>()?;
+    for (at, parted) in parts.into_iter().enumerate() {
+        let refused = ask(args, cx, &mut models[at], parted, &prepared)?;
         leave_out(&mut prepared, &mut models[..at], refused)?;
     }
     write(&match args.json {
@@ -295,6 +300,7 @@ fn ask(
     args: &Args,
     cx: &Context,
     model: &mut Asked,
+    parted: Parted,
     prepared: &[Prepared],
 ) -> anyhow::Result<Vec<(usize, TaskError)>> {
     let mut refused = Vec::new();
@@ -308,6 +314,7 @@ fn ask(
     let folder = args
         .out
         .join(format!("{plain}-{}", &model.fingerprint[..8]));
+    let mut parted = Some(parted);
     let mut held: Option<Loaded> = None;
     for (at, task) in prepared.iter().enumerate() {
         let request = Request {
@@ -318,13 +325,10 @@ fn ask(
         };
         let mut run = Run::open(request).map_err(|e| failed(&e))?;
         if !run.is_whole() {
-            let loaded = match &mut held {
-                Some(loaded) => loaded,
-                None => {
-                    let chat = prepared.iter().any(|task| task.task.config().chat);
-                    held.insert(load(&model.path, chat)?)
-                }
-            };
+            if let Some(parted) = parted.take() {
+                held = Some(load(parted)?);
+            }
+            let Some(loaded) = &mut held else { continue };
             let mut subject = loaded.subject();
             model.begins_with = Some(subject.begins_with());
             let name = format!("{} · {}", model.name, task.task.config().name);
@@ -348,10 +352,17 @@ fn ask(
     Ok(refused)
 }
 
-/// The model, with its chat template where a task needs one.
-fn load(path: &Path, chat: bool) -> anyhow::Result<Loaded> {
+/// A model whose weights are not read yet.
+struct Parted {
+    source: ModelSource,
+    tokenizer: Tokenizer,
+    template: Option<Template>,
+}
+
+/// The model but for its weights, with its chat template where a task needs one.
+fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
-    let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
+    let source = ModelSource::open_whole(path).map_err(|e| yours(e.to_string(), e.hint()))?;
     if source.config().is_reward_model() {
         let what = format!(
             "{} is a reward model: it has no vocabulary to answer with",
@@ -366,8 +377,17 @@ fn load(path: &Path, chat: bool) -> anyhow::Result<Loaded> {
             .map_err(|e| yours(e.to_string(), &e.hint()))?,
         false => None,
     };
-    let loaded = Loaded::load(&source, tokenizer).map_err(|e| yours(e.to_string(), e.hint()))?;
-    Ok(loaded.with_template(template))
+    Ok(Parted {
+        source,
+        tokenizer,
+        template,
+    })
+}
+
+fn load(parted: Parted) -> anyhow::Result<Loaded> {
+    let loaded = Loaded::load(&parted.source, parted.tokenizer)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    Ok(loaded.with_template(parted.template))
 }
 
 /// Says how far a task is: on one line of a terminal, elsewhere every ten seconds.

@@ -3,6 +3,7 @@
 use super::Context;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
+use super::target::say_notes;
 use crate::base::text::shown;
 use crate::data::Surroundings;
 use crate::engine::TrainState;
@@ -26,7 +27,10 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     export::check_free(&args.to).map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    let spec = args.spec.load(cx)?.spec;
+    let loaded = args.spec.load(cx)?;
+    // A template without a start model gives random weights: that is said here as `train` says it.
+    say_notes(&loaded);
+    let spec = loaded.spec;
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::data(&e))?;

@@ -1,6 +1,6 @@
 //! `llmtui preflight`: the checks alone.
 
-use super::{Context, args::SpecArgs, exit::Exit, finding};
+use super::{Context, args::SpecArgs, exit::Exit, finding, target::say_notes};
 use crate::base::finding::Status;
 use crate::data::Surroundings;
 use crate::engine::preflight::{Checked, check_spec};
@@ -28,7 +28,11 @@ pub struct Args {
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let spec = match args.spec.target() {
         Some("-") => from_input(cx)?,
-        _ => args.spec.load(cx)?.spec,
+        _ => {
+            let loaded = args.spec.load(cx)?;
+            say_notes(&loaded);
+            loaded.spec
+        }
     };
     super::memory::check(&spec, &cx.env)?;
     let existed = cx.runs_dir.exists();

@@ -5,6 +5,7 @@ use crate::cli::{Context, eval, memory};
 use crate::data::Surroundings;
 use crate::data::source::Origin;
 use crate::hardware::{self, GpuSummary};
+use crate::models::TO_COME;
 use crate::nn::ModelConfig;
 use crate::pipeline::{From, Pipeline, Stage, Train, Work};
 use crate::plan::learn::Machine;
@@ -176,7 +177,7 @@ pub fn plan(
 fn not_yet(train: &Train, judges: &[&Stage]) -> Train {
     let mut there = |word: &str| {
         let to_come = judges.iter().any(|judge| judge.name == word);
-        Ok::<_, std::convert::Infallible>(to_come.then(|| "/".to_string()))
+        Ok::<_, std::convert::Infallible>(to_come.then(|| TO_COME.to_string()))
     };
     let Ok(train) = train.with_judges(&mut there);
     train

@@ -7,30 +7,78 @@ use crate::base::rng::{Rng, Stream};
 /// First token and length of a document, or of a part of one.
 pub(super) type Span = (u64, u64);
 
-/// From this number on, whole documents are held out; of fewer, the last tokens.
+/// From this number on, each example is held out by chance; of fewer, as many as the fraction says.
 const ENOUGH: u64 = 20;
 
-/// The training and the validation part. Each example is held out whole with the given probability, drawn by its number, so
-/// that sorted rows are no danger; one at least is. A few long texts are cut: their last tokens are held out.
-pub(super) fn split(store: &Store, fraction: f64) -> (Vec<Span>, Vec<Span>) {
-    if fraction <= 0.0 {
-        return (store.spans().collect(), Vec::new());
-    }
-    if store.unit == Unit::Text && store.documents() < ENOUGH {
-        return cut(store, fraction);
-    }
-    let documents = store.unit.documents();
-    let (mut train, mut val) = (Vec::new(), Vec::new());
+/// The training and the validation part of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Split {
+    pub train: Vec<Span>,
+    pub val: Vec<Span>,
+    /// The last tokens are held out, which are a part of an example: none could be held out whole.
+    pub is_cut: bool,
+}
+
+/// Divides the examples of a source. Each is held out whole: with the given probability, drawn by its number, so that sorted
+/// rows are no danger; of a few, their share of them, one at least, and one is left at least. A single text is cut, its last
+/// tokens are held out; and so are a few whose parts would be shorter than `least` tokens, a row of texts that run together.
+pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
     let spans: Vec<Span> = store.spans().collect();
-    for (number, example) in spans.chunks(documents).enumerate() {
-        let mut rng = Rng::new(0, Stream::Eval, number as u64, 2);
-        match rng.uniform_f64() < fraction {
+    let size = store.unit.documents();
+    let examples = (spans.len() / size) as u64;
+    if fraction <= 0.0 {
+        return Split {
+            train: spans,
+            val: Vec::new(),
+            is_cut: false,
+        };
+    }
+    let drawn = |number: u64| Rng::new(0, Stream::Eval, number, 2).uniform_f64();
+    let (mut train, mut val) = match few(store, fraction) {
+        true => {
+            // Those of the lowest draws. One of which nothing is supervised has no validation loss: such ones come last.
+            let supervised = |number: u64| {
+                let first = number as usize * size;
+                let mut parts = spans[first..(first + size).min(spans.len())].iter();
+                parts.any(|(start, len)| store.supervised(*start, *len as usize) > 0)
+            };
+            let mut order: Vec<u64> = (0..examples).collect();
+            order.sort_by(|a, b| {
+                let blank = (!supervised(*a)).cmp(&!supervised(*b));
+                blank.then(drawn(*a).total_cmp(&drawn(*b)))
+            });
+            let wanted = (examples as f64 * fraction).round() as u64;
+            order.truncate(wanted.clamp(1, examples - 1) as usize);
+            apart(&spans, size, |number| order.contains(&number))
+        }
+        false => apart(&spans, size, |number| drawn(number) < fraction),
+    };
+    if val.is_empty() && examples > 1 {
+        val = train.split_off(train.len().saturating_sub(size));
+    }
+    let tokens = |spans: &[Span]| spans.iter().map(|span| span.1).sum::<u64>();
+    let short = tokens(&train) < least || tokens(&val) < least;
+    let is_cut = store.unit == Unit::Text && examples < ENOUGH && (examples < 2 || short);
+    if is_cut {
+        (train, val) = cut(store, fraction);
+    }
+    Split { train, val, is_cut }
+}
+
+/// Whether so few examples are divided that their number decides, not chance.
+pub(super) fn few(store: &Store, fraction: f64) -> bool {
+    let examples = store.documents() / store.unit.documents() as u64;
+    fraction > 0.0 && (2..ENOUGH).contains(&examples)
+}
+
+/// The examples that `held` does not name, and those that it does.
+fn apart(spans: &[Span], size: usize, held: impl Fn(u64) -> bool) -> (Vec<Span>, Vec<Span>) {
+    let (mut train, mut val) = (Vec::new(), Vec::new());
+    for (number, example) in spans.chunks(size).enumerate() {
+        match held(number as u64) {
             true => val.extend_from_slice(example),
             false => train.extend_from_slice(example),
         }
-    }
-    if val.is_empty() {
-        val = train.split_off(train.len().saturating_sub(documents));
     }
     (train, val)
 }
@@ -70,22 +118,23 @@ mod tests {
     #[test]
     fn many_documents_are_held_out_whole_and_always_the_same() {
         let store = store(5000, 3);
-        let (train, val) = split(&store, 0.1);
+        let Split { train, val, .. } = split(&store, 0.1, 0);
         assert!((450..550).contains(&val.len()), "{}", val.len());
         assert_eq!(train.len() + val.len(), 5000);
         assert!(train.iter().all(|span| !val.contains(span)));
-        assert_eq!(split(&store, 0.1).1, val);
-        assert_eq!(split(&store, 0.0).1, []);
-        assert_eq!(split(&store, 1e-9).1.len(), 1);
+        assert_eq!(split(&store, 0.1, 0).val, val);
+        assert_eq!(split(&store, 0.0, 0).val, []);
+        assert_eq!(split(&store, 1e-9, 0).val.len(), 1);
     }
 
     #[test]
     fn a_pair_is_held_out_with_both_its_sides_however_few_there_are() {
-        for pairs in [3, 400] {
+        for pairs in [2, 3, 19, 400] {
             let mut store = store(2 * pairs, 3);
             store.unit = Unit::Pair;
-            let (train, val) = split(&store, 0.25);
-            assert!(!val.is_empty() && train.len() + val.len() == 2 * pairs);
+            let Split { train, val, .. } = split(&store, 0.25, 0);
+            assert!(!val.is_empty() && !train.is_empty());
+            assert!(train.len() + val.len() == 2 * pairs);
             for part in [train, val] {
                 let whole =
                     |pair: &[Span]| pair[0].0.is_multiple_of(6) && pair[1].0 == pair[0].0 + 3;
@@ -95,12 +144,49 @@ mod tests {
     }
 
     #[test]
-    fn few_documents_are_cut_at_their_end() {
-        let (train, val) = split(&store(3, 10), 0.4);
-        assert_eq!(
-            (train, val.clone()),
-            (vec![(0, 10), (10, 8)], vec![(18, 2), (20, 10)])
-        );
-        assert_eq!(tokens(&val), 12);
+    fn few_documents_are_held_out_whole_and_one_is_left() {
+        for (documents, fraction, held) in [
+            (2, 0.1, 1),
+            (2, 0.9, 1),
+            (3, 0.4, 1),
+            (12, 0.1, 1),
+            (12, 0.25, 3),
+            (19, 0.9, 17),
+        ] {
+            let store = store(documents, 10);
+            let Split { train, val, is_cut } = split(&store, fraction, 0);
+            assert_eq!((val.len(), is_cut), (held, false), "{documents} {fraction}");
+            assert_eq!(train.len() + held, documents);
+            assert!(train.iter().chain(&val).all(|span| span.1 == 10));
+            assert!(train.iter().all(|span| !val.contains(span)));
+        }
+    }
+
+    #[test]
+    fn one_document_is_cut_at_its_end() {
+        let split = split(&store(1, 10), 0.4, 0);
+        assert!(split.is_cut);
+        assert_eq!((split.train, split.val), (vec![(0, 6)], vec![(6, 4)]));
+    }
+
+    #[test]
+    fn few_texts_that_run_together_are_cut_where_a_whole_one_makes_no_row() {
+        let of = |len: u32| Document::all_supervised((0..len).collect());
+        let store = of_documents(&[&[of(100), of(5)]]);
+        assert!(!split(&store, 0.2, 2).is_cut);
+        let Split { train, val, is_cut } = split(&store, 0.2, 20);
+        assert!(is_cut && tokens(&train) == 84 && tokens(&val) == 21);
+    }
+
+    #[test]
+    fn what_has_nothing_to_predict_is_not_what_is_held_out() {
+        let blank = Document {
+            ids: (0..4).collect(),
+            supervised: vec![false; 4],
+        };
+        let answer = Document::all_supervised((0..4).collect());
+        let store = of_documents(&[&[blank.clone(), blank.clone(), answer.clone(), answer, blank]]);
+        let Split { val, .. } = split(&store, 0.1, 0);
+        assert!(val == [(8, 4)] || val == [(12, 4)], "{val:?}");
     }
 }

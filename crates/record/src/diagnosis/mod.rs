@@ -2,7 +2,7 @@
 //! headless one and a finished log; nothing here reads a file, a clock or a screen. Thresholds and their sources:
 //! docs/diagnosis.md.
 
-mod foreign;
+mod fix;
 mod rules;
 mod verdict;
 mod view;
@@ -104,9 +104,7 @@ impl Rule {
             return None;
         }
         let mut found = (self.judge)(view)?;
-        if view.state.is_foreign() {
-            found.fix = foreign::advice(&found.fix);
-        }
+        found.fix = fix::render(&found.fix, view.state.is_foreign());
         Some(Finding {
             expected: self.entry.summary.into(),
             source: self.entry.source.into(),

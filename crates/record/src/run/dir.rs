@@ -141,6 +141,11 @@ impl RunDir {
         self.root.join("events.jsonl")
     }
 
+    /// What lists of runs show of a long log, so that they need not read it all again.
+    pub fn summary_path(&self) -> PathBuf {
+        self.root.join("summary.json")
+    }
+
     /// The detached engine process's standard output and error.
     pub fn engine_log_path(&self) -> PathBuf {
         self.root.join("engine.log")

@@ -1,22 +1,19 @@
-//! The list of runs and their status, without folding whole logs: the head of a log, its end and a few probes in
-//! between bound the work per run.
+//! The list of runs and their status, without folding whole logs: see [`scan`].
 
+mod scan;
+
+use self::scan::{Scan, loss};
 use super::log::Tail;
-use super::spent::Spent;
 use super::{Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
-use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
+use crate::wire::{Event, Outcome, Phase, decode_envelope};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Logs up to this size are scanned completely; of longer ones the head and the end.
-const SCAN_WHOLE: u64 = 4 << 20;
-const HEAD: u64 = 128 << 10;
-const END: u64 = 1 << 20;
 /// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
 pub const VERDICT: &str = "verdict";
 /// The verdict before there is anything to judge; of a run that has ended it says nothing.
@@ -93,7 +90,7 @@ pub struct RunSummary {
     pub train_loss: Option<f64>,
     /// Newest validation loss, nats per token.
     pub val_loss: Option<f64>,
-    /// Lowest validation loss seen; of a very long log, the lowest in what was read.
+    /// Lowest validation loss seen.
     pub best_val_loss: Option<f64>,
     /// Of methods on answers of their own: the newest mean reward of a step.
     pub reward: Option<f64>,
@@ -105,7 +102,7 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time of all engine processes: see [`Spent`]. Of a very long log, of those in what was read.
+    /// Time of all engine processes: see [`super::spent::Spent`].
     pub seconds: f64,
     /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
     /// run ended before it could.
@@ -307,15 +304,15 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     };
     // Checked first: an engine that ends in between has then written its final event.
     let alive = run.is_alive();
-    let mut scan = Scan::default();
     let size = match std::fs::metadata(run.events_path()) {
         Ok(meta) => meta.len(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
         Err(e) => return Err(io_error(e)),
     };
-    if size > 0 {
-        scan.read(&run.events_path(), size).map_err(io_error)?;
-    }
+    let scan = match size {
+        0 => Scan::default(),
+        size => scan::read(run, size).map_err(io_error)?,
+    };
     let best = scan.vals.iter().map(|(_, loss)| *loss);
     let status = scan.status(alive);
     let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
@@ -361,168 +358,6 @@ fn changed(run: &RunDir) -> Vec<String> {
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     let first = asked.lines().next().unwrap_or_default();
     first.split(" -s ").skip(1).map(one_line).collect()
-}
-
-/// Result of scanning a log.
-#[derive(Debug, Default)]
-struct Scan {
-    method: String,
-    max_steps: u64,
-    n_params: u64,
-    phase: Option<Phase>,
-    step: u64,
-    train_loss: Option<f64>,
-    /// (step, validation loss) in the order of the log.
-    vals: Vec<(u64, f64)>,
-    /// (step, pass@1).
-    passes: Vec<(u64, f64)>,
-    reward: Option<f64>,
-    epochs: Option<f64>,
-    /// The best according to a `Finished` event.
-    best_said: Option<f64>,
-    outcome: Option<Outcome>,
-    verdict: Option<String>,
-    message: String,
-    spent: Spent,
-    updated: Option<UnixMillis>,
-}
-
-/// The events a summary needs; of `Stepped` only the newest matters.
-const SUMMARY_KINDS: &[&str] = &[
-    "Hello",
-    "Started",
-    "PhaseChanged",
-    "Evaluated",
-    "Diagnosed",
-    "RolledBack",
-    "Finished",
-];
-
-impl Scan {
-    fn read(&mut self, path: &Path, size: u64) -> io::Result<()> {
-        if size <= SCAN_WHOLE {
-            self.part(path, 0, size)
-        } else {
-            self.part(path, 0, HEAD)?;
-            self.part(path, size - END, size)
-        }
-    }
-
-    /// Reads the lines that begin in `begin..end`.
-    fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<()> {
-        let mut tail = Tail::open_at(path, begin)?;
-        let mut lines = String::new();
-        let mut newest_step = String::new();
-        let mut newest = String::new();
-        while tail.offset() < end {
-            lines.clear();
-            if !tail.read_lines(&mut lines, 64 << 10)? {
-                break;
-            }
-            let mut before = newest.as_str();
-            for line in lines.lines() {
-                let kind = kind_of(line);
-                if kind == Some("Hello") {
-                    // The last event of an engine that died may be of any kind.
-                    self.last_word(before);
-                }
-                before = line;
-                match kind {
-                    Some("Stepped") => line.clone_into(&mut newest_step),
-                    Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
-                    _ => {
-                        self.take(&std::mem::take(&mut newest_step));
-                        self.take(line);
-                    }
-                }
-            }
-            if let Some(line) = lines.lines().next_back() {
-                line.clone_into(&mut newest);
-            }
-        }
-        self.take(&newest_step);
-        self.last_word(&newest);
-        Ok(())
-    }
-
-    fn last_word(&mut self, line: &str) {
-        if let Ok(envelope) = decode_envelope(line) {
-            self.updated = Some(envelope.t);
-            self.spent.until(envelope.t);
-        }
-    }
-
-    fn take(&mut self, line: &str) {
-        let Ok(envelope) = decode_envelope(line) else {
-            return;
-        };
-        self.spent.take(envelope.t, &envelope.event);
-        match envelope.event {
-            Event::Hello { .. } => {
-                self.outcome = None;
-                self.message.clear();
-            }
-            Event::Started {
-                method,
-                max_steps,
-                n_params,
-                ..
-            } => {
-                self.method = method;
-                self.max_steps = max_steps;
-                self.n_params = n_params;
-            }
-            Event::PhaseChanged { phase, .. } => self.phase = Some(phase),
-            Event::Stepped { step, values, .. } => {
-                self.step = step;
-                self.train_loss = loss(&values, "train/loss").or(self.train_loss);
-                self.reward = loss(&values, "reward").or(self.reward);
-                self.epochs = loss(&values, "epochs");
-            }
-            Event::Evaluated { step, values, .. } => {
-                self.vals
-                    .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
-                self.passes
-                    .extend(loss(&values, "eval/pass@1").map(|share| (step, share)));
-            }
-            Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
-                self.verdict = Some(one_line(&finding.title));
-            }
-            Event::RolledBack { step } => {
-                self.step = step;
-                self.vals.retain(|(at, _)| *at <= step);
-                self.passes.retain(|(at, _)| *at <= step);
-            }
-            Event::Finished {
-                outcome,
-                step,
-                best,
-                message,
-                ..
-            } => {
-                self.outcome = Some(outcome);
-                self.step = step;
-                let lowest = best.filter(|best| best.metric == "val/loss");
-                self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
-                self.message = message;
-            }
-            _ => {}
-        }
-    }
-
-    fn status(&self, alive: bool) -> RunStatus {
-        match self.outcome {
-            _ if alive => RunStatus::Live,
-            Some(outcome) => RunStatus::of(outcome),
-            None if self.updated.is_some() => RunStatus::Crashed,
-            None => RunStatus::Empty,
-        }
-    }
-}
-
-/// A finite value of a reading: a NaN is neither a best nor a point of a curve.
-fn loss(values: &Values, id: &str) -> Option<f64> {
-    values.get(id).map(|n| n.0).filter(|x| x.is_finite())
 }
 
 /// A figure of the steps at [`CURVE`] evenly spaced positions.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The time of all engine processes of a run. One that has said its end counts what it said; one that has not (it died, or is
 /// at work) counts from its first event to its last. Pauses between engines do not count, what was rolled back does.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Spent {
     /// Of engines that have ended.
     before: Duration,

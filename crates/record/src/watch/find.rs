@@ -5,6 +5,7 @@ use super::{Format, tail};
 use crate::base::clock::UnixMillis;
 use crate::base::files::open_plain;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ pub struct Found {
     pub path: PathBuf,
     /// The user named the file itself.
     pub named: bool,
-    /// The run's name: its folder's.
+    /// The run's name, by its folder or its file.
     pub name: String,
     /// Other runs with such logs in the same folder.
     pub others: usize,
@@ -212,15 +213,87 @@ fn looks_like_a_log(path: &Path) -> bool {
     known || name == "trainer_state.json" || name.contains("tfevents")
 }
 
-/// The run's name: of the folder that the user named, or of the file's.
+/// Folders that are called after what lies in them; in lower case.
+const COLLECTIONS: &[&str] = &[
+    "checkpoints",
+    "data",
+    "desktop",
+    "documents",
+    "downloads",
+    "events",
+    "experiments",
+    "files",
+    "home",
+    "lightning_logs",
+    "log",
+    "logs",
+    "models",
+    "out",
+    "output",
+    "outputs",
+    "results",
+    "root",
+    "runs",
+    "tb",
+    "temp",
+    "tensorboard",
+    "tmp",
+    "train",
+    "training",
+    "var",
+    "wandb",
+    "work",
+    "workspace",
+];
+/// Files that every run of a program calls so, without their endings; in lower case.
+const STANDARD: &[&str] = &[
+    "console",
+    "debug",
+    "events",
+    "history",
+    "llmtui",
+    "log",
+    "logs",
+    "loss",
+    "losses",
+    "metrics",
+    "nohup",
+    "out",
+    "output",
+    "progress",
+    "run",
+    "stderr",
+    "stdout",
+    "train",
+    "train_log",
+    "trainer",
+    "trainer_log",
+    "trainer_state",
+    "training",
+    "training_log",
+];
+
+/// The run's name: of the folder that the user named; of a file its own, or that of its folder where every run of a program
+/// calls its file so. A folder that is called after its kind gives way: to the log's name, else to the folder above.
 fn name_of(named: &Path, log: &Path) -> String {
-    let folder = if named.is_dir() {
-        Some(named)
-    } else {
-        log.parent()
+    let text = |name: Option<&OsStr>| name.map(|name| name.to_string_lossy().into_owned());
+    let is_of = |list: &[&str], name: &str| list.contains(&name.to_lowercase().as_str());
+    let telling = |path: &Path| {
+        let name = text(path.file_name()).filter(|name| !is_of(COLLECTIONS, name));
+        name.filter(|_| checkpoint(path).is_none())
     };
-    let name = folder.and_then(Path::file_name).or(log.file_name());
-    name.unwrap_or_default().to_string_lossy().into_owned()
+    let own = || {
+        let is_written_by_tensorboard = log.to_string_lossy().contains("tfevents");
+        let name = text(log.file_stem()).filter(|_| !is_written_by_tensorboard);
+        name.filter(|name| !is_of(STANDARD, name))
+    };
+    let above = |path: &Path| path.ancestors().take(3).find_map(telling);
+    let found = match named.is_dir() {
+        true => telling(named).or_else(own).or_else(|| above(named)),
+        false => own().or_else(|| log.parent().and_then(above)),
+    };
+    let last = || text(log.parent().and_then(Path::file_name)).or(text(log.file_name()));
+    found.or_else(last).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -268,6 +341,41 @@ mod tests {
         // A run that went on from an earlier checkpoint.
         let resumed = run(&[(20, 0), (100, 300), (30, 600)]);
         assert_eq!(step_of(&find(resumed.path(), None).unwrap()), Some(30));
+    }
+
+    #[test]
+    fn a_run_is_named_by_what_tells_it_from_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = |named: &str, log: &str| {
+            let (named, log) = (dir.path().join(named), dir.path().join(log));
+            std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+            name_of(&named, &log)
+        };
+        for (log, expected) in [
+            ("tmp/gpt2-lr3e4.jsonl", "gpt2-lr3e4"),
+            ("logs/baseline.csv", "baseline"),
+            ("bert/run-7.log", "run-7"),
+            ("bert/trainer_state.json", "bert"),
+            ("bert/llmtui.jsonl", "bert"),
+            ("bert/logs/metrics.csv", "bert"),
+            ("bert/output/checkpoint-20/trainer_state.json", "bert"),
+            ("bert/runs/events.out.tfevents.1.host", "bert"),
+        ] {
+            assert_eq!(name(log, log), expected, "{log}");
+        }
+        for (folder, log, expected) in [
+            ("bert", "bert/run-7.log", "bert"),
+            ("bert", "bert/output/log.txt", "bert"),
+            ("outputs", "outputs/baseline.csv", "baseline"),
+            ("gpt/output", "gpt/output/trainer_state.json", "gpt"),
+        ] {
+            assert_eq!(name(folder, log), expected, "{folder} {log}");
+        }
+        // Where nothing tells it apart, its folder's name stands.
+        assert_eq!(
+            name_of(Path::new("/tmp/log.txt"), Path::new("/tmp/log.txt")),
+            "tmp"
+        );
     }
 
     #[test]

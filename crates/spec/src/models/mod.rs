@@ -18,6 +18,10 @@ use crate::llama_cpp::{GgufModel, ModelFileError};
 use crate::nn::{Model, ModelConfig, param_infos};
 use std::path::{Path, PathBuf};
 
+/// A folder that is there on every machine, in the place of a model that an earlier stage of a pipeline is still to train:
+/// nothing is looked for in it.
+pub const TO_COME: &str = "/";
+
 /// What a model lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

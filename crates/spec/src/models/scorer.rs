@@ -17,24 +17,43 @@ pub struct RewardModel {
 }
 
 impl RewardModel {
+    /// The description of a reward model: all that can be known of it without reading weights.
+    ///
+    /// # Errors
+    /// There is none, its weights or its tokenizer are missing, or it is a model that writes.
+    pub fn check(path: &Path) -> Result<ModelSource, SourceError> {
+        let source = ModelSource::open_whole(path)?;
+        let no_model = |what: &str, fix: &str| SourceError::NoModel {
+            path: path.into(),
+            what: what.into(),
+            fix: fix.into(),
+        };
+        if !source.config().is_reward_model() {
+            return Err(no_model(
+                "is a model that writes: it has no score",
+                "train one from it: llmtui train reward -s train.from=MODEL -s data.path=PAIRS",
+            ));
+        }
+        if !tokenizer::has_tokenizer(path) {
+            return Err(no_model(
+                "has no tokenizer",
+                "put the tokenizer files of this model beside it",
+            ));
+        }
+        Ok(source)
+    }
+
     /// Reads the folder of a reward model.
     ///
     /// # Errors
-    /// There is none, or a model that writes; a tokenizer that is missing or of another model.
+    /// As [`RewardModel::check`]; a tokenizer that cannot be read or is of another model.
     pub fn open(path: &Path) -> Result<RewardModel, SourceError> {
-        let source = ModelSource::open(path)?;
+        let source = RewardModel::check(path)?;
         let no_model = |what: String, fix: String| SourceError::NoModel {
             path: path.into(),
             what,
             fix,
         };
-        if !source.config().is_reward_model() {
-            return Err(no_model(
-                "is a model that writes: it has no score".into(),
-                "train one from it: llmtui train reward -s train.from=MODEL -s data.path=PAIRS"
-                    .into(),
-            ));
-        }
         let tokenizer = tokenizer::load(path, &Child::of_this_program())
             .map_err(|e| no_model(format!("has no tokenizer to use: {e}"), e.hint().into()))?;
         let pad = source.token_ids().pad.or(padding(&tokenizer));

@@ -8,12 +8,13 @@ use super::issue::{Issue, Origin, Origins, nearest, within};
 use super::presets::neighbours;
 use super::{RunConfig, embed_corpora};
 use crate::base::paths::{astray, is_yaml};
+use crate::base::text::one_line;
 use crate::base::{human, ssh};
 use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::{MethodConfig, ReferenceChoice};
-use crate::models::is_gguf;
+use crate::models::{ModelSource, RewardModel, SourceError, TO_COME, is_gguf};
 use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::workers::{EngineConfig, torch};
@@ -428,7 +429,9 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
         let full = base.join(path);
         exists(&mut judge, "rewards", path, &full, full.is_dir());
-        no_run(&mut judge, "rewards", path, &full);
+        if looked_into(&full) && !no_run(&mut judge, "rewards", path, &full) {
+            scores(&mut judge, "rewards", RewardModel::check(&full).map(drop));
+        }
     }
     for reward in &config.rewards {
         if let Some((what, fix)) = reward.reward.missing() {
@@ -440,7 +443,9 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         let full = base.join(path);
         let key = "method.ppo.critic_from";
         exists(&mut judge, key, path, &full, full.is_dir());
-        no_run(&mut judge, key, path, &full);
+        if looked_into(&full) && !no_run(&mut judge, key, path, &full) {
+            scores(&mut judge, key, ModelSource::open_whole(&full).map(drop));
+        }
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
@@ -451,10 +456,26 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     }
 }
 
-/// A run holds several checkpoints: which one is meant has to be said.
-fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) {
-    if let Some((what, fix)) = crate::models::of_a_run(said, full) {
+/// A run holds several checkpoints: which one is meant has to be said. Whether it is one.
+fn no_run(judge: &mut Judge, key: &'static str, said: &Path, full: &Path) -> bool {
+    let found = crate::models::of_a_run(said, full);
+    let is_run = found.is_some();
+    if let Some((what, fix)) = found {
         judge.want(false, &[key], format!("{} {what}", said.display()), fix);
+    }
+    is_run
+}
+
+/// Whether a folder is there, of which it can be known now what it holds.
+fn looked_into(full: &Path) -> bool {
+    full.is_dir() && full != Path::new(TO_COME)
+}
+
+/// A folder that is to hold a model with a score: what it lacks is known before the first answer.
+fn scores(judge: &mut Judge, key: &'static str, found: Result<(), SourceError>) {
+    if let Err(error) = found {
+        let (what, fix) = (one_line(&error.to_string()), error.hint().to_string());
+        judge.want(false, &[key], what, fix);
     }
 }
 

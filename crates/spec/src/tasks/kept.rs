@@ -59,7 +59,7 @@ pub fn kept(out: &Path, models: &[String], env: &Env) -> Result<Vec<(String, Sum
 mod tests {
     use super::*;
     use crate::data::source::ReadContext;
-    use crate::tasks::run::{Request, Run};
+    use crate::tasks::run::Request;
     use serde_json::json;
 
     #[test]
@@ -83,10 +83,11 @@ mod tests {
             model: "run-1 step-3",
             fingerprint: "f",
         };
-        Run::open(request).unwrap();
         let path = request.file();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let header = serde_json::to_value(request.header()).unwrap();
         let answer = json!({"item": 0, "place": "1", "prompt": "x", "scores": {"exact": 1.0}});
-        let answers = format!("{}{answer}\n", std::fs::read_to_string(&path).unwrap());
+        let answers = format!("{header}\n{answer}\n");
         let found = |answers: &str| {
             std::fs::write(&path, answers).unwrap();
             kept(&out, &["gone".into(), "run-1".into()], &Env::default()).unwrap()

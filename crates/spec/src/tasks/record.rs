@@ -7,7 +7,7 @@ use crate::base::text::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::Path;
 
 /// A continuation as the model sees it.
@@ -76,14 +76,18 @@ pub struct Header {
     pub file: Option<std::path::PathBuf>,
 }
 
-/// A file of records under way.
+/// A file of records under way. It is written with the first record: where nothing is answered, nothing is left behind.
 pub(super) struct Keeper {
-    file: File,
+    /// Once something was written.
+    file: Option<File>,
     path: std::path::PathBuf,
+    header: Header,
+    /// Bytes of the file that count.
+    len: u64,
 }
 
 impl Keeper {
-    /// Opens the file and returns what it holds already. A file with another header is overwritten.
+    /// Returns what the file holds already. A file with another header will be overwritten.
     ///
     /// # Errors
     /// The disk.
@@ -92,38 +96,49 @@ impl Keeper {
             Some((held, records, len)) if same(&held, header) => (records, len),
             _ => (Vec::new(), 0),
         };
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        let file = open_plain_with(&mut options, path).map_err(TaskError::io(path))?;
-        // What stands behind the last whole line was cut off.
-        file.set_len(len).map_err(TaskError::io(path))?;
-        let mut keeper = Keeper {
-            file,
+        let keeper = Keeper {
+            file: None,
             path: path.to_path_buf(),
+            header: header.clone(),
+            len,
         };
-        use std::io::Seek;
-        keeper
-            .file
-            .seek(std::io::SeekFrom::End(0))
-            .map_err(TaskError::io(path))?;
-        if len == 0 {
-            keeper.line(header)?;
-        }
         Ok((keeper, held))
     }
 
     /// Appends whole lines.
     pub fn keep(&mut self, records: &[Record]) -> Result<(), TaskError> {
-        records.iter().try_for_each(|record| self.line(record))
+        self.write(records).map_err(TaskError::io(&self.path))
     }
 
-    fn line(&mut self, value: &impl Serialize) -> Result<(), TaskError> {
-        let mut line = serde_json::to_string(value).unwrap_or_default();
-        line.push('\n');
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(TaskError::io(&self.path))
+    fn write(&mut self, records: &[Record]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(begin(&self.path, &self.header, self.len)?),
+        };
+        records.iter().try_for_each(|record| line(file, record))
     }
+}
+
+/// The file and its folder, with the header in front; what stands behind the last whole line is cut off.
+fn begin(path: &Path, header: &Header, len: u64) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    let mut file = open_plain_with(&mut options, path)?;
+    file.set_len(len)?;
+    file.seek(io::SeekFrom::End(0))?;
+    if len == 0 {
+        line(&mut file, header)?;
+    }
+    Ok(file)
+}
+
+fn line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_string(value).unwrap_or_default();
+    line.push('\n');
+    file.write_all(line.as_bytes())
 }
 
 /// The program's own version does not matter.
@@ -216,6 +231,7 @@ mod tests {
         };
         let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
         assert!(held.is_empty());
+        assert!(!path.exists(), "nothing is written before the first record");
         keeper.keep(&[record(2), record(0)]).unwrap();
         let whole = std::fs::read(&path).unwrap();
         std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();

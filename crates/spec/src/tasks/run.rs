@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 impl Request<'_> {
-    fn header(&self) -> Header {
+    pub(super) fn header(&self) -> Header {
         let config = self.prepared.task.config();
         Header {
             task: config.name.clone(),
@@ -81,12 +81,11 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Takes up what was answered before.
+    /// Takes up what was answered before; writes nothing yet.
     ///
     /// # Errors
     /// The disk.
     pub fn open(request: Request<'a>) -> Result<Run<'a>, TaskError> {
-        std::fs::create_dir_all(request.folder).map_err(TaskError::io(request.folder))?;
         let (keeper, mut records) = Keeper::open(&request.file(), &request.header())?;
         let items = request.prepared.items.len();
         let mut seen = HashSet::new();

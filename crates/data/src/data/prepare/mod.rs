@@ -4,11 +4,12 @@
 mod bytes;
 mod tokenize;
 
+use crate::base::human::grouped;
 use crate::base::paths::Env;
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
-use crate::data::hold_out::{self, Span};
+use crate::data::hold_out::{self, Span, Split};
 use crate::data::mix::Wanted;
 use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
@@ -321,7 +322,21 @@ fn lay_out(
     };
     let mut learning = Learning::default();
     for source in train {
-        let (kept, held): (Vec<Span>, Vec<Span>) = hold_out::split(&source.store, fraction);
+        // A row of texts that run together; of others the shortest sequence that predicts anything.
+        let least = match how.packing {
+            Packing::Stream => how.seq_len as u64 + 1,
+            _ => 2,
+        };
+        let Split {
+            train: kept,
+            val: held,
+            is_cut,
+        } = hold_out::split(&source.store, fraction, least);
+        if fraction > 0.0 {
+            let size = how.unit.documents();
+            let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
+            notes.push(divided(source, parts, is_cut));
+        }
         let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
         learning.documents += portion.documents;
         learning.nothing_supervised += account.nothing_supervised;
@@ -367,6 +382,23 @@ fn lay_out(
     Ok((documents, learning))
 }
 
+/// How much of a source is held out, in words: `parts` are the examples of training and validation.
+fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
+    let name = &source.name;
+    match (is_cut, source.store.documents()) {
+        (true, 1) => format!(
+            "{name}: one document, of which the end is held out for validation; with two or more, whole ones are"
+        ),
+        (true, _) => format!(
+            "{name}: the end of its text is held out for validation, and a document is cut: whole ones would leave less than a row"
+        ),
+        (false, _) => {
+            let (val, all) = (grouped(val), grouped(train + val));
+            format!("{name}: {val} of {all} rows held out for validation, whole")
+        }
+    }
+}
+
 fn nothing_left(source: &Ready, how: Layouting) -> DataError {
     let (documents, tokens) = (source.store.documents(), source.store.tokens());
     let seq_len = how.seq_len;
@@ -399,7 +431,17 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         Mix::Share => "",
         Mix::Concatenate => " concatenate",
     };
-    sha256(format!("{keys:?} {how:?} {stages:?} {}{mix}", config.val_fraction).as_bytes())
+    // Few examples were once divided otherwise: another part of them is held out now.
+    let whole = match val.is_empty()
+        && train
+            .iter()
+            .any(|s| hold_out::few(&s.store, config.val_fraction))
+    {
+        true => " whole",
+        false => "",
+    };
+    let share = config.val_fraction;
+    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}").as_bytes())
 }
 
 fn place(train: &[Ready]) -> String {

@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "answer_length",
         title: "answers end",
-        summary: "Less than half of the answers reach rollout.max_new_tokens.",
+        summary: "Less than half of the answers are cut off at the largest number of new tokens.",
         source: "Dr. GRPO, arXiv 2503.20783: length bias; DAPO, arXiv 2503.14476: overlong answers",
     },
     needs: &[metric::CUT_ANSWERS, metric::ANSWER_LENGTH],
@@ -35,12 +35,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         true => Finding::warn(
             signals,
             "answers grow: length itself is rewarded, or costs nothing",
-            "method.grpo.aggregation=dr_grpo, a reward {length: {limit: …}}, rollout.mask_truncated=true",
+            "<loss_type:dr_grpo>, «a reward {length: {limit: …}}|a penalty on length», <mask_truncated_completions:true>",
         ),
         false => Finding::warn(
             signals,
             "the model does not end its answers, or has no room to",
-            "a larger rollout.max_new_tokens, rollout.stop, or a cold start that teaches how answers end",
+            "a larger <max_completion_length>, «rollout.stop, or a cold start that|a stop string, or supervised fine-tuning first, which» teaches how answers end",
         ),
     })
 }

@@ -45,7 +45,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     ];
     let fix = format!(
-        "{}; QK-norm (-s model.qk_norm=true) for the next run",
+        "{}; QK-norm« (-s model.qk_norm=true)|» for the next run",
         super::diverged::lower_lr(view)
     );
     Some(Finding::warn(

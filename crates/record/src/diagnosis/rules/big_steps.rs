@@ -40,6 +40,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "updates from one rollout go further than clipping allows for: most of their gradient is cut off",
-        "a smaller learning rate, fewer rollout.epochs, larger batches",
+        "a smaller learning rate, fewer epochs over each rollout (<num_iterations>), larger batches",
     ))
 }

@@ -40,7 +40,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(metric::GRAD_NORM, norm, format!("the usual gradient norm {} is {:.0} times clip_norm {}", human::number(norm), norm / clip, human::number(clip))),
         ];
         let cause = "clip_norm is far below the usual gradient: every step has the same length and outliers count no less";
-        let fix = format!("-s train.clip_norm={}, or 1, the usual value", human::number((2.0 * norm).max(clip)));
+        let fix = format!("<max_grad_norm={}>, or 1, the usual value", human::number((2.0 * norm).max(clip)));
         Finding::warn(signals, cause, fix)
     })
 }

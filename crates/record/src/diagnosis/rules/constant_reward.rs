@@ -42,6 +42,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::fail(
         signals,
         "no answer is better than another, so nothing is learned: the reward's rule never or always applies",
-        "try it on answers of your own with `llmtui reward test`; a cold start (rollout.cold_start_steps) teaches the form of an answer",
+        "try it on answers of your own« with `llmtui reward test`|»; «a cold start (rollout.cold_start_steps)|supervised fine-tuning first» teaches the form of an answer",
     ))
 }

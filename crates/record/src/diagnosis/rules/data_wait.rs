@@ -26,6 +26,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         Signal::of(metric::DATA_WAIT, share, text),
         "batches are made slower than they are used",
-        "keep data on a local disk; tokenize ahead (data.cache), or a larger model per step",
+        "keep data on a local disk; tokenize ahead« (data.cache)|», or a larger model per step",
     ))
 }

@@ -51,6 +51,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         cause,
-        "a lower learning rate, a higher beta, or -s method.dpo.nll_weight=1, which holds on to chosen answers",
+        "a lower learning rate, a higher beta, or <rpo_alpha=1>, which holds on to chosen answers",
     ))
 }

@@ -151,16 +151,16 @@ fn gradient(view: &View<'_>) -> Option<Signal> {
 pub(super) fn lower_lr(view: &View<'_>) -> String {
     let mut words = match view.lr().filter(|lr| *lr > 0.0) {
         Some(lr) => format!(
-            "lower the learning rate: -s lr={:.0e}",
+            "lower the learning rate: <learning_rate={:.0e}>",
             (lr / 10.0).min(1e-3)
         ),
-        None => "lower the learning rate: -s lr=…".into(),
+        None => "lower the learning rate«: -s lr=…|»".into(),
     };
     if view.state.settings.get("clip_norm") == Some(&0.0) {
-        words.push_str(" -s clip_norm=1");
+        words.push_str(" <max_grad_norm=1>");
     }
     if view.state.running() {
-        words.push_str(" (t tunes it while it runs)");
+        words.push_str("« (t tunes it while it runs)|»");
     }
     words
 }

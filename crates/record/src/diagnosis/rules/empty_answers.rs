@@ -43,14 +43,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         true => Finding::fail(
             signals,
             "answers are cut off after their first token",
-            "a larger rollout.max_new_tokens; see that no rollout.stop matches what answers begin with",
+            "a larger <max_completion_length>; see that no «rollout.stop|stop string» matches what answers begin with",
         ),
         false => Finding::fail(
             signals,
             "the model ends its answers at once: prompts that are texts reach a chat model without its template, and a base model may not know \
              the form of an answer",
-            "prompts as turns (a column `question`, or llmtui data convert FILE --to messages); else a cold start (rollout.cold_start_steps) \
-             teaches how answers begin",
+            "«prompts as turns (a column `question`, or llmtui data convert FILE --to messages)|prompts in the model's chat template»; \
+             else «a cold start (rollout.cold_start_steps)|supervised fine-tuning first, which» teaches how answers begin",
         ),
     })
 }

@@ -45,6 +45,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "the model has settled on one answer to each prompt before most are right",
-        "a smaller learning rate, method.grpo.clip_high=0.28, or a higher rollout.temperature",
+        "a smaller learning rate, <epsilon_high:0.28>, or a higher <temperature>",
     ))
 }

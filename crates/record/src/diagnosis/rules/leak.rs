@@ -54,6 +54,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         cause,
-        "run `llmtui preflight` (token_shift, causal_mask); look at the data pane for repeated rows",
+        "«run `llmtui preflight` (token_shift, causal_mask); look at the data pane for repeated rows|check that targets are shifted by one token and that the mask is causal; look for repeated rows in the data»",
     ))
 }

@@ -33,6 +33,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(metric::LOSS, trend.now, format!("train loss stays at {}", human::number(trend.now))).at(view.state.step),
             Signal::of(metric::NOISE_SCALE, scale, format!("the noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
         ];
-        Finding::warn(signals, "the gradient is mostly noise", "raise train.grad_accum_steps: up to the noise scale a larger batch needs hardly more tokens")
+        Finding::warn(signals, "the gradient is mostly noise", "raise <gradient_accumulation_steps>: up to the noise scale a larger batch needs hardly more tokens")
     })
 }

@@ -75,11 +75,11 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         let text = format!("gradient norm {x:.1e}");
         signals.push(Signal::of(metric::GRAD_NORM, x, text));
         let cause = "no gradient reaches the weights: they are frozen, or every target is masked";
-        let fix = "look at supervised tokens in the data pane; `llmtui preflight` checks them";
+        let fix = "look at «supervised tokens in the data pane; `llmtui preflight` checks them|which tokens are supervised»";
         return Finding::fail(signals, cause, fix);
     }
     let cause = "inputs do not predict the targets (mask, shift, shuffled labels), or the learning rate is far off";
-    let fix = "run `llmtui preflight`, then vary the learning rate: -s lr=… by factors of 10";
+    let fix = "«run `llmtui preflight`|check inputs and targets (mask, shift, labels)», then vary the learning rate«: -s lr=…|» by factors of 10";
     Finding::fail(signals, cause, fix)
 }
 
@@ -87,9 +87,9 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
 pub(super) fn raise_lr(view: &View<'_>) -> String {
     let lr = view.lr().map_or(1e-3, |lr| (10.0 * lr).max(1e-3));
     let live = if view.state.running() {
-        " (t tunes it while it runs)"
+        "« (t tunes it while it runs)|»"
     } else {
         ""
     };
-    format!("raise the learning rate: -s lr={lr:.0e}{live}")
+    format!("raise the learning rate: <learning_rate={lr:.0e}>{live}")
 }

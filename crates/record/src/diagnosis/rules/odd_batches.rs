@@ -77,6 +77,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ),
     ];
     let cause = "some batches do not fit the rest: corrupt spans, another language, binary data";
-    let fix = "look at them (`llmtui data batches SPEC --step N`) and filter; -s rescue.skip_outliers=true leaves such updates out";
+    let fix = "look at «them (`llmtui data batches SPEC --step N`) and filter; -s rescue.skip_outliers=true leaves such updates out|the data of these steps and filter»";
     Some(Finding::warn(signals, cause, fix))
 }

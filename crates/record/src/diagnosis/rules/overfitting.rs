@@ -58,7 +58,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 signals,
                 "the model memorizes: what it still gains on the training split does not carry over",
                 format!(
-                    "stop, and use the checkpoint near step {}; more data, or -s dropout=0.1",
+                    "stop, and use the checkpoint near step {}; more data, or <dropout=0.1>",
                     human::grouped(best)
                 ),
             )

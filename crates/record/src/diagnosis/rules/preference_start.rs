@@ -67,12 +67,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             format!(
                 "dropout {dropout} is on in the policy and off in the reference, so the same answers have other probabilities"
             ),
-            "-s model.dropout=0",
+            "<dropout=0>",
         ),
         false => Finding::fail(
             signals,
             "the reference is another model than the policy began from, or sees other text (template, truncation)",
-            "take the policy's own start as reference (method.dpo.reference: auto)",
+            "take the policy's own start as reference« (method.dpo.reference: auto)|»",
         ),
     })
 }

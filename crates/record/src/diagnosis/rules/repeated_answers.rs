@@ -53,13 +53,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::fail(
             vec![signal, reward],
             "repetition is rewarded, or costs nothing: the reward rises with it",
-            "rewards: a penalty {repetition: {words: 3}, weight: 0.5}; look at answers in the examples pane",
+            "«rewards: a penalty {repetition: {words: 3}, weight: 0.5}; look at answers in the examples pane|a penalty on repetition in the reward; look at the answers»",
         )
     } else if long > LONGER * short {
         Finding::warn(
             vec![signal, length],
             "the model falls into loops: answers grow by saying the same again",
-            "a reward {repetition: {words: 3}}, a smaller learning rate, method.grpo.beta=0.04",
+            "«a reward {repetition: {words: 3}}|a penalty on repetition in the reward», a smaller learning rate, <beta:0.04>",
         )
     } else {
         // One signal alone is no diagnosis.

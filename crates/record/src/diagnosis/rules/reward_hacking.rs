@@ -54,12 +54,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         true => Finding::fail(
             signals,
             "answers are rewarded for something else than being right",
-            "look at answers and rewards by part in the examples pane; weigh the verifier higher, or bound what is exploited (length, repetition, tags)",
+            "look at answers and rewards by part« in the examples pane|»; weigh the verifier higher, or bound what is exploited (length, repetition, tags)",
         ),
         false => Finding::warn(
             signals,
             "training makes answers worse",
-            "a smaller learning rate (rollout.lr_scale), or continue from the best checkpoint",
+            "a smaller learning rate« (rollout.lr_scale)|», or continue from the best checkpoint",
         ),
     })
 }

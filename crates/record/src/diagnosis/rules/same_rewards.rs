@@ -41,6 +41,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "prompts are far too hard or far too easy for this model: all answers to one are alike right or wrong",
-        "begin with supervised learning (rollout.cold_start_steps, train.from), use prompts that it answers right now and then, or a larger rollout.group_size",
+        "begin with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it answers right now and then, or a larger <num_generations>",
     ))
 }

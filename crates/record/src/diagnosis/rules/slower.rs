@@ -66,7 +66,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         cause,
-        "`llmtui doctor`, and the hardware pane: temperature, clocks, other processes",
+        "«`llmtui doctor`, and the hardware pane|look at the hardware»: temperature, clocks, other processes",
     ))
 }
 

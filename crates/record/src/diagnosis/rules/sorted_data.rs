@@ -59,7 +59,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::warn(
             signals,
             cause,
-            "shuffle the files once (`llmtui data split`, `shuf`), or mix sources by weight",
+            "shuffle the files once («`llmtui data split`, |»`shuf`), or mix sources by weight",
         )
     })
 }

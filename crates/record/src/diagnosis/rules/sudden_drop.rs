@@ -59,11 +59,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let (cause, fix) = match masked {
         true => (
             "no target counts any more: labels are masked",
-            "look at the supervised tokens of these batches: `llmtui data batches`",
+            "look at the supervised tokens of these batches«: `llmtui data batches`|»",
         ),
         false => (
             "targets became trivial: padding, one text again and again, or targets that stand in the inputs",
-            "look at the batches of these steps: `llmtui data batches`",
+            "look at the batches of these steps«: `llmtui data batches`|»",
         ),
     };
     Some(Finding::warn(signals, cause, fix))

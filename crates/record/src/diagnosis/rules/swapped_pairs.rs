@@ -58,6 +58,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         cause,
-        "read pairs of both in the data pane; check the columns (`--map`)",
+        "read pairs of both« in the data pane|»; check «the columns (`--map`)|which column holds the chosen answers»",
     ))
 }

@@ -84,12 +84,12 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             ));
             (
                 "dropout takes away more than the model can do without",
-                "-s model.dropout=0.1, or 0 while it does not overfit",
+                "<dropout=0.1>, or 0 while it does not overfit",
             )
         }
         None => (
             "training text is harder than validation text: noise in it, or a validation split that was in the training data",
-            "look at both in the data pane; `llmtui preflight` looks for overlap",
+            "look at both« in the data pane; `llmtui preflight` looks|, and» for overlap",
         ),
     };
     Some(Finding::warn(signals, cause, fix))

@@ -64,7 +64,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return Some(Finding::warn(
             signals,
             cause,
-            "a lower learning rate, or train.precision: f32",
+            "a lower learning rate, or «train.precision: f32|float32»",
         ));
     }
     Some(Finding::pass(signals))

@@ -43,7 +43,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 ),
             ],
             "answers are cut before they come to their result",
-            "a larger rollout.max_new_tokens, rollout.mask_truncated=true, or a cold start that teaches how answers end",
+            "a larger <max_completion_length>, <mask_truncated_completions:true>, or «a cold start that|supervised fine-tuning first, which» teaches how answers end",
         ),
         false => Finding::warn(
             vec![
@@ -51,7 +51,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
                 Signal::of(metric::REWARD, reward, format!("mean reward {reward:.2}")),
             ],
             "answers do not have the form that the reward reads: right ones may count as wrong",
-            "llmtui reward test SPEC FILE shows what is read of an answer; name the form in the prompt, marked: false, or a cold start (rollout.cold_start_steps)",
+            "«llmtui reward test SPEC FILE shows|look at» what is read of an answer; name the form in the prompt, «marked: false, or a cold start (rollout.cold_start_steps)|or begin with supervised fine-tuning»",
         ),
     })
 }

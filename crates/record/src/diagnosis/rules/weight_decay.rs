@@ -83,6 +83,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "weight decay takes away what is learned",
-        "-s weight_decay=0.1, the usual value",
+        "<weight_decay=0.1>, the usual value",
     ))
 }

@@ -17,8 +17,15 @@ fn advice_on_a_run_of_another_program_names_nothing_of_this_one() {
     let (ours, theirs) = (run(42).diagnose(), run(0).diagnose());
     assert!(ours.summary.contains("-s lr=1e-3"), "{}", ours.summary);
     assert!(ours.summary.contains("(t tunes"), "{}", ours.summary);
-    let fix = "lower the learning rate to 1e-3";
+    let fix = "lower the learning rate: learning_rate=1e-3";
     assert!(theirs.summary.ends_with(fix), "{}", theirs.summary);
     let found = theirs.findings.iter().find(|f| f.id == "diverged");
     assert_eq!(found.unwrap().fix, fix);
+    for finding in &theirs.findings {
+        assert!(
+            !finding.expected.contains("rollout."),
+            "{}",
+            finding.expected
+        );
+    }
 }

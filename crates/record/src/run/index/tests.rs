@@ -5,7 +5,7 @@ use crate::base::clock::ManualClock;
 use crate::base::finding::Finding;
 use crate::run::LogWriter;
 use crate::run::state::outcome_word;
-use crate::wire::{Envelope, Num, VERSION};
+use crate::wire::{Envelope, Num, VERSION, Values};
 use std::sync::Arc;
 
 fn new_run(runs: &Path, name: &str, at: u64) -> RunDir {
@@ -286,20 +286,70 @@ fn a_summary_counts_what_still_counts() {
     );
 }
 
-#[test]
-fn a_long_log_is_summarised_from_its_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = new_run(dir.path(), "x", 1);
-    log(&run, [hello(), started(50_000)]);
-    log(&run, (1..=50_000).map(|i| stepped(i, 1e5 / i as f64)));
+/// A log beyond what is read quickly, whose middle says what its ends do not: the best evaluation, an evaluation that a resume
+/// has undone, a pause between two engines, and the longer training of the second.
+fn long(dir: &Path) -> RunDir {
+    let run = new_run(dir, "x", 1);
+    let steps = |range: std::ops::RangeInclusive<u64>| range.map(|i| stepped(i, 1e5 / i as f64));
+    log(&run, [hello(), started(30_000), evaluated(10, 9.0)]);
+    log(&run, steps(1..=20_000));
+    log(&run, [evaluated(15_000, 1.5), evaluated(20_000, 0.5)]);
+    log(&run, [finished(Outcome::Stopped, 20_000), hello()]);
+    log(&run, [Event::RolledBack { step: 18_000 }, started(50_000)]);
+    log(&run, steps(18_001..=50_000));
     log(&run, [evaluated(50_000, 2.0)]);
+    run
+}
+
+#[test]
+fn a_long_log_is_summarised_as_a_short_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = long(dir.path());
     let size = std::fs::metadata(run.events_path()).unwrap().len();
-    assert!(size > SCAN_WHOLE, "{size}");
-    let summary = summarize(&run).unwrap();
-    assert_eq!((summary.step, summary.max_steps), (50_000, 50_000));
-    assert_eq!(summary.val_loss, Some(2.0));
-    assert_eq!(summary.method, "pretrain");
-    assert_eq!(summary.curve.len(), CURVE);
+    assert!(size > 4 << 20, "{size}");
+    let first = summarize(&run).unwrap();
+    assert_eq!((first.step, first.max_steps), (50_000, 50_000));
+    assert_eq!(first.val_loss, Some(2.0));
+    assert_eq!(first.best_val_loss, Some(1.5), "0.5 was rolled back");
+    assert_eq!(
+        first.status,
+        RunStatus::Crashed,
+        "the second engine said no end"
+    );
+    assert_eq!(first.method, "pretrain");
+    assert_eq!(first.curve.len(), CURVE);
+    let mut whole = 0.0;
+    let mut spent = crate::run::spent::Spent::default();
+    for line in std::fs::read_to_string(run.events_path()).unwrap().lines() {
+        let envelope = decode_envelope(line).unwrap();
+        spent.take(envelope.t, &envelope.event);
+        whole = spent.seconds();
+    }
+    assert!(
+        (first.seconds - whole).abs() < 1e-9,
+        "{} {whole}",
+        first.seconds
+    );
+
+    // What was found is kept, and what comes behind it is read.
+    assert!(run.summary_path().exists());
+    assert_eq!(summarize(&run).unwrap(), first);
+    log(
+        &run,
+        [evaluated(50_001, 1.0), finished(Outcome::Completed, 50_001)],
+    );
+    let then = summarize(&run).unwrap();
+    assert_eq!((then.step, then.best_val_loss), (50_001, Some(1.0)));
+    assert_eq!(then.status, RunStatus::Finished);
+
+    // Kept of another log, or damaged: it does not count.
+    for damage in [b"{}".to_vec(), Vec::new()] {
+        std::fs::write(run.summary_path(), damage).unwrap();
+        assert_eq!(summarize(&run).unwrap(), then);
+    }
+    let text = std::fs::read_to_string(run.events_path()).unwrap();
+    std::fs::write(run.events_path(), text.replace("1.5", "1.25")).unwrap();
+    assert_eq!(summarize(&run).unwrap().val_loss, Some(1.0));
 }
 
 #[test]

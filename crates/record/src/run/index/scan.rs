@@ -1,0 +1,234 @@
+//! What a log says that a list of runs shows. The whole log is read, because a best value, a resume or a rollback may stand
+//! anywhere in it. Of a long log what was found is kept beside it, and only what was appended since is read the next time.
+
+use super::{RunStatus, VERDICT, kind_of};
+use crate::base::clock::UnixMillis;
+use crate::base::files::{open_plain, read_small, write_atomic};
+use crate::base::text::one_line;
+use crate::run::RunDir;
+use crate::run::log::Tail;
+use crate::run::spent::Spent;
+use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// What was found in logs up to this size is not kept: they are read quickly.
+const SHORT: u64 = 4 << 20;
+/// So many bytes are read again before what was found is written again.
+const AGAIN: u64 = 1 << 20;
+/// Bytes of a log by which it is known to be the one that was read: its end then.
+const MARK: u64 = 256;
+/// Largest file of what was found.
+const MAX_KEPT: u64 = 16 << 20;
+/// Of what is kept; another one is not read.
+const VERSION: u32 = 1;
+
+/// What was found in the first bytes of a log.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    /// Bytes that were read: whole lines.
+    read: u64,
+    /// The last of them.
+    mark: Vec<u8>,
+    scan: Scan,
+}
+
+/// What a run's log of `size` bytes says.
+pub(super) fn read(run: &RunDir, size: u64) -> io::Result<Scan> {
+    let log = run.events_path();
+    if size <= SHORT {
+        let mut scan = Scan::default();
+        scan.part(&log, 0, size)?;
+        return Ok(scan);
+    }
+    let kept = kept(run, &log, size);
+    let (begin, mut scan) = kept.map_or_else(Default::default, |kept| (kept.read, kept.scan));
+    let read = scan.part(&log, begin, size)?;
+    if read > begin + AGAIN {
+        let kept = Kept {
+            version: VERSION,
+            read,
+            mark: before(&log, read)?,
+            scan,
+        };
+        // Nobody has to be able to write there: the log is read again then.
+        if let Ok(bytes) = serde_json::to_vec(&kept) {
+            let _ = write_atomic(&run.summary_path(), &bytes);
+        }
+        scan = kept.scan;
+    }
+    Ok(scan)
+}
+
+/// What was found earlier, if it is of this log: one that was cut or replaced is read from its beginning.
+fn kept(run: &RunDir, log: &Path, size: u64) -> Option<Kept> {
+    let bytes = read_small(&run.summary_path(), MAX_KEPT).ok()?;
+    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let fits = kept.version == VERSION && kept.read > 0 && kept.read <= size;
+    (fits && before(log, kept.read).ok()? == kept.mark).then_some(kept)
+}
+
+/// The bytes in front of `end`.
+fn before(log: &Path, end: u64) -> io::Result<Vec<u8>> {
+    let mut file = open_plain(log)?;
+    let begin = end.saturating_sub(MARK);
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = Vec::new();
+    file.take(end - begin).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Result of scanning a log.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scan {
+    pub method: String,
+    pub max_steps: u64,
+    pub n_params: u64,
+    pub phase: Option<Phase>,
+    pub step: u64,
+    pub train_loss: Option<f64>,
+    /// (step, validation loss) in the order of the log.
+    pub vals: Vec<(u64, f64)>,
+    /// (step, pass@1).
+    pub passes: Vec<(u64, f64)>,
+    pub reward: Option<f64>,
+    pub epochs: Option<f64>,
+    /// The best according to a `Finished` event.
+    pub best_said: Option<f64>,
+    pub outcome: Option<Outcome>,
+    pub verdict: Option<String>,
+    pub message: String,
+    pub spent: Spent,
+    pub updated: Option<UnixMillis>,
+}
+
+/// The events a summary needs; of `Stepped` only the newest matters.
+const SUMMARY_KINDS: &[&str] = &[
+    "Hello",
+    "Started",
+    "PhaseChanged",
+    "Evaluated",
+    "Diagnosed",
+    "RolledBack",
+    "Finished",
+];
+
+impl Scan {
+    /// Reads the lines that begin in `begin..end`; tells where the next one begins.
+    fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<u64> {
+        let mut tail = Tail::open_at(path, begin)?;
+        let mut lines = String::new();
+        let mut newest_step = String::new();
+        let mut newest = String::new();
+        while tail.offset() < end {
+            lines.clear();
+            if !tail.read_lines(&mut lines, 64 << 10)? {
+                break;
+            }
+            let mut before = newest.as_str();
+            for line in lines.lines() {
+                let kind = kind_of(line);
+                if kind == Some("Hello") {
+                    // The last event of an engine that died may be of any kind.
+                    self.last_word(before);
+                }
+                before = line;
+                match kind {
+                    Some("Stepped") => line.clone_into(&mut newest_step),
+                    Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
+                    _ => {
+                        self.take(&std::mem::take(&mut newest_step));
+                        self.take(line);
+                    }
+                }
+            }
+            if let Some(line) = lines.lines().next_back() {
+                line.clone_into(&mut newest);
+            }
+        }
+        self.take(&newest_step);
+        self.last_word(&newest);
+        Ok(tail.offset())
+    }
+
+    fn last_word(&mut self, line: &str) {
+        if let Ok(envelope) = decode_envelope(line) {
+            self.updated = Some(envelope.t);
+            self.spent.until(envelope.t);
+        }
+    }
+
+    fn take(&mut self, line: &str) {
+        let Ok(envelope) = decode_envelope(line) else {
+            return;
+        };
+        self.spent.take(envelope.t, &envelope.event);
+        match envelope.event {
+            Event::Hello { .. } => {
+                self.outcome = None;
+                self.message.clear();
+            }
+            Event::Started {
+                method,
+                max_steps,
+                n_params,
+                ..
+            } => {
+                self.method = method;
+                self.max_steps = max_steps;
+                self.n_params = n_params;
+            }
+            Event::PhaseChanged { phase, .. } => self.phase = Some(phase),
+            Event::Stepped { step, values, .. } => {
+                self.step = step;
+                self.train_loss = loss(&values, "train/loss").or(self.train_loss);
+                self.reward = loss(&values, "reward").or(self.reward);
+                self.epochs = loss(&values, "epochs");
+            }
+            Event::Evaluated { step, values, .. } => {
+                self.vals
+                    .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
+                self.passes
+                    .extend(loss(&values, "eval/pass@1").map(|share| (step, share)));
+            }
+            Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
+                self.verdict = Some(one_line(&finding.title));
+            }
+            Event::RolledBack { step } => {
+                self.step = step;
+                self.vals.retain(|(at, _)| *at <= step);
+                self.passes.retain(|(at, _)| *at <= step);
+            }
+            Event::Finished {
+                outcome,
+                step,
+                best,
+                message,
+                ..
+            } => {
+                self.outcome = Some(outcome);
+                self.step = step;
+                let lowest = best.filter(|best| best.metric == "val/loss");
+                self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
+                self.message = message;
+            }
+            _ => {}
+        }
+    }
+
+    pub fn status(&self, alive: bool) -> RunStatus {
+        match self.outcome {
+            _ if alive => RunStatus::Live,
+            Some(outcome) => RunStatus::of(outcome),
+            None if self.updated.is_some() => RunStatus::Crashed,
+            None => RunStatus::Empty,
+        }
+    }
+}
+
+/// A finite value of a reading: a NaN is neither a best nor a point of a curve.
+pub(super) fn loss(values: &Values, id: &str) -> Option<f64> {
+    values.get(id).map(|n| n.0).filter(|x| x.is_finite())
+}
