@@ -119,7 +119,7 @@ fn kernels(criterion: &mut Criterion) {
         let gain = values(d);
         let (mut y, mut stats) = (values(rows * d), values(rows * 2));
         bench(criterion, "layernorm forward", size, || {
-            norm::forward(layer_norm(&gain), &x, &mut y, &mut stats);
+            norm::forward(layer_norm(&gain), &x, ValuesMut::F32(&mut y), &mut stats);
         });
         around_products(criterion, size);
         attention_and_head(criterion, size);

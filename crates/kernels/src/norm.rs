@@ -5,6 +5,7 @@ use super::fetch;
 use super::lanes::{Lanes, Vector, widest};
 use super::math::sum1;
 use super::matmul::Accumulation;
+use super::numbers::{Number, ValuesMut};
 use super::simd::multiversion;
 use super::threads::Shared;
 use super::{reduce, threads};
@@ -55,7 +56,14 @@ pub struct Norm<'a> {
 }
 
 /// `x` (rows, D) → `y` (rows, D); `stats` (rows, 2) keeps mean and 1/√(var + eps) for the backward (mean 0 for RMSNorm).
-pub fn forward(norm: Norm, x: &[f32], y: &mut [f32], stats: &mut [f32]) {
+pub fn forward(norm: Norm, x: &[f32], y: ValuesMut, stats: &mut [f32]) {
+    match y {
+        ValuesMut::F32(y) => forward_of(norm, x, y, stats),
+        ValuesMut::Bf16(y) => forward_of(norm, x, y, stats),
+    }
+}
+
+fn forward_of<N: Number>(norm: Norm, x: &[f32], y: &mut [N], stats: &mut [f32]) {
     let d = norm.gain.len();
     threads::rows2((y, d), (stats, 2), COST * d, |first, y, stats| {
         let x = &x[first * d..][..y.len()];
@@ -64,7 +72,7 @@ pub fn forward(norm: Norm, x: &[f32], y: &mut [f32], stats: &mut [f32]) {
 }
 
 multiversion! {
-    fn forward_rows(norm: Norm<'_>, x: &[f32], y: &mut [f32], stats: &mut [f32]) {
+    fn forward_rows<N: Number>(norm: Norm<'_>, x: &[f32], y: &mut [N], stats: &mut [f32]) {
         let (kind, gain, offset) = (norm.kind, norm.gain, norm.gain_offset);
         let d = gain.len();
         let rows = x.chunks_exact(d).zip(y.chunks_exact_mut(d));
@@ -79,12 +87,14 @@ multiversion! {
             let scale = 1.0 / (variance + norm.eps).sqrt();
             stats[0] = mean;
             stats[1] = scale;
-            for ((y, &x), &g) in y.iter_mut().zip(x).zip(gain) {
-                *y = (x - mean) * scale * (g + offset);
-            }
+            let outputs = y.iter_mut().zip(x).zip(gain);
             if let Some(bias) = norm.bias {
-                for (y, &b) in y.iter_mut().zip(bias) {
-                    *y += b;
+                for (((y, &x), &g), &b) in outputs.zip(bias) {
+                    *y = N::narrow((x - mean) * scale * (g + offset) + b);
+                }
+            } else {
+                for ((y, &x), &g) in outputs {
+                    *y = N::narrow((x - mean) * scale * (g + offset));
                 }
             }
         }
@@ -250,7 +260,7 @@ mod tests {
                     bias: Some(&bias),
                     eps: 1e-5,
                 };
-                forward(norm, &x, &mut y, &mut stats);
+                forward(norm, &x, ValuesMut::F32(&mut y), &mut stats);
                 assert_close("y", &y, &exact, 2e-6);
                 let saved = Saved {
                     x: &x,

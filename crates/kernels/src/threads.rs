@@ -88,11 +88,11 @@ pub fn rows1<T: Send>(
 }
 
 /// The same over two outputs with the same number of rows.
-pub fn rows2<T: Send>(
-    (a, a_width): (&mut [T], usize),
-    (b, b_width): (&mut [T], usize),
+pub fn rows2<A: Send, B: Send>(
+    (a, a_width): (&mut [A], usize),
+    (b, b_width): (&mut [B], usize),
     cost: usize,
-    f: impl Fn(usize, &mut [T], &mut [T]) + Sync,
+    f: impl Fn(usize, &mut [A], &mut [B]) + Sync,
 ) {
     let per_task = rows_per_task(a.len() / a_width, cost);
     if a.len() <= per_task * a_width {

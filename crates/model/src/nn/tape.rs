@@ -155,6 +155,11 @@ impl Arena {
         &self.cells[slot.0].value
     }
 
+    /// Numbers of the slot's value, whatever they are kept in.
+    pub fn numbers(&self, slot: Slot) -> usize {
+        self.cells[slot.0].value.numbers
+    }
+
     /// What the slot's value is kept in.
     pub fn storage(&self, slot: Slot) -> Storage {
         self.cells[slot.0].value.storage()

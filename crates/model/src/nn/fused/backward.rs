@@ -55,7 +55,9 @@ impl Pass {
     fn walk(&mut self, plan: &Plan, grads: &mut [f32]) {
         while let Some(node) = self.nodes.pop() {
             match node {
-                Node::Norm { x, y, stats, spans } => {
+                Node::Norm {
+                    x, y, stats, spans, ..
+                } => {
                     self.norm_backward(plan, [x, y, stats], &spans, grads);
                 }
                 Node::Linear(node) => self.linear_backward(plan, &node, grads),

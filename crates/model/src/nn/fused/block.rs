@@ -2,6 +2,7 @@
 
 use super::{Output, Pass, Plan};
 use crate::kernels::dropout::Dropout;
+use crate::kernels::numbers::Storage;
 use crate::nn::NormPlacement;
 use crate::nn::kv_cache::Texts;
 use crate::nn::layout::{BlockSpans, ExpertSpans, LinearSpans, MlpSpans, NormSpans};
@@ -34,7 +35,8 @@ impl Pass {
         texts: Option<&mut Texts>,
         output: Output,
     ) -> Slot {
-        let h = self.norm_before(plan, x, block.norm1.as_ref());
+        let kept = plan.among([&block.qkv]);
+        let h = self.norm_before(plan, x, block.norm1.as_ref(), kept);
         let mut qkv = self.linear(plan, h, None, &block.qkv, Output::NEW);
         if h != x {
             self.release_recomputable(h);
@@ -65,10 +67,14 @@ impl Pass {
             norm: block.norm2_after.as_ref(),
             drop: self.drops(plan, Place::Mlp(layer)),
         };
-        let h = self.norm_before(plan, after, block.norm2.as_ref());
+        let kept = match &block.mlp {
+            MlpSpans::One(spans) => plan.among([&spans.wide]),
+            MlpSpans::Many(_) => Storage::F32,
+        };
+        let h = self.norm_before(plan, after, block.norm2.as_ref(), kept);
         let y = match &block.mlp {
             MlpSpans::One(spans) => {
-                let kept = Output::New(plan.between(&spans.wide, &spans.out));
+                let kept = Output::New(plan.among([&spans.wide, &spans.out]));
                 let wide = self.linear(plan, h, None, &spans.wide, kept);
                 if h != after {
                     self.release_recomputable(h);
@@ -97,9 +103,15 @@ impl Pass {
         y
     }
 
-    /// The norm in front of a sub-layer, where there is one.
-    fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
-        norm.map_or(x, |norm| self.norm(plan, x, norm, Output::NEW))
+    /// The norm in front of a sub-layer, where there is one, and what its output is kept in.
+    fn norm_before(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        norm: Option<&NormSpans>,
+        storage: Storage,
+    ) -> Slot {
+        norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New(storage)))
     }
 
     /// What is dropped at a place: nothing but in training.

@@ -43,6 +43,8 @@ enum Node {
     Norm {
         x: Slot,
         y: Slot,
+        /// What the output is kept in.
+        storage: Storage,
         stats: Slot,
         spans: NormSpans,
     },

@@ -10,7 +10,7 @@ impl Pass {
     pub(super) fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans, output: Output) -> Slot {
         let len = self.rows.count * plan.shape.d_model;
         let y = match output {
-            Output::New(_) => self.arena.slot(len),
+            Output::New(storage) => self.arena.slot_in(storage, len),
             Output::Known(y) => y,
         };
         let mut y_values = match output {
@@ -25,10 +25,11 @@ impl Pass {
             norm::forward(
                 plan.norm_of(spans),
                 x_values,
-                &mut y_values,
+                y_values.view_mut(),
                 &mut stats_values,
             );
         });
+        let storage = y_values.storage();
         match output {
             Output::New(_) => self.arena.put(y, y_values),
             Output::Known(_) => self.arena.free(y_values),
@@ -38,6 +39,7 @@ impl Pass {
         self.record(Node::Norm {
             x,
             y,
+            storage,
             stats,
             spans: *spans,
         });

@@ -87,13 +87,13 @@ impl<'a> Plan<'a> {
         self.weights.matrix(span)
     }
 
-    /// What lies between two linear layers is kept in: both round to bf16 in bf16, so that is what is written. Frozen weights
-    /// and adapters have kernels that read f32.
-    pub(super) fn between(&self, first: &LinearSpans, second: &LinearSpans) -> Storage {
+    /// What linear layers alone write and read, these among them, is kept in: in bf16 they round to bf16, so that is what is
+    /// written. Frozen weights and adapters have kernels that read f32.
+    pub(super) fn among<const N: usize>(&self, linears: [&LinearSpans; N]) -> Storage {
         let plain = |spans: &LinearSpans| spans.weight.grad.is_some() && spans.adapter.is_none();
-        let is_plain = !self.weights.are_stored() && plain(first) && plain(second);
+        let are_plain = !self.weights.are_stored() && linears.into_iter().all(plain);
         match self.arithmetic {
-            ComputeDtype::Bf16 if is_plain => Storage::Bf16,
+            ComputeDtype::Bf16 if are_plain => Storage::Bf16,
             _ => Storage::F32,
         }
     }

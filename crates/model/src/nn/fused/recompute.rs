@@ -7,18 +7,18 @@ use crate::kernels::norm;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
-/// Bytes of a buffer from which on it is recomputed: smaller ones may still lie in a cache when they are read again.
+/// Bytes in f32 of a buffer from which on it is recomputed: smaller ones may still lie in a cache when they are read again.
 const LARGE: usize = 4 << 20;
 
-/// Whether so many elements are recomputed for the backward.
-fn is_recomputed(elements: usize) -> bool {
-    elements * size_of::<f32>() >= LARGE
+/// Whether so many numbers are recomputed for the backward.
+fn is_recomputed(numbers: usize) -> bool {
+    numbers * size_of::<f32>() >= LARGE
 }
 
 impl Pass {
     /// Says that the forward has read for the last time what a norm made.
     pub(super) fn release_recomputable(&mut self, slot: Slot) {
-        if self.keep == Track::Off || is_recomputed(self.arena.len(slot)) {
+        if self.keep == Track::Off || is_recomputed(self.arena.numbers(slot)) {
             self.arena.release(slot);
         }
     }
@@ -29,20 +29,24 @@ impl Pass {
             return false;
         }
         let Some(Node::Norm {
-            x, stats, spans, ..
+            x,
+            storage,
+            stats,
+            spans,
+            ..
         }) = self.producer(slot)
         else {
             debug_assert!(false, "only what a norm made is let go");
             return false;
         };
-        let mut values = self.arena.buffer(self.arena.len(x));
+        let mut values = self.arena.buffer_in(storage, self.arena.len(x));
         let mut stats_values = self.arena.take(stats);
         let x_values = self.arena.get(x);
         self.kernels.run(Part::Norm, || {
             norm::forward(
                 plan.norm_of(&spans),
                 x_values,
-                &mut values,
+                values.view_mut(),
                 &mut stats_values,
             );
         });
