@@ -170,7 +170,14 @@ fn around_products(criterion: &mut Criterion, size: Size) {
     let mut turned = values(rows * d);
     bench(criterion, "rotary", size, || {
         let at = Positions::whole_rows(size.seq_len);
-        rotary::apply(&table, &mut turned, d, size.n_head, at, Turn::Forward);
+        rotary::apply(
+            &table,
+            ValuesMut::F32(&mut turned),
+            d,
+            size.n_head,
+            at,
+            Turn::Forward,
+        );
     });
     let ids: Vec<u32> = (0..rows).map(|i| (i * 31 % 65) as u32).collect();
     let mut dtable = values(65 * d);

@@ -171,6 +171,23 @@ pub trait Number: Copy + Send + Sync {
     fn wide(self) -> f32;
     /// Rounded to nearest, ties to even.
     fn narrow(x: f32) -> Self;
+
+    /// Several at once: of a fixed number compilers make vectors, whatever surrounds them.
+    #[inline(always)]
+    fn wide_all<const N: usize>(numbers: &[Self; N]) -> [f32; N] {
+        let mut wide = [0.0; N];
+        for (wide, x) in wide.iter_mut().zip(numbers) {
+            *wide = x.wide();
+        }
+        wide
+    }
+
+    #[inline(always)]
+    fn narrow_all<const N: usize>(wide: &[f32; N], to: &mut [Self; N]) {
+        for (to, &x) in to.iter_mut().zip(wide) {
+            *to = Self::narrow(x);
+        }
+    }
 }
 
 impl Number for f32 {

@@ -2,6 +2,7 @@
 //! j + width/2 and the pair rotated by position · its frequency.
 
 use super::fetch;
+use super::numbers::{Number, ValuesMut};
 use super::positions::Positions;
 use super::simd::multiversion;
 use super::threads;
@@ -140,7 +141,21 @@ pub enum Turn {
 /// positions.
 pub fn apply(
     table: &RotaryTable,
-    x: &mut [f32],
+    x: ValuesMut,
+    row_width: usize,
+    n_turned: usize,
+    positions: Positions,
+    turn: Turn,
+) {
+    match x {
+        ValuesMut::F32(x) => apply_to(table, x, row_width, n_turned, positions, turn),
+        ValuesMut::Bf16(x) => apply_to(table, x, row_width, n_turned, positions, turn),
+    }
+}
+
+fn apply_to<N: Number>(
+    table: &RotaryTable,
+    x: &mut [N],
     row_width: usize,
     n_turned: usize,
     positions: Positions,
@@ -164,15 +179,15 @@ pub fn apply(
 }
 
 multiversion! {
-    fn turn_row(row: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32], sign: f32) {
+    fn turn_row<N: Number>(row: &mut [N], head_dim: usize, cos: &[f32], sin: &[f32], sign: f32) {
         let half = cos.len();
         for head in row.chunks_exact_mut(head_dim) {
             let (a, b) = head[..2 * half].split_at_mut(half);
             for ((a, b), (&c, &s)) in a.iter_mut().zip(b).zip(cos.iter().zip(sin)) {
                 let s = s * sign;
-                let (x, y) = (*a, *b);
-                *a = x * c - y * s;
-                *b = y * c + x * s;
+                let (x, y) = (a.wide(), b.wide());
+                *a = N::narrow(x * c - y * s);
+                *b = N::narrow(y * c + x * s);
             }
         }
     }
@@ -207,12 +222,12 @@ mod tests {
         let (exact, grads) = oracle(&[&lx], &dy, || composite(&lx, &rotation, positions));
         let table = RotaryTable::new(rotation, head_dim, positions.start + seq_len);
         let mut y = x.clone();
-        apply(&table, &mut y, width, heads, positions, Turn::Forward);
+        apply_to(&table, &mut y, width, heads, positions, Turn::Forward);
         assert_close("y", &y, &exact, 1e-6);
         let mut dx = dy.clone();
-        apply(&table, &mut dx, width, heads, positions, Turn::Back);
+        apply_to(&table, &mut dx, width, heads, positions, Turn::Back);
         assert_close("dx", &dx, &grads[0], 1e-6);
-        apply(&table, &mut y, width, heads, positions, Turn::Back);
+        apply_to(&table, &mut y, width, heads, positions, Turn::Back);
         if factor == 1.0 {
             let x: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
             assert_close("x", &y, &x, 1e-6);
@@ -228,7 +243,7 @@ mod tests {
                 start,
                 ..Positions::whole_rows(1)
             };
-            apply(&table, &mut x, 4, 1, at, Turn::Forward);
+            apply_to(&table, &mut x, 4, 1, at, Turn::Forward);
             x
         };
         let y = turned([1.0, 2.0, 3.0, 4.0], 1);
@@ -255,8 +270,8 @@ mod tests {
                 start,
                 ..Positions::whole_rows(1)
             };
-            apply(&table, &mut a, 9, 1, at(p), Turn::Forward);
-            apply(&table, &mut b, 9, 1, at(q), Turn::Forward);
+            apply_to(&table, &mut a, 9, 1, at(p), Turn::Forward);
+            apply_to(&table, &mut b, 9, 1, at(q), Turn::Forward);
             assert_eq!(a[8], last);
             a[..8].iter().zip(&b[..8]).map(|(a, b)| a * b).sum::<f32>()
         };

@@ -1,8 +1,8 @@
 //! Splits work by rows over the threads of the current rayon pool, if there is enough of it.
 #![allow(unsafe_code)]
 
-use super::team;
 pub use super::team::{team, wait_until};
+use super::{fetch, team};
 
 /// FLOPs below which a task is not worth handing to another thread (about 10 µs).
 const GRAIN: usize = 1 << 15;
@@ -48,6 +48,11 @@ impl<T> SharedSlice<T> {
             start: slice.as_mut_ptr(),
             len: slice.len(),
         }
+    }
+
+    /// Fetches `n` elements from `at` on, which may lie behind the end.
+    pub fn fetch(&self, at: usize, n: usize) {
+        fetch::write(self.start.wrapping_add(at), n);
     }
 
     /// # Safety

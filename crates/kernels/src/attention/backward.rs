@@ -5,15 +5,16 @@
 #![allow(unsafe_code)]
 
 use super::tile::{
-    Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
+    Block, KEYS, Outputs, PANEL, QUERIES, Rows, column_words, left_words, padded, panels,
 };
 use super::{Scores, Sizes};
 use crate::fetch::{self, ROWS_AHEAD};
 use crate::lanes::{Buffer, LINE, Left, Right, To, Vector, begin, end, widest};
 use crate::math::sum2;
 use crate::matmul::ComputeDtype;
+use crate::numbers::{Number, Values, ValuesMut};
 use crate::softcap;
-use crate::threads::{self, Shared};
+use crate::threads;
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -21,9 +22,9 @@ use std::ops::Range;
 #[derive(Debug, Clone, Copy)]
 pub struct Saved<'a> {
     /// Rotated, (B · T, qkv_width).
-    pub qkv: &'a [f32],
+    pub qkv: Values<'a>,
     /// (B · T, q_width).
-    pub out: &'a [f32],
+    pub out: Values<'a>,
     /// (B, n_head, T).
     pub lse: &'a [f32],
 }
@@ -69,8 +70,8 @@ pub fn backward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
     saved: Saved,
-    dout: &[f32],
-    dqkv: &mut [f32],
+    dout: Values,
+    dqkv: ValuesMut,
 ) {
     let (heads, seq_len) = (sizes.heads, sizes.seq_len);
     let batch_size = saved.qkv.len() / (seq_len * heads.qkv_width());
@@ -80,7 +81,7 @@ pub fn backward(
     assert_eq!(saved.lse.len(), rows * heads.n_head, "attention lse");
     assert_eq!(dout.len(), saved.out.len(), "attention upstream gradient");
     sizes.mask.check(rows);
-    let dqkv = Shared(dqkv.as_mut_ptr());
+    let dqkv = &Outputs::of(dqkv);
     let pairs = batch_size * heads.n_kv_head;
     let group = heads.n_head / heads.n_kv_head;
     let work = group * seq_len * seq_len * heads.head_dim;
@@ -128,8 +129,8 @@ enum Wants {
 struct Task<'a> {
     sizes: Sizes<'a>,
     saved: Saved<'a>,
-    dout: &'a [f32],
-    dqkv: Shared,
+    dout: Values<'a>,
+    dqkv: &'a Outputs,
     b: usize,
     kv: usize,
     wants: Wants,
@@ -145,7 +146,7 @@ impl Task<'_> {
     fn rows_at(&self, column: usize) -> Rows<'_> {
         let heads = self.sizes.heads;
         Rows {
-            values: &self.saved.qkv[self.start() * heads.qkv_width() + column..],
+            values: (self.saved.qkv).from(self.start() * heads.qkv_width() + column),
             stride: heads.qkv_width(),
             d: heads.head_dim,
             padded: padded(heads.head_dim),
@@ -155,7 +156,7 @@ impl Task<'_> {
     fn dout_rows(&self, h: usize) -> Rows<'_> {
         let heads = self.sizes.heads;
         Rows {
-            values: &self.dout[self.start() * heads.q_width() + h * heads.head_dim..],
+            values: (self.dout).from(self.start() * heads.q_width() + h * heads.head_dim),
             stride: heads.q_width(),
             d: heads.head_dim,
             padded: padded(heads.head_dim),
@@ -163,9 +164,9 @@ impl Task<'_> {
     }
 
     /// Outputs of head `h` from the sequence's first row on.
-    fn out_rows(&self, h: usize) -> &[f32] {
+    fn out_rows(&self, h: usize) -> Values<'_> {
         let heads = self.sizes.heads;
-        &self.saved.out[self.start() * heads.q_width() + h * heads.head_dim..]
+        (self.saved.out).from(self.start() * heads.q_width() + h * heads.head_dim)
     }
 
     fn takes_block(&self, block: usize) -> bool {
@@ -189,16 +190,10 @@ impl Task<'_> {
         let values = values.chunks_exact(padded(heads.head_dim));
         for (t, values) in rows.zip(values) {
             let at = (self.start() + t) * heads.qkv_width() + column;
-            let ahead = self
-                .dqkv
-                .0
-                .wrapping_add(at + ROWS_AHEAD * heads.qkv_width());
-            fetch::write(ahead, heads.head_dim);
+            let ahead = at + ROWS_AHEAD * heads.qkv_width();
+            self.dqkv.fetch(ahead, heads.head_dim);
             // SAFETY: the caller's.
-            unsafe {
-                let to = std::slice::from_raw_parts_mut(self.dqkv.at(at), heads.head_dim);
-                scaled::<V>(&values[..heads.head_dim], scale, to);
-            }
+            unsafe { (self.dqkv).write::<V>(at, &values[..heads.head_dim], scale) }
         }
     }
 }
@@ -305,15 +300,43 @@ fn row_constants(
     let kept = &task.saved.lse[(task.b * heads.n_head + h) * task.sizes.seq_len..];
     let kept = &kept[block.from..block.to];
     lse[..kept.len()].copy_from_slice(kept);
-    for (r, delta) in delta.iter_mut().enumerate().take(kept.len()) {
-        let out = &task.out_rows(h)[(block.from + r) * heads.q_width()..];
-        if r + ROWS_AHEAD < kept.len() {
-            fetch::at(out[ROWS_AHEAD * heads.q_width()..].as_ptr(), d);
-        }
-        let out = &out[..d];
-        *delta = sum2(&dout[r * width..][..d], out, |a, b| a * b);
+    let out = task.out_rows(h).from(block.from * heads.q_width());
+    let delta_of = &mut delta[..kept.len()];
+    let sizes = (heads.q_width(), d, width);
+    match out {
+        Values::F32(out) => row_products(out, dout, sizes, delta_of),
+        Values::Bf16(out) => row_products(out, dout, sizes, delta_of),
     }
     (delta, lse)
+}
+
+/// Σ over the features of each row of `out`, which are `stride` apart, and of `dout` (n, width).
+#[inline(always)]
+fn row_products<N: Number>(
+    out: &[N],
+    dout: &[f32],
+    (stride, d, width): (usize, usize, usize),
+    sums: &mut [f32],
+) {
+    /// Features widened at once.
+    const AT_ONCE: usize = 256;
+    let rows = sums.len();
+    for (r, sum) in sums.iter_mut().enumerate() {
+        let out = &out[r * stride..];
+        if r + ROWS_AHEAD < rows {
+            fetch::at(out[ROWS_AHEAD * stride..].as_ptr(), d);
+        }
+        let mut wide = [0.0; AT_ONCE];
+        let parts = out[..d].chunks(AT_ONCE);
+        *sum = 0.0;
+        for (out, dout) in parts.zip(dout[r * width..][..d].chunks(AT_ONCE)) {
+            let wide = &mut wide[..out.len()];
+            for (wide, x) in wide.iter_mut().zip(out) {
+                *wide = x.wide();
+            }
+            *sum += sum2(dout, wide, |a, b| a * b);
+        }
+    }
 }
 
 #[inline(always)]

@@ -3,11 +3,12 @@
 
 use super::Sizes;
 use super::tile::{
-    Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
+    Block, KEYS, Outputs, PANEL, QUERIES, Rows, column_words, left_words, padded, panels,
 };
 use crate::lanes::{Buffer, Lanes, Vector, begin, end, widest};
 use crate::math::{exp, max};
 use crate::matmul::ComputeDtype;
+use crate::numbers::{Values, ValuesMut};
 use crate::threads::{self, Shared};
 use std::cell::RefCell;
 
@@ -33,8 +34,8 @@ thread_local! {
 pub fn forward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
-    qkv: &[f32],
-    out: &mut [f32],
+    qkv: Values,
+    out: ValuesMut,
     lse: &mut [f32],
 ) {
     let (heads, seq_len) = (sizes.heads, sizes.seq_len);
@@ -43,7 +44,7 @@ pub fn forward(
     assert_eq!(out.len(), rows * heads.q_width(), "attention output");
     assert_eq!(lse.len(), rows * heads.n_head, "attention lse");
     sizes.mask.check(rows);
-    let (out, lse) = (Shared(out.as_mut_ptr()), Shared(lse.as_mut_ptr()));
+    let (out, lse) = (Outputs::of(out), Shared(lse.as_mut_ptr()));
     let pairs = batch_size * heads.n_kv_head;
     let parts = threads::parts(pairs, seq_len.div_ceil(QUERIES));
     let group = heads.n_head / heads.n_kv_head;
@@ -52,12 +53,12 @@ pub fn forward(
         let (pair, part) = (task / parts, task % parts);
         let task = Task {
             sizes,
-            qkv: &qkv[pair / heads.n_kv_head * seq_len * heads.qkv_width()..],
+            qkv: qkv.from(pair / heads.n_kv_head * seq_len * heads.qkv_width()),
             b: pair / heads.n_kv_head,
             kv: pair % heads.n_kv_head,
             part,
             parts,
-            out,
+            out: &out,
             lse,
         };
         SCRATCH.with_borrow_mut(|scratch| {
@@ -71,12 +72,12 @@ pub fn forward(
 struct Task<'a> {
     sizes: Sizes<'a>,
     /// Rows from this sequence on.
-    qkv: &'a [f32],
+    qkv: Values<'a>,
     b: usize,
     kv: usize,
     part: usize,
     parts: usize,
-    out: Shared,
+    out: &'a Outputs,
     lse: Shared,
 }
 
@@ -120,7 +121,7 @@ impl Task<'_> {
         let heads = self.sizes.heads;
         let (q, k, v) = heads.columns(h);
         [q, k, v].map(|column| Rows {
-            values: &self.qkv[column..],
+            values: self.qkv.from(column),
             stride: heads.qkv_width(),
             d: heads.head_dim,
             padded: padded(heads.head_dim),
@@ -191,8 +192,7 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
         // SAFETY: row t of head h is the task's.
         unsafe {
             let at = (task.b * seq_len + t) * heads.q_width() + h * d;
-            let to = std::slice::from_raw_parts_mut(task.out.at(at), d);
-            scaled::<V>(&out[r * width..][..d], share, to);
+            task.out.write::<V>(at, &out[r * width..][..d], share);
             let lse = running.top[r] + running.sum[r].ln();
             *task.lse.at((task.b * heads.n_head + h) * seq_len + t) = lse;
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::check::{assert_close, leaf, normal, oracle};
 use crate::matmul::ComputeDtype;
+use crate::numbers::{Values, ValuesMut, bf16};
 
 fn heads(n_head: usize, n_kv_head: usize, head_dim: usize) -> Heads {
     Heads {
@@ -54,15 +55,17 @@ fn check(arithmetic: ComputeDtype, sizes: Sizes, batch_size: usize, tolerance: f
     });
     let mut out = vec![9.0; dout.len()];
     let mut lse = vec![9.0; rows * heads.n_head];
-    forward(arithmetic, sizes, &qkv, &mut out, &mut lse);
+    let to = ValuesMut::F32(&mut out);
+    forward(arithmetic, sizes, Values::F32(&qkv), to, &mut lse);
     assert_close("out", &out, &exact, 2.0 * tolerance);
     let mut dqkv = vec![f32::NAN; qkv.len()];
     let saved = Saved {
-        qkv: &qkv,
-        out: &out,
+        qkv: Values::F32(&qkv),
+        out: Values::F32(&out),
         lse: &lse,
     };
-    backward(arithmetic, sizes, saved, &dout, &mut dqkv);
+    let to = ValuesMut::F32(&mut dqkv);
+    backward(arithmetic, sizes, saved, Values::F32(&dout), to);
     assert_close("dqkv", &dqkv, &grads[0], 5.0 * tolerance);
 }
 
@@ -119,6 +122,43 @@ fn bf16_products_stay_within_the_rounding_of_their_factors() {
     }
 }
 
+/// The same numbers, rounded where they are written.
+#[test]
+fn bf16_in_memory_gives_the_rounded_values_of_f32() {
+    let halves = |x: &[f32]| x.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
+        let rows = batch_size * seq_len;
+        let qkv = halves(&normal(rows * sizes.heads.qkv_width(), 2));
+        let dout = halves(&normal(rows * sizes.heads.q_width(), 3));
+        let [wide, dwide] = [&qkv, &dout].map(|x| Values::Bf16(x).as_f32());
+        for arithmetic in [ComputeDtype::F32, ComputeDtype::Bf16] {
+            let (mut out, mut lse) = (vec![bf16::NAN; dout.len()], vec![0.0; rows * n_head]);
+            let to = ValuesMut::Bf16(&mut out);
+            forward(arithmetic, sizes, Values::Bf16(&qkv), to, &mut lse);
+            let mut exact = vec![f32::NAN; out.len()];
+            let to = ValuesMut::F32(&mut exact);
+            forward(arithmetic, sizes, Values::F32(&wide), to, &mut lse.clone());
+            assert!(out == halves(&exact), "{head_dim} {arithmetic:?}");
+            let kept = Values::Bf16(&out).as_f32();
+            let saved = |qkv, out| Saved {
+                qkv,
+                out,
+                lse: &lse,
+            };
+            let mut dqkv = vec![bf16::NAN; qkv.len()];
+            let to = ValuesMut::Bf16(&mut dqkv);
+            let of = saved(Values::Bf16(&qkv), Values::Bf16(&out));
+            backward(arithmetic, sizes, of, Values::Bf16(&dout), to);
+            let mut exact = vec![f32::NAN; dqkv.len()];
+            let to = ValuesMut::F32(&mut exact);
+            let of = saved(Values::F32(&wide), Values::F32(&kept));
+            backward(arithmetic, sizes, of, Values::F32(&dwide), to);
+            assert!(dqkv == halves(&exact), "{head_dim} {arithmetic:?}");
+        }
+    }
+}
+
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
     let sizes = Sizes::causal(heads(2, 1, 16), 400);
@@ -128,14 +168,16 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         pool.unwrap().install(|| {
             let (mut out, mut lse) = (vec![0.0; 400 * 32], vec![0.0; 2 * 400]);
-            forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
+            let to = ValuesMut::F32(&mut out);
+            forward(ComputeDtype::F32, sizes, Values::F32(&qkv), to, &mut lse);
             let mut dqkv = vec![0.0; qkv.len()];
             let saved = Saved {
-                qkv: &qkv,
-                out: &out,
+                qkv: Values::F32(&qkv),
+                out: Values::F32(&out),
                 lse: &lse,
             };
-            backward(ComputeDtype::F32, sizes, saved, &dout, &mut dqkv);
+            let to = ValuesMut::F32(&mut dqkv);
+            backward(ComputeDtype::F32, sizes, saved, Values::F32(&dout), to);
             (out, lse, dqkv)
         })
     };
@@ -155,7 +197,8 @@ fn what_lies_outside_the_window_has_no_influence() {
     };
     let run = |qkv: &[f32]| {
         let (mut out, mut lse) = (vec![0.0; 300 * 16], vec![0.0; 300]);
-        forward(ComputeDtype::F32, sizes, qkv, &mut out, &mut lse);
+        let to = ValuesMut::F32(&mut out);
+        forward(ComputeDtype::F32, sizes, Values::F32(qkv), to, &mut lse);
         out
     };
     let mut qkv = normal(300 * 48, 0);
@@ -174,8 +217,8 @@ fn the_future_has_no_influence() {
         forward(
             ComputeDtype::F32,
             Sizes::causal(heads, 70),
-            qkv,
-            &mut out,
+            Values::F32(qkv),
+            ValuesMut::F32(&mut out),
             &mut lse,
         );
         out
@@ -218,7 +261,8 @@ fn check_cached(sizes: Sizes) {
     let width = heads.qkv_width();
     let qkv = normal(total * width, 0);
     let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
-    forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
+    let to = ValuesMut::F32(&mut out);
+    forward(ComputeDtype::F32, sizes, Values::F32(&qkv), to, &mut lse);
     let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
     for t in 0..total {
         for kv in 0..2 {

@@ -6,6 +6,8 @@ use super::{Scores, Sizes};
 use crate::fetch::{self, ROWS_AHEAD};
 use crate::lanes::{Group, LINE, Left, Right, To, Vector};
 use crate::math::normal;
+use crate::numbers::{Number, Values, ValuesMut, bf16};
+use crate::threads::SharedSlice;
 
 /// Queries per tile.
 pub(super) const QUERIES: usize = 64;
@@ -17,7 +19,7 @@ pub(super) const PANEL: usize = 2 * LINE;
 /// Rows of one head within a larger matrix: row r starts at `r · stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
-    pub values: &'a [f32],
+    pub values: Values<'a>,
     pub stride: usize,
     /// Features per row, and the same rounded up to whole lines.
     pub d: usize,
@@ -35,18 +37,34 @@ impl Rows<'_> {
     /// As for [`scaled`].
     #[inline(always)]
     pub unsafe fn copy<V: Vector>(&self, from: usize, to: usize, scale: f32, out: &mut [f32]) {
+        match self.values {
+            // SAFETY: the caller's.
+            Values::F32(values) => unsafe { self.copy_of::<V, _>(values, (from, to), scale, out) },
+            // SAFETY: the caller's.
+            Values::Bf16(values) => unsafe { self.copy_of::<V, _>(values, (from, to), scale, out) },
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_of<V: Vector, N: Number>(
+        &self,
+        values: &[N],
+        (from, to): (usize, usize),
+        scale: f32,
+        out: &mut [f32],
+    ) {
         for (r, out) in out.chunks_exact_mut(self.padded).enumerate() {
             if from + r >= to {
                 out.fill(0.0);
                 continue;
             }
             if from + r + ROWS_AHEAD < to {
-                let next = &self.values[(from + r + ROWS_AHEAD) * self.stride..];
+                let next = &values[(from + r + ROWS_AHEAD) * self.stride..];
                 fetch::at(next.as_ptr(), self.d);
             }
-            let row = &self.values[(from + r) * self.stride..][..self.d];
+            let row = &values[(from + r) * self.stride..][..self.d];
             // SAFETY: the caller's.
-            unsafe { scaled::<V>(row, scale, out) };
+            unsafe { scaled::<V, _, _>(row, scale, &mut out[..self.d]) };
             for x in &mut out[self.d..] {
                 *x = 0.0;
             }
@@ -54,25 +72,68 @@ impl Rows<'_> {
     }
 }
 
-/// `to` = `scale` · `from`, of equal length, subnormal numbers as 0. Hand-written: rows are short, and the compiler's loop would start with four
+/// `to` = `scale` · `from`, of equal length and in whatever numbers, subnormal ones as 0. Hand-written: rows are short, and the compiler's loop would start with four
 /// registers at once and process short rows one by one.
 ///
 /// # Safety
 /// The machine must have V's instructions.
 #[inline(always)]
-pub(super) unsafe fn scaled<V: Vector>(from: &[f32], scale: f32, to: &mut [f32]) {
-    let to = &mut to[..from.len()];
-    let whole = from.len() / V::LANES * V::LANES;
-    for at in (0..whole).step_by(V::LANES) {
-        // SAFETY: at + LANES ≤ the length of both.
-        unsafe {
-            let x = V::load(from.as_ptr().add(at));
-            let scaled = x.times(V::all(scale)).normal();
-            scaled.store(to.as_mut_ptr().add(at));
+pub(super) unsafe fn scaled<V: Vector, A: Number, B: Number>(from: &[A], scale: f32, to: &mut [B]) {
+    let (lines, rest) = from.as_chunks::<LINE>();
+    let (to_lines, to_rest) = to.as_chunks_mut::<LINE>();
+    for (from, to) in lines.iter().zip(to_lines) {
+        let mut x = A::wide_all(from);
+        for at in (0..LINE).step_by(V::LANES) {
+            // SAFETY: a line is a whole number of registers.
+            unsafe {
+                let at = x.as_mut_ptr().add(at);
+                V::load(at).times(V::all(scale)).normal().store(at);
+            }
+        }
+        B::narrow_all(&x, to);
+    }
+    for (to, x) in to_rest.iter_mut().zip(rest) {
+        *to = B::narrow(normal(scale * x.wide()));
+    }
+}
+
+/// Rows of an output, of which tasks write disjoint parts.
+pub(super) enum Outputs {
+    F32(SharedSlice<f32>),
+    Bf16(SharedSlice<bf16>),
+}
+
+impl Outputs {
+    pub fn of(values: ValuesMut) -> Self {
+        match values {
+            ValuesMut::F32(values) => Outputs::F32(SharedSlice::new(values)),
+            ValuesMut::Bf16(values) => Outputs::Bf16(SharedSlice::new(values)),
         }
     }
-    for (to, &x) in to[whole..].iter_mut().zip(&from[whole..]) {
-        *to = normal(scale * x);
+
+    /// Fetches `n` numbers from `at` on.
+    #[inline(always)]
+    pub fn fetch(&self, at: usize, n: usize) {
+        match self {
+            Outputs::F32(values) => values.fetch(at, n),
+            Outputs::Bf16(values) => values.fetch(at, n),
+        }
+    }
+
+    /// Writes `scale` · `from` from number `at` on.
+    ///
+    /// # Safety
+    /// As for [`scaled`]; the output must be alive, and these numbers nobody else's.
+    #[inline(always)]
+    pub unsafe fn write<V: Vector>(&self, at: usize, from: &[f32], scale: f32) {
+        let range = at..at + from.len();
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                Outputs::F32(values) => scaled::<V, _, _>(from, scale, values.range(range)),
+                Outputs::Bf16(values) => scaled::<V, _, _>(from, scale, values.range(range)),
+            }
+        }
     }
 }
 

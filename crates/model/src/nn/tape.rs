@@ -224,9 +224,19 @@ impl Arena {
     /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
     /// add. [`Arena::put_gradient`] brings it back.
     pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Buffer, Accumulation) {
+        self.open_gradient_in(Storage::F32, slot, len)
+    }
+
+    /// The same for `n` numbers kept in something else, if they are the first.
+    pub fn open_gradient_in(
+        &mut self,
+        storage: Storage,
+        slot: Slot,
+        n: usize,
+    ) -> (Buffer, Accumulation) {
         match self.take_gradient(slot) {
             Some(gradient) => (gradient, Accumulation::Add),
-            None => (self.buffer(len), Accumulation::Overwrite),
+            None => (self.buffer_in(storage, n), Accumulation::Overwrite),
         }
     }
 

@@ -2,19 +2,27 @@
 
 use super::{Node, Pass, Plan};
 use crate::kernels::attention;
+use crate::kernels::numbers::Storage;
 use crate::kernels::rotary::{self, Turn};
 use crate::nn::profile::Part;
 use crate::nn::tap::{self, AttentionInputs};
-use crate::nn::tape::Slot;
+use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
-    pub(super) fn attention(&mut self, plan: &Plan, qkv: Slot, layer: usize) -> Slot {
+    /// The output is kept in `storage`.
+    pub(super) fn attention(
+        &mut self,
+        plan: &Plan,
+        qkv: Slot,
+        layer: usize,
+        storage: Storage,
+    ) -> Slot {
         self.turn_slot(plan, qkv, (layer, 0));
         let (heads, rows) = (plan.heads(), self.rows.count);
-        let out = self.arena.slot(rows * heads.q_width());
+        let out = self.arena.slot_in(storage, rows * heads.q_width());
         let lse = self.arena.slot(rows * heads.n_head);
         let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
-        let qkv_values = self.arena.get(qkv);
+        let qkv_values = self.arena.view(qkv);
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
         self.kernels.run(Part::AttentionForward, || {
@@ -22,15 +30,15 @@ impl Pass {
                 plan.arithmetic,
                 sizes,
                 qkv_values,
-                &mut out_values,
+                out_values.view_mut(),
                 &mut lse_values,
             );
         });
-        if !self.replays {
+        if self.tap.is_some() && !self.replays {
             let seen = AttentionInputs {
                 layer,
                 sizes,
-                qkv: qkv_values,
+                qkv: &qkv_values.as_f32(),
             };
             tap::ask(self.tap.as_ref(), |tap| tap.attention(&seen));
         }
@@ -55,16 +63,17 @@ impl Pass {
         let Some(dout) = self.arena.take_gradient(out) else {
             return;
         };
-        let mut dqkv = self.arena.buffer(self.arena.len(qkv));
+        let (storage, n) = (self.arena.storage(qkv), self.arena.numbers(qkv));
+        let mut dqkv = self.arena.buffer_in(storage, n);
         let saved = attention::Saved {
-            qkv: self.arena.get(qkv),
-            out: self.arena.get(out),
+            qkv: self.arena.view(qkv),
+            out: self.arena.view(out),
             lse: self.arena.get(lse),
         };
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
         self.kernels.run(Part::AttentionBackward, || {
-            attention::backward(plan.arithmetic, sizes, saved, &dout, &mut dqkv);
+            attention::backward(plan.arithmetic, sizes, saved, dout.view(), dqkv.view_mut());
         });
         self.turn(plan, &mut dqkv, (layer, 0), Turn::Back);
         self.arena.put_gradient(qkv, dqkv);
@@ -80,14 +89,14 @@ impl Pass {
         self.arena.put(qkv, values);
     }
 
-    fn turn(&mut self, plan: &Plan, qkv: &mut [f32], (layer, start): (usize, usize), turn: Turn) {
+    fn turn(&mut self, plan: &Plan, qkv: &mut Buffer, (layer, start): (usize, usize), turn: Turn) {
         let heads = plan.heads();
         if let Some(table) = plan.rotary(layer) {
             let n_turned = heads.n_head + heads.n_kv_head;
             let width = heads.qkv_width();
             let positions = self.rows.positions(start);
             self.kernels.run(Part::Rotary, || {
-                rotary::apply(table, qkv, width, n_turned, positions, turn);
+                rotary::apply(table, qkv.view_mut(), width, n_turned, positions, turn);
             });
         }
     }

@@ -37,7 +37,10 @@ impl Pass {
     ) -> Slot {
         let kept = plan.among([&block.qkv]);
         let h = self.norm_before(plan, x, block.norm1.as_ref(), kept);
-        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::NEW);
+        // Rows whose keys are cached, or that a norm reads, are f32.
+        let is_plain = block.qk_norm.is_none() && texts.is_none();
+        let to = if is_plain { kept } else { Storage::F32 };
+        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New(to));
         if h != x {
             self.release_recomputable(h);
         }
@@ -48,7 +51,7 @@ impl Pass {
         }
         let mixed = match texts {
             Some(texts) => self.cached_attention(plan, qkv, texts, layer),
-            None => self.attention(plan, qkv, layer),
+            None => self.attention(plan, qkv, layer, plan.among([&block.attn_out])),
         };
         self.read(qkv);
         let last = Last::Linear {

@@ -6,7 +6,7 @@ use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;
 use crate::kernels::linear;
 use crate::kernels::matmul::Accumulation;
-use crate::kernels::numbers::{Values, ValuesMut};
+use crate::kernels::numbers::{Storage, Values, ValuesMut};
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
@@ -132,7 +132,12 @@ impl Pass {
         } else {
             self.bias_gradient(spans, dy, grads);
         }
-        let (mut dx, into) = self.arena.open_gradient(x, len);
+        // Attention alone takes its gradient as it takes its inputs.
+        let storage = match self.producer(x) {
+            Some(Node::Attention { .. }) => self.arena.storage(x),
+            _ => Storage::F32,
+        };
+        let (mut dx, into) = self.arena.open_gradient_in(storage, x, len);
         self.input_gradient(plan, spans, dy, (dx.view_mut(), into));
         self.adapter_input_gradient(plan, node, dlow, &mut dx);
         self.arena.put_gradient(x, dx);

@@ -87,8 +87,8 @@ impl<'a> Plan<'a> {
         self.weights.matrix(span)
     }
 
-    /// What linear layers alone write and read, these among them, is kept in: in bf16 they round to bf16, so that is what is
-    /// written. Frozen weights and adapters have kernels that read f32.
+    /// What is kept that these linear layers write or read, and else only products: in bf16 they round to bf16, so that is
+    /// what is written. Frozen weights and adapters have kernels that read f32.
     pub(super) fn among<const N: usize>(&self, linears: [&LinearSpans; N]) -> Storage {
         let plain = |spans: &LinearSpans| spans.weight.grad.is_some() && spans.adapter.is_none();
         let are_plain = !self.weights.are_stored() && linears.into_iter().all(plain);
