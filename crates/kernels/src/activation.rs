@@ -190,26 +190,33 @@ macro_rules! plain {
     ($forward:ident, $backward:ident, $function:ident) => {
         multiversion! {
             fn $forward<N: Number>(x: &[N], y: &mut [N]) {
+                let [mut from, mut to] = [[0.0; RUN]; 2];
                 for (y, x) in y.chunks_mut(RUN).zip(x.chunks(RUN)) {
                     fetch::ahead(x);
                     fetch::ahead_mut(y);
-                    for (y, x) in y.iter_mut().zip(x) {
-                        *y = N::narrow($function(x.wide()).0);
+                    let values = N::room(y, &mut to).iter_mut();
+                    for (value, &x) in values.zip(N::read(x, &mut from)) {
+                        *value = $function(x).0;
                     }
+                    N::put(&to, y);
                 }
             }
         }
 
         multiversion! {
             fn $backward<N: Number>(x: &mut [N], dy: &mut [N]) {
+                let [mut own, mut next] = [[0.0; RUN]; 2];
                 for (x, dy) in x.chunks_mut(RUN).zip(dy.chunks_mut(RUN)) {
                     fetch::ahead_mut(x);
                     fetch::ahead_mut(dy);
-                    for (x, dy) in x.iter_mut().zip(dy) {
-                        let (value, slope) = $function(x.wide());
-                        *x = N::narrow(dy.wide() * slope);
-                        *dy = N::narrow(value);
+                    let inputs = N::open(x, &mut own).iter_mut();
+                    for (x, dy) in inputs.zip(N::open(dy, &mut next)) {
+                        let (value, slope) = $function(*x);
+                        *x = *dy * slope;
+                        *dy = value;
                     }
+                    N::put(&own, x);
+                    N::put(&next, dy);
                 }
             }
         }
@@ -225,6 +232,7 @@ macro_rules! gated {
     ($forward:ident, $backward:ident, $gate:ident) => {
         multiversion! {
             fn $forward<N: Number>(x: &[N], y: &mut [N], d_ff: usize) {
+                let [mut gates, mut ups, mut to] = [[0.0; RUN]; 3];
                 for (y, x) in y.chunks_exact_mut(d_ff).zip(x.chunks_exact(2 * d_ff)) {
                     let (gate, up) = x.split_at(d_ff);
                     let inputs = gate.chunks(RUN).zip(up.chunks(RUN));
@@ -232,9 +240,12 @@ macro_rules! gated {
                         fetch::ahead(gate);
                         fetch::ahead(up);
                         fetch::ahead_mut(y);
-                        for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
-                            *y = N::narrow($gate(gate.wide()).0 * up.wide());
+                        let (gate, up) = (N::read(gate, &mut gates), N::read(up, &mut ups));
+                        let values = N::room(y, &mut to).iter_mut();
+                        for ((value, &g), &u) in values.zip(gate).zip(up) {
+                            *value = $gate(g).0 * u;
                         }
+                        N::put(&to, y);
                     }
                 }
             }
@@ -245,17 +256,18 @@ macro_rules! gated {
                 /// One run. For three separate arguments the compiler knows that they do not alias, for two halves it does not; and it
                 /// fails to vectorize a zip of three that are written.
                 #[inline(always)]
-                fn row<N: Number>(gate: &mut [N], up: &mut [N], dy: &mut [N]) {
+                fn row(gate: &mut [f32], up: &mut [f32], dy: &mut [f32]) {
                     let n = gate.len();
                     let (up, dy) = (&mut up[..n], &mut dy[..n]);
                     for i in 0..n {
-                        let (value, slope) = $gate(gate[i].wide());
-                        let (d, u) = (dy[i].wide(), up[i].wide());
-                        gate[i] = N::narrow(d * u * slope);
-                        up[i] = N::narrow(d * value);
-                        dy[i] = N::narrow(value * u);
+                        let (value, slope) = $gate(gate[i]);
+                        let (d, u) = (dy[i], up[i]);
+                        gate[i] = d * u * slope;
+                        up[i] = d * value;
+                        dy[i] = value * u;
                     }
                 }
+                let [mut gates, mut ups, mut next] = [[0.0; RUN]; 3];
                 for (x, dy) in x.chunks_exact_mut(2 * d_ff).zip(dy.chunks_exact_mut(d_ff)) {
                     let (gate, up) = x.split_at_mut(d_ff);
                     let halves = gate.chunks_mut(RUN).zip(up.chunks_mut(RUN));
@@ -263,7 +275,14 @@ macro_rules! gated {
                         fetch::ahead_mut(gate);
                         fetch::ahead_mut(up);
                         fetch::ahead_mut(dy);
-                        row(gate, up, dy);
+                        row(
+                            N::open(gate, &mut gates),
+                            N::open(up, &mut ups),
+                            N::open(dy, &mut next),
+                        );
+                        N::put(&gates, gate);
+                        N::put(&ups, up);
+                        N::put(&next, dy);
                     }
                 }
             }

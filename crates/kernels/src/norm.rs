@@ -1,7 +1,7 @@
 //! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 #![allow(unsafe_code)]
 
-use super::fetch;
+use super::fetch::{self, RUN};
 use super::lanes::{Lanes, Vector, widest};
 use super::math::sum1;
 use super::matmul::Accumulation;
@@ -75,6 +75,7 @@ multiversion! {
     fn forward_rows<N: Number>(norm: Norm<'_>, x: &[f32], y: &mut [N], stats: &mut [f32]) {
         let (kind, gain, offset) = (norm.kind, norm.gain, norm.gain_offset);
         let d = gain.len();
+        let mut run = [0.0; RUN];
         let rows = x.chunks_exact(d).zip(y.chunks_exact_mut(d));
         for ((x, y), stats) in rows.zip(stats.chunks_exact_mut(2)) {
             fetch::ahead(x);
@@ -87,15 +88,18 @@ multiversion! {
             let scale = 1.0 / (variance + norm.eps).sqrt();
             stats[0] = mean;
             stats[1] = scale;
-            let outputs = y.iter_mut().zip(x).zip(gain);
-            if let Some(bias) = norm.bias {
-                for (((y, &x), &g), &b) in outputs.zip(bias) {
-                    *y = N::narrow((x - mean) * scale * (g + offset) + b);
+            let runs = y.chunks_mut(RUN).zip(x.chunks(RUN)).zip(gain.chunks(RUN));
+            for (at, ((y, x), gain)) in runs.enumerate() {
+                let values = N::room(y, &mut run);
+                for ((value, &x), &g) in values.iter_mut().zip(x).zip(gain) {
+                    *value = (x - mean) * scale * (g + offset);
                 }
-            } else {
-                for ((y, &x), &g) in outputs {
-                    *y = N::narrow((x - mean) * scale * (g + offset));
+                if let Some(bias) = norm.bias {
+                    for (value, &b) in values.iter_mut().zip(&bias[at * RUN..]) {
+                        *value += b;
+                    }
                 }
+                N::put(&run, y);
             }
         }
     }

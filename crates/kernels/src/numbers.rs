@@ -4,7 +4,9 @@
 
 pub use half::bf16;
 
+use crate::fetch::RUN;
 use crate::quant::half::{from_bf16, to_bf16};
+use crate::simd::{Level, has_bf16, level, multiversion};
 use std::borrow::Cow;
 
 /// How numbers lie in memory.
@@ -172,20 +174,52 @@ pub trait Number: Copy + Send + Sync {
     /// Rounded to nearest, ties to even.
     fn narrow(x: f32) -> Self;
 
-    /// Several at once: of a fixed number compilers make vectors, whatever surrounds them.
-    #[inline(always)]
-    fn wide_all<const N: usize>(numbers: &[Self; N]) -> [f32; N] {
-        let mut wide = [0.0; N];
-        for (wide, x) in wide.iter_mut().zip(numbers) {
-            *wide = x.wide();
-        }
-        wide
-    }
+    // A run of an array is computed in f32: in place, or in a buffer beside it.
 
-    #[inline(always)]
-    fn narrow_all<const N: usize>(wide: &[f32; N], to: &mut [Self; N]) {
+    /// The numbers of a run.
+    fn read<'a>(run: &'a [Self], buffer: &'a mut Run) -> &'a [f32];
+    /// Room for as many, of which [`Number::put`] makes the run.
+    fn room<'a>(run: &'a mut [Self], buffer: &'a mut Run) -> &'a mut [f32];
+    /// The same, which holds the run's numbers.
+    fn open<'a>(run: &'a mut [Self], buffer: &'a mut Run) -> &'a mut [f32];
+    fn put(buffer: &Run, run: &mut [Self]);
+}
+
+/// Numbers computed at once.
+pub type Run = [f32; RUN];
+
+/// Rounds a run.
+fn narrow(wide: &[f32], to: &mut [bf16]) {
+    #[cfg(target_arch = "x86_64")]
+    if has_bf16() && level() >= Level::Avx512 {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+        fn by_instruction(wide: &[f32], to: &mut [bf16]) {
+            use std::arch::x86_64::{__m256bh, __m256i, _mm256_storeu_si256};
+            use std::arch::x86_64::{_mm512_cvtneps_pbh, _mm512_loadu_ps};
+            let (lines, rest) = wide.as_chunks::<16>();
+            let (to_lines, to_rest) = to.as_chunks_mut::<16>();
+            for (line, to) in lines.iter().zip(to_lines) {
+                // SAFETY: sixteen numbers each.
+                unsafe {
+                    let rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(line.as_ptr()));
+                    let rounded = std::mem::transmute::<__m256bh, __m256i>(rounded);
+                    _mm256_storeu_si256(to.as_mut_ptr().cast(), rounded);
+                }
+            }
+            for (to, &x) in to_rest.iter_mut().zip(rest) {
+                *to = Number::narrow(x);
+            }
+        }
+        // SAFETY: the machine has the instructions.
+        return unsafe { by_instruction(wide, to) };
+    }
+    narrow_plainly(wide, to);
+}
+
+multiversion! {
+    fn narrow_plainly(wide: &[f32], to: &mut [bf16]) {
         for (to, &x) in to.iter_mut().zip(wide) {
-            *to = Self::narrow(x);
+            *to = Number::narrow(x);
         }
     }
 }
@@ -199,6 +233,20 @@ impl Number for f32 {
     fn narrow(x: f32) -> Self {
         x
     }
+    #[inline(always)]
+    fn read<'a>(run: &'a [f32], _: &'a mut Run) -> &'a [f32] {
+        run
+    }
+    #[inline(always)]
+    fn room<'a>(run: &'a mut [f32], _: &'a mut Run) -> &'a mut [f32] {
+        run
+    }
+    #[inline(always)]
+    fn open<'a>(run: &'a mut [f32], _: &'a mut Run) -> &'a mut [f32] {
+        run
+    }
+    #[inline(always)]
+    fn put(_: &Run, _: &mut [f32]) {}
 }
 
 impl Number for bf16 {
@@ -209,6 +257,30 @@ impl Number for bf16 {
     #[inline(always)]
     fn narrow(x: f32) -> Self {
         bf16::from_bits(to_bf16(x))
+    }
+    #[inline(always)]
+    fn read<'a>(run: &'a [bf16], buffer: &'a mut Run) -> &'a [f32] {
+        let wide = &mut buffer[..run.len()];
+        for (wide, x) in wide.iter_mut().zip(run) {
+            *wide = x.wide();
+        }
+        wide
+    }
+    #[inline(always)]
+    fn room<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
+        &mut buffer[..run.len()]
+    }
+    #[inline(always)]
+    fn open<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
+        let wide = &mut buffer[..run.len()];
+        for (wide, x) in wide.iter_mut().zip(run) {
+            *wide = x.wide();
+        }
+        wide
+    }
+    #[inline(always)]
+    fn put(buffer: &Run, run: &mut [bf16]) {
+        narrow(&buffer[..run.len()], run);
     }
 }
 

@@ -13,6 +13,7 @@ mod x86;
 
 use super::aligned::Aligned;
 use super::math::EXP_END;
+use super::numbers::{Number, bf16};
 pub(super) use portable::Portable;
 pub(super) use rows8::{Left, ROWS, Right, To, rows8};
 
@@ -62,6 +63,28 @@ pub(super) trait Vector: Copy {
     unsafe fn normal(self) -> Self;
     /// Itself, and 0 where `of` is below `end`, but not where `of` is NaN.
     unsafe fn zero_below(self, of: Self, end: f32) -> Self;
+    /// Numbers of bf16, one to a lane.
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        let mut wide = [0.0; LINE];
+        for (i, wide) in wide[..Self::LANES].iter_mut().enumerate() {
+            // SAFETY: the caller's, for as many numbers as lanes.
+            *wide = unsafe { (*from.add(i)).wide() };
+        }
+        // SAFETY: a line has room for a register.
+        unsafe { Self::load(wide.as_ptr()) }
+    }
+    /// The same back, rounded to nearest, ties to even.
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        let mut wide = [0.0; LINE];
+        // SAFETY: a line has room for a register.
+        unsafe { self.store(wide.as_mut_ptr()) }
+        for (i, &wide) in wide[..Self::LANES].iter().enumerate() {
+            // SAFETY: the caller's, for as many numbers as lanes.
+            unsafe { *to.add(i) = Number::narrow(wide) }
+        }
+    }
     /// One word from two neighbouring numbers: of twice as many numbers (self, then `next`), all words. Numbers are rounded
     /// to nearest, ties to even.
     unsafe fn words_along(self, next: Self) -> Self;

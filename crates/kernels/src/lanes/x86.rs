@@ -1,6 +1,7 @@
 //! The registers of x86-64: AVX2, AVX-512, and AVX-512 with pairs of bf16.
 
 use super::Vector;
+use crate::numbers::bf16;
 use crate::simd::{Level, level};
 use std::arch::x86_64::*;
 
@@ -163,6 +164,11 @@ macro_rules! zmm {
                 fn keep_bits(self, bits: u32) -> Self {
                     $name(_mm512_maskz_mov_ps(bits as u16, self.0))
                 }
+                fn load_bf16(from: *const bf16) -> Self {
+                    $name(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
+                        _mm256_loadu_si256(from.cast()),
+                    ))))
+                }
                 fn total(self) -> f32 { _mm512_reduce_add_ps(self.0) }
                 fn normal(self) -> Self {
                     $name(_mm512_castsi512_ps(normal_zmm(_mm512_castps_si512(self.0))))
@@ -199,6 +205,9 @@ zmm! {
     ZmmPairs, 2: has_amx: level() == Level::Amx;
     fn multiply_add(self, b: Self, sum: Self) -> Self {
         ZmmPairs(_mm512_dpbf16_ps(sum.0, as_pairs(self.0), as_pairs(b.0)))
+    }
+    fn store_bf16(self, to: *mut bf16) {
+        _mm256_storeu_si256(to.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.0)))
     }
     fn words_along(self, next: Self) -> Self {
         ZmmPairs(std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(next.0, self.0)))
