@@ -15,7 +15,9 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
-use crate::data::{DataConfig, DataError, Dataset, Learning, Mix, Tokenizer, Unit, vocabulary};
+use crate::data::{
+    DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
+};
 use crate::hub::HubConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,15 +264,14 @@ fn layout(
     request: &Request<'_>,
 ) -> Result<Layouting, DataError> {
     let conversations = train.iter().any(|source| source.conversations);
-    let (packing, too_long) = match (request.unit, conversations) {
-        (Unit::Pair | Unit::Judged, _) => (Packing::Padded, TooLong::Truncate),
-        (Unit::Prompt | Unit::Ranked, _) => (Packing::Padded, TooLong::Drop),
-        (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
-        (Unit::Text, false) => (Packing::Stream, TooLong::Split),
+    let packing = match (request.unit, conversations) {
+        (Unit::Text, true) => Packing::Packed,
+        (Unit::Text, false) => Packing::Stream,
+        _ => Packing::Padded,
     };
     let how = Layouting {
         packing: config.packing.or(packing),
-        too_long: config.too_long.or(too_long),
+        too_long: too_long(config, request.unit, conversations),
         order: config.order,
         seq_len: request.seq_len,
         unit: request.unit,
@@ -300,6 +301,16 @@ fn layout(
     Ok(how)
 }
 
+/// What becomes of long documents: as the spec says, or as suits them. Packing is one for all sources of a mix, and this
+/// is each source's own: a text beside conversations is still split.
+fn too_long(config: &DataConfig, unit: Unit, conversations: bool) -> TooLong {
+    config.too_long.or(match (unit, conversations) {
+        (Unit::Pair | Unit::Judged, _) | (Unit::Text, true) => TooLong::Truncate,
+        (Unit::Prompt | Unit::Ranked, _) => TooLong::Drop,
+        (Unit::Text, false) => TooLong::Split,
+    })
+}
+
 /// Splits every source and lays its documents into rows.
 fn lay_out(
     config: &DataConfig,
@@ -321,7 +332,12 @@ fn lay_out(
         bytes_per_token: None,
     };
     let mut learning = Learning::default();
+    let of = |source: &Ready| Layouting {
+        too_long: too_long(config, how.unit, source.conversations),
+        ..how
+    };
     for source in train {
+        let how = of(source);
         // A row of texts that run together; of others the shortest sequence that predicts anything.
         let least = match how.packing {
             Packing::Stream => how.seq_len as u64 + 1,
@@ -342,6 +358,15 @@ fn lay_out(
         learning.nothing_supervised += account.nothing_supervised;
         learning.too_long += account.split + account.truncated + account.dropped;
         learning.lost_tokens += account.lost_tokens;
+        if account.lost_tokens > 0 {
+            learning.losses.push(Loss {
+                source: source.name.clone(),
+                conversations: source.conversations,
+                documents: portion.documents,
+                cut: account.truncated + account.dropped,
+                tokens: account.lost_tokens,
+            });
+        }
         let longest = kept.iter().map(|(_, len)| *len).max();
         learning.longest = learning.longest.max(longest.unwrap_or(0));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
@@ -356,7 +381,7 @@ fn lay_out(
     }
     for source in val {
         let spans: Vec<Span> = source.store.spans().collect();
-        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, of(source));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         documents.val.push(portion);
     }
@@ -440,8 +465,17 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " whole",
         false => "",
     };
+    // Texts beside conversations were once cut as those are.
+    let each = match train
+        .iter()
+        .chain(val)
+        .any(|s| too_long(config, how.unit, s.conversations) != how.too_long)
+    {
+        true => " each",
+        false => "",
+    };
     let share = config.val_fraction;
-    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}").as_bytes())
+    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{each}").as_bytes())
 }
 
 fn place(train: &[Ready]) -> String {
@@ -467,5 +501,41 @@ mod tests {
             assert!(text.contains(unit.needs()), "{text}");
             assert!(text.contains("data.path"), "{text}");
         }
+    }
+
+    /// One way for all sources of a mix truncated a whole book to its first row.
+    #[test]
+    fn a_text_beside_conversations_is_split_and_they_are_truncated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (rows, text) = (dir.path().join("rows.jsonl"), dir.path().join("book.txt"));
+        let row = r#"{"instruction": "say it", "output": "here it is, and it goes on for longer than a row has room for it all"}"#;
+        std::fs::write(&rows, format!("{row}\n").repeat(8)).unwrap();
+        std::fs::write(&text, "a line of the book that goes on\n".repeat(80)).unwrap();
+        let open = |train_on: TrainOn, too_long: &str| {
+            let config = serde_json::json!({
+                "sources": [{"path": rows, "weight": 4.0}, {"path": text}],
+                "val_fraction": 0.2,
+                "too_long": too_long,
+            });
+            let config: DataConfig = serde_json::from_value(config).unwrap();
+            let request = Request {
+                train_on,
+                ..Request::new(96)
+            };
+            open(&config, request).unwrap()
+        };
+        for train_on in [TrainOn::All, TrainOn::Assistant] {
+            let data = open(train_on, "auto");
+            let told = data.notes.join("\n");
+            assert!(told.contains("go on in further rows"), "{told}");
+            let lost = &data.learning.as_ref().unwrap().losses;
+            assert!(lost.iter().all(|loss| loss.conversations), "{lost:?}");
+            let book = &data.sources()[1];
+            assert!(book.epoch_tokens > 1_500, "{book:?}");
+        }
+        // What the spec says holds for all.
+        let data = open(TrainOn::All, "truncate");
+        let lost = &data.learning.as_ref().unwrap().losses;
+        assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
     }
 }
