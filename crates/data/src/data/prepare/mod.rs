@@ -2,6 +2,7 @@
 //! where they lie there), split, and laid out.
 
 mod bytes;
+mod fitted;
 mod tokenize;
 
 use crate::base::human::grouped;
@@ -484,58 +485,4 @@ fn place(train: &[Ready]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_method_that_needs_rows_is_told_that_the_built_in_corpus_has_none() {
-        for unit in [Unit::Pair, Unit::Ranked, Unit::Judged, Unit::Prompt] {
-            let request = Request {
-                unit,
-                ..Request::new(64)
-            };
-            let Err(error) = open(&DataConfig::default(), request) else {
-                panic!("a plain text has no {unit:?}");
-            };
-            let text = format!("{error}; {}", error.hint());
-            assert!(text.contains(unit.needs()), "{text}");
-            assert!(text.contains("data.path"), "{text}");
-        }
-    }
-
-    /// One way for all sources of a mix truncated a whole book to its first row.
-    #[test]
-    fn a_text_beside_conversations_is_split_and_they_are_truncated() {
-        let dir = tempfile::tempdir().unwrap();
-        let (rows, text) = (dir.path().join("rows.jsonl"), dir.path().join("book.txt"));
-        let row = r#"{"instruction": "say it", "output": "here it is, and it goes on for longer than a row has room for it all"}"#;
-        std::fs::write(&rows, format!("{row}\n").repeat(8)).unwrap();
-        std::fs::write(&text, "a line of the book that goes on\n".repeat(80)).unwrap();
-        let open = |train_on: TrainOn, too_long: &str| {
-            let config = serde_json::json!({
-                "sources": [{"path": rows, "weight": 4.0}, {"path": text}],
-                "val_fraction": 0.2,
-                "too_long": too_long,
-            });
-            let config: DataConfig = serde_json::from_value(config).unwrap();
-            let request = Request {
-                train_on,
-                ..Request::new(96)
-            };
-            open(&config, request).unwrap()
-        };
-        for train_on in [TrainOn::All, TrainOn::Assistant] {
-            let data = open(train_on, "auto");
-            let told = data.notes.join("\n");
-            assert!(told.contains("go on in further rows"), "{told}");
-            let lost = &data.learning.as_ref().unwrap().losses;
-            assert!(lost.iter().all(|loss| loss.conversations), "{lost:?}");
-            let book = &data.sources()[1];
-            assert!(book.epoch_tokens > 1_500, "{book:?}");
-        }
-        // What the spec says holds for all.
-        let data = open(TrainOn::All, "truncate");
-        let lost = &data.learning.as_ref().unwrap().losses;
-        assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
-    }
-}
+mod tests;
