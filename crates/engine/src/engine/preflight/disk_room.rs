@@ -33,8 +33,10 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     // The newest ones, the best, and the one that is being written; what a rescue gives up.
     let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
     let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
+    // A step writes one at most.
+    let kept = kept.min(subject.spec.train.max_steps.max(1));
     // What a rescue gives up is a copy of its own.
-    let files = FROZEN_COPIES + u64::from(acts);
+    let files = (FROZEN_COPIES + u64::from(acts)).min(kept);
     let params = subject.state.models.policy.params();
     let shared = match params.base_is_frozen() && has_links(subject.room) {
         true => held_bytes(params, params.base()),
@@ -81,13 +83,13 @@ fn judge(free: u64, (one, shared): (u64, u64), (kept, files): (u64, u64)) -> Fin
     let needed = (((one - shared) * kept + shared * files) as f64 * MARGIN) as u64;
     let share = match shared {
         0 => String::new(),
-        n => format!(", which share {files} files of {}", bytes(n)),
+        n => format!(" and {files} × {} of weights that they share", bytes(n)),
     };
     let evidence = format!(
-        "{} free, {} needed for {kept} checkpoints of {}{share}",
+        "{} free, {} needed: {kept} × {} of checkpoints{share}, and a fifth more as a margin",
         bytes(free),
         bytes(needed),
-        bytes(one)
+        bytes(one - shared)
     );
     if free >= needed {
         return Finding::pass(evidence);
@@ -113,6 +115,15 @@ mod tests {
         // Of 100 bytes 90 are on the disk twice: 1.2 · (4 · 10 + 2 · 90).
         assert_eq!(judge(264, (100, 90), (4, 2)).status, Status::Pass);
         assert_eq!(judge(263, (100, 90), (4, 2)).status, Status::Fail);
+        // The figures add up: 1.2 · (3 · 32 MiB + 2 · 512 MiB).
+        let told = judge(9 << 30, (544 << 20, 512 << 20), (3, 2))
+            .evidence
+            .to_string();
+        assert!(
+            told.contains("1.3 GiB needed: 3 × 32.0 MiB of checkpoints and 2 × 512.0 MiB"),
+            "{told}"
+        );
+        assert!(told.ends_with("and a fifth more as a margin"), "{told}");
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_links(&dir.path().join("absent")));
     }
