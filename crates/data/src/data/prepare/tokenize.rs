@@ -63,7 +63,7 @@ impl Tokenizing<'_> {
         let key = self.key(source, &rows)?;
         // Such rows were once refused, or skipped.
         let key = match fitted {
-            Some(words) => key.with("fitted", words),
+            Some(words) => key.with("reading", words),
             None => key,
         };
         let hash = key.hash();

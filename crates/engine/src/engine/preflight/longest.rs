@@ -61,14 +61,19 @@ fn judge(learning: &Learning, seq_len: u64) -> Finding {
         )
     });
     let evidence = named.fold(evidence, |evidence, of| evidence + &of);
-    let (cause, fix) = match hurt.iter().all(|loss| !loss.conversations) && !hurt.is_empty() {
-        true => (
+    let texts = hurt.iter().filter(|loss| !loss.conversations).count();
+    let (cause, fix) = match (texts, hurt.len() - texts) {
+        (0, _) => (
+            "answers stand at the end of a document, where truncation cuts",
+            "a larger model.seq_len, or another data.too_long",
+        ),
+        (_, 0) => (
             "of a plain text only one row is kept",
             "leave data.too_long out: texts go on in further rows then, as with -s data.too_long=split",
         ),
-        false => (
-            "answers stand at the end of a document, where truncation cuts",
-            "a larger model.seq_len, or another data.too_long",
+        _ => (
+            "of a plain text only one row is kept, and answers stand at the end of a document, where truncation cuts",
+            "leave data.too_long out: texts go on in further rows then; a larger model.seq_len for the conversations",
         ),
     };
     Finding::warn(evidence, cause, fix)
