@@ -516,3 +516,20 @@ fn templates_are_told_of_by_jobs_ladders_and_batches() {
         assert!(said.contains("sft-lora is a template"), "{words:?}: {said}");
     }
 }
+
+#[test]
+fn an_adapter_that_counts_nothing_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("style")).unwrap();
+    let words = [
+        "merge",
+        "--base",
+        "gone",
+        "--adapter",
+        "style:0",
+        "--to",
+        "out",
+    ];
+    let said = text(&llmtui(dir.path(), &words).stderr);
+    assert!(said.contains("a weight of 0 adds nothing"), "{said}");
+}
