@@ -57,6 +57,23 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (&["completions", "bash"], 0, &[]),
     (&["eval", "--list"], 0, &[]),
     (
+        &[
+            "engine",
+            "script",
+            "quickstart",
+            "--slurm",
+            "--time",
+            "25:99:00",
+        ],
+        2,
+        &["HH:MM:SS"],
+    ),
+    (
+        &["plan", "llama-3.1-8b", "--method", "lora"],
+        2,
+        &["--lora-rank 16", "--quantize nf4"],
+    ),
+    (
         &["eval", "gone", "--tasks", "arc,made_sort", "--limit", "2"],
         2,
         &["no task is called `arc`", "arc_easy", "eval --list"],
@@ -458,4 +475,61 @@ fn paths_that_are_printed_steer_no_terminal() {
             );
         }
     }
+}
+
+/// A lock that cannot be opened is the machine's fault at a resume as at a start, not the user's.
+#[test]
+fn a_run_that_cannot_be_locked_is_a_fault_of_the_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = ["-s", "max_steps=2", "-s", "preflight.enabled=false"];
+    let trained = llmtui(dir.path(), &[&["train", "quickstart"][..], &small].concat());
+    assert_eq!(trained.status.code(), Some(0), "{}", text(&trained.stderr));
+    let runs = dir.path().join("runs");
+    let run = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
+    let lock = run.path().join("lock");
+    std::fs::remove_file(&lock).unwrap();
+    // Even root cannot follow a link to itself.
+    std::os::unix::fs::symlink("lock", &lock).unwrap();
+    let name = run.file_name().into_string().unwrap();
+    let resumed = llmtui(dir.path(), &["train", "--resume", &name]);
+    let said = text(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("check the disk and the permissions"),
+        "{said}"
+    );
+}
+
+/// What a template trains without a model is said wherever it is named.
+#[test]
+fn templates_are_told_of_by_jobs_ladders_and_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, code) in [
+        (&["engine", "script", "sft-lora", "--slurm"][..], 0),
+        (&["data", "batches", "sft-lora"], 0),
+        // It has too few steps for a ladder.
+        (&["ladder", "sft-lora"], 2),
+    ] {
+        let told = llmtui(dir.path(), words);
+        let said = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains("sft-lora is a template"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_adapter_that_counts_nothing_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("style")).unwrap();
+    let words = [
+        "merge",
+        "--base",
+        "gone",
+        "--adapter",
+        "style:0",
+        "--to",
+        "out",
+    ];
+    let said = text(&llmtui(dir.path(), &words).stderr);
+    assert!(said.contains("a weight of 0 adds nothing"), "{said}");
 }

@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, extra_sets};
-use crate::spec::{RunSpec, Sizes};
+use crate::spec::RunSpec;
 use serde::Serialize;
 
 /// A run that was not started.
@@ -108,13 +108,6 @@ fn outline(
 ) -> Outline {
     let sequences = spec.method.needs().unit.sequences() as u64;
     let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
-    let sizes = Sizes {
-        step_tokens: Some(spec.batch_tokens() * sequences),
-        pass_tokens: Some(data.pass_tokens()),
-        val_tokens: Some(data.val_tokens()),
-        unused_template: data.unused_template,
-        here: true,
-    };
     let loaded = match target {
         Target::New(loaded) => Some(&**loaded),
         Target::Branch(branch) => Some(&branch.loaded),
@@ -142,7 +135,7 @@ fn outline(
         epochs: micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size),
         threads: crate::engine::threads(&spec),
         ranks: spec.engine.torch().map(|torch| torch.placed()),
-        advice: spec.review(sizes),
+        advice: spec.review_on(data),
         changes: changes.map(|note| note.to_string()).collect(),
         notes: data.notes.clone(),
         resumes,

@@ -3,6 +3,7 @@
 
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
+use super::target::say_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::shown;
@@ -223,6 +224,7 @@ fn spec_of(args: &ScriptArgs, folder: &Path, cx: &Context) -> anyhow::Result<(Ru
         set: set.clone(),
     }
     .load(cx)?;
+    say_notes(&loaded);
     let file = folder.join(&args.target);
     let mut spec = args.target.clone();
     if args.skypilot && file.is_file() {

@@ -31,9 +31,7 @@ pub enum Viewer {
 /// Trains to the end and reports it. If the reader closes the pipe, the run stops after a checkpoint, as with Ctrl-C.
 pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exit> {
     let run = job.run_dir.clone();
-    let claim = run
-        .claim()
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let claim = run.claim().map_err(|e| Failure::run(&e))?;
     let advice = job.spec.advice();
     // The engine's first event may bring somebody to stop it: signals are heard before.
     let signals = signals::listen(Hangup::Stop);

@@ -79,6 +79,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     let set = super::model_ref::with_runs(&args.spec.set, cx)?;
     let loaded = super::memory::decided(args.spec.load(cx)?, cx);
+    super::target::say_notes(&loaded);
     if loaded.spec.method.on_policy().is_some() {
         let what = format!(
             "method {} has no validation loss, which a ladder predicts: it learns from its own answers",

@@ -98,6 +98,12 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
                 );
                 Failure::yours(what, "DIR:0.5 counts an adapter half")
             })?;
+            if number == 0.0 {
+                tell!(
+                    "note: --adapter {}: a weight of 0 adds nothing of it",
+                    one_line(word)
+                );
+            }
             (name, number)
         }
         _ => (word, 1.0),

@@ -14,6 +14,7 @@ use crate::run::RunState;
 use crate::run::spent;
 use crate::run::state::outcome_word;
 use crate::wire::{Envelope, Event, Outcome, Values};
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Progress {
     last_line: UnixMillis,
     /// The step of the last step line.
     last_step: u64,
+    /// Notes that have been told: a resume reads the data again, and notes the same of them.
+    noted: HashSet<String>,
 }
 
 impl Progress {
@@ -65,6 +68,7 @@ impl Progress {
                     human::bytes(*bytes)
                 )]
             }
+            Event::Noted { text, .. } => self.noted(text),
             Event::Warned { message, hint, .. } => {
                 let mut lines = vec![format!("warning: {}", one_line(message))];
                 lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
@@ -85,6 +89,14 @@ impl Progress {
             }
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
+        }
+    }
+
+    /// As in a dry run.
+    fn noted(&mut self, text: &str) -> Vec<String> {
+        match self.noted.insert(text.to_string()) {
+            true => vec![format!("note    {}", one_line(text))],
+            false => Vec::new(),
         }
     }
 
@@ -318,6 +330,22 @@ mod tests {
                 .unwrap()
                 .starts_with("step 100/100  loss 2.500")
         );
+    }
+
+    #[test]
+    fn notes_are_told_once() {
+        let note = |text: &str| Event::Noted {
+            step: 0,
+            text: text.into(),
+        };
+        let (cut, other) = (note("book.txt: truncated\x1b"), note("mix: two"));
+        let (_, lines) = told(vec![(0, cut.clone()), (1, other), (2, cut)]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(
+            lines[0].starts_with("note    book.txt: truncated"),
+            "{lines:?}"
+        );
+        assert!(!lines[0].contains('\x1b'));
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
     let child = Child::of_this_program();
     let tokenizer = tokenizer::load(path, &child)
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
-    let data = |e: DataError| yours(e.to_string(), e.hint().to_string());
+    let data = |e: DataError| yours(e.to_string(), advice(&e.hint()));
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
     let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto)
         .with_template_fix("name one with --template, e.g. chatml");
@@ -206,6 +206,18 @@ pub(super) fn texts(
         );
     }
     Ok(texts)
+}
+
+/// What to do about a bad row: settings of a run's data are none of this command's.
+fn advice(hint: &str) -> String {
+    if !hint.contains("data.") {
+        return hint.into();
+    }
+    match hint.starts_with("a source for each format") {
+        true => "a file for each format",
+        false => "correct the row, or leave it out: llmtui data clean FILE --out COPY.jsonl",
+    }
+    .into()
 }
 
 fn is_text(file: &Path) -> bool {
@@ -396,4 +408,19 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advice;
+
+    #[test]
+    fn settings_of_runs_are_not_advised_where_there_are_none() {
+        let told = advice("drop such rows, or data.on_bad_row: skip: they prefer nothing");
+        assert!(!told.contains("data.on_bad_row") && told.contains("llmtui data clean"));
+        assert_eq!(
+            advice("name one with --template"),
+            "name one with --template"
+        );
+    }
 }

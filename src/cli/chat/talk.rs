@@ -186,10 +186,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 tell!("{HELP}");
                 Heard::Obeyed
             }
-            Meaning::Adapter(name) => {
-                self.adapter(name)?;
-                Heard::Obeyed
-            }
+            Meaning::Adapter(name) => self.adapter(name)?,
             Meaning::Unknown(word) => {
                 tell!("there is no {}\n{HELP}", one_line(word));
                 Heard::Refused
@@ -197,18 +194,21 @@ impl<'a, W: Write> Talk<'a, W> {
         })
     }
 
-    /// `/adapter NAME`, `/adapter off`, `/adapter`.
-    fn adapter(&mut self, name: Option<&str>) -> anyhow::Result<()> {
+    /// `/adapter NAME`, `/adapter off`, `/adapter`. One that there is not is refused: the one before goes on answering.
+    fn adapter(&mut self, name: Option<&str>) -> anyhow::Result<Heard<'static>> {
         if self.adapters.is_empty() {
             tell!(
                 "this model was opened without adapters; llmtui chat MODEL --adapter DIR opens it with one"
             );
-            return Ok(());
+            return Ok(match name {
+                None | Some("off" | "none") => Heard::Obeyed,
+                Some(_) => Heard::Refused,
+            });
         }
         let name = match name {
             None => {
                 tell!("adapters: {}", one_line(&self.adapters.join(", ")));
-                return Ok(());
+                return Ok(Heard::Obeyed);
             }
             Some("off" | "none") => None,
             Some(name) => Some(name.to_string()),
@@ -222,11 +222,11 @@ impl<'a, W: Write> Talk<'a, W> {
                             Some(name) => tell!("adapter {}", one_line(&name)),
                             None => tell!("the base alone"),
                         }
-                        return Ok(());
+                        return Ok(Heard::Obeyed);
                     }
                     Event::Rejected { id, why } if id == asked => {
                         tell!("{}", sanitize(&why));
-                        return Ok(());
+                        return Ok(Heard::Refused);
                     }
                     _ => {}
                 },

@@ -6,6 +6,7 @@ use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::cli::args::SpecArgs;
 use crate::cli::exit::{Exit, Failure};
+use crate::cli::target::say_notes;
 use crate::cli::{Context, run_ref};
 use crate::data::Surroundings;
 use crate::engine::EngineError;
@@ -60,7 +61,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(run) => run_ref::spec_of(run)?,
         None => {
             not_a_run(args, cx)?;
-            args.spec.load(cx)?.spec
+            let loaded = args.spec.load(cx)?;
+            say_notes(&loaded);
+            loaded.spec
         }
     };
     if !args.held_out {

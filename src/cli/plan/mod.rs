@@ -333,10 +333,23 @@ fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failur
     })
 }
 
+/// Adapters are no method: any method trains them.
+fn not_a_method(word: &str, error: Failure) -> Failure {
+    let hint = match word.to_lowercase().as_str() {
+        "lora" => "adapters go with any method: --lora-rank 16 (and --quantize nf4 for QLoRA)",
+        "qlora" => "adapters go with any method: --lora-rank 16 --quantize nf4",
+        _ => return error,
+    };
+    Failure {
+        hint: hint.into(),
+        ..error
+    }
+}
+
 /// Method, number formats, adapters, sharding.
 fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.method {
-        request.method = pick("method", word, &Method::ALL)?;
+        request.method = pick("method", word, &Method::ALL).map_err(|e| not_a_method(word, e))?;
         // The same method as pretraining, on weights that know something.
         request.extras.has_base |= word == "cpt";
     }
@@ -514,5 +527,9 @@ mod tests {
     fn a_wrong_word_names_the_right_ones() {
         let error = pick("method", "dop", &Method::ALL).unwrap_err();
         assert!(error.hint.contains("dpo") && error.what.contains("--method `dop`"));
+        for (word, options) in [("lora", "--lora-rank 16"), ("QLoRA", "--quantize nf4")] {
+            let error = not_a_method(word, pick("method", word, &Method::ALL).unwrap_err());
+            assert!(error.hint.contains(options), "{error:?}");
+        }
     }
 }

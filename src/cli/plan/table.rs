@@ -359,12 +359,18 @@ fn chosen(choice: &EngineChoice, style: &Style) -> String {
     style.paragraph(&format!("  {:<LABEL$}", "engine"), &text)
 }
 
-/// `84.3 h`, `12 min`, `5,103 h (213 days)`.
+/// `84.3 h`, `12 min`, `5,103 h (213 days)`; beyond 1,000 days in years.
 fn hours_words(hours: f64) -> String {
     match hours {
         h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
         h if h < 1.0 => format!("{:.0} min", h * 60.0),
         h if h < 100.0 => format!("{h:.1} h"),
+        // 365.25 days.
+        h if h > 24_000.0 => format!(
+            "{} h ({} years)",
+            crate::base::human::grouped(h as u64),
+            crate::base::human::grouped((h / 8_766.0).round() as u64)
+        ),
         h => format!(
             "{} h ({:.0} days)",
             crate::base::human::grouped(h as u64),
@@ -499,8 +505,14 @@ mod tests {
     #[test]
     fn times_are_told_in_the_unit_that_one_waits_in() {
         assert_eq!(
-            [0.001, 0.2, 84.26, 5103.0].map(hours_words),
-            ["4 s", "12 min", "84.3 h", "5,103 h (213 days)"]
+            [0.001, 0.2, 84.26, 5103.0, 18_469_680.0].map(hours_words),
+            [
+                "4 s",
+                "12 min",
+                "84.3 h",
+                "5,103 h (213 days)",
+                "18,469,680 h (2,107 years)"
+            ]
         );
         assert_eq!([money(0.5), money(15_309.4)], ["0.50", "15,309"]);
     }

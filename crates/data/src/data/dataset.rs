@@ -34,7 +34,7 @@ pub struct Dataset {
 }
 
 /// The training documents of all sources, counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Learning {
     pub documents: u64,
     /// Documents of which nothing is supervised: no answer, or it was cut off.
@@ -45,6 +45,20 @@ pub struct Learning {
     pub lost_tokens: u64,
     /// Tokens of the longest document, before anything was cut.
     pub longest: u64,
+    /// The sources that lost tokens.
+    pub losses: Vec<Loss>,
+}
+
+/// What truncated and dropped documents cost one source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Loss {
+    pub source: String,
+    /// Its documents are conversations or prompts with completions, no plain texts.
+    pub conversations: bool,
+    pub documents: u64,
+    /// Documents that were truncated or dropped.
+    pub cut: u64,
+    pub tokens: u64,
 }
 
 /// The two ways in which data are held.

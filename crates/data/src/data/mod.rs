@@ -31,7 +31,7 @@ mod vocabulary;
 
 pub use batch::{ANSWER_PLACES, Batch, Column, LABEL, MARGIN, Origin};
 pub use config::{DataConfig, Mix, Order, Stage};
-pub use dataset::{Dataset, Learning, Source};
+pub use dataset::{Dataset, Learning, Loss, Source};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};

@@ -328,12 +328,26 @@ fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<String>, MergeError> {
 }
 
 fn refuse_twice(order: &Order, digests: &[String]) -> Result<(), MergeError> {
-    let Ok(text) = read_small(&order.base.join(RECORD), MAX_RECORD) else {
-        return Ok(());
+    match merged_before(&order.base, digests)? {
+        Some(before) => Err(cannot(before.what, before.fix)),
+        None => Ok(()),
+    }
+}
+
+/// An adapter that a model holds already, in words.
+pub(super) struct Before {
+    pub what: String,
+    pub fix: String,
+}
+
+/// Whether one of these adapters was merged into the model at `base`, as the record beside it says.
+fn merged_before(base: &Path, digests: &[String]) -> Result<Option<Before>, MergeError> {
+    let Ok(text) = read_small(&base.join(RECORD), MAX_RECORD) else {
+        return Ok(None);
     };
     let record: Record = serde_json::from_slice(&text).map_err(|e| {
         cannot(
-            format!("{}: {e}", order.base.join(RECORD).display()),
+            format!("{}: {e}", base.join(RECORD).display()),
             "remove the file if it is not llmtui's",
         )
     })?;
@@ -341,17 +355,24 @@ fn refuse_twice(order: &Order, digests: &[String]) -> Result<(), MergeError> {
         .adapters
         .iter()
         .find(|adapter| digests.contains(&adapter.sha256));
-    match twice {
-        Some(adapter) => Err(cannot(
-            format!(
-                "already merged: {} holds {} since it was made",
-                order.base.display(),
-                one_line(&adapter.path)
-            ),
-            format!("the base was {}", one_line(&record.base)),
-        )),
-        None => Ok(()),
-    }
+    Ok(twice.map(|adapter| Before {
+        what: format!(
+            "already merged: {} holds {} since it was made",
+            base.display(),
+            one_line(&adapter.path)
+        ),
+        fix: format!("the base was {}", one_line(&record.base)),
+    }))
+}
+
+/// [`merged_before`] of adapters in folders; what cannot be read is told where it is opened.
+pub(super) fn holds_already(base: &Path, folders: &[PathBuf]) -> Option<Before> {
+    let found = folders.iter().map(|folder| Peft::find(folder));
+    let stage: Stage = found
+        .filter_map(Result::ok)
+        .map(|peft| (peft, 1.0))
+        .collect();
+    merged_before(base, &digests(&stage).ok()?).ok().flatten()
 }
 
 fn same_base(order: &Order, adapters: &[(Peft, f64)], model: &Model) -> Result<(), MergeError> {

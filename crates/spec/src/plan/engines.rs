@@ -37,7 +37,7 @@ impl Gpus {
 /// An engine with its settings and reasons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EngineChoice {
-    /// `candle` or `torch`.
+    /// `candle` or `torch`; `none` where no engine here trains it on such a device.
     pub engine: &'static str,
     /// GPUs that it trains on; 0 on a processor.
     pub gpus: u64,
@@ -64,7 +64,11 @@ pub fn choose(request: &Request, gpus: Option<&Gpus>) -> Option<EngineChoice> {
         return (request.estimator == Estimator::Engine).then(|| on_processor(request, reason));
     };
     if let Some(lack) = lacks(request) {
-        return Some(on_processor(request, &lack));
+        // The processor is no answer where a GPU was named for a model: the plan's numbers are those of such trainers.
+        return Some(match request.estimator == Estimator::Engine || gpus.here {
+            true => on_processor(request, &lack),
+            false => nowhere(request, &lack),
+        });
     }
     Some(on_gpus(request, gpus))
 }
@@ -85,13 +89,26 @@ fn on_processor(request: &Request, why: &str) -> EngineChoice {
     }
 }
 
+/// No engine of this program trains it on a GPU.
+fn nowhere(request: &Request, lack: &str) -> EngineChoice {
+    EngineChoice {
+        engine: "none",
+        why: format!(
+            "no engine here trains it on a GPU: {lack}, and this program's own engine computes on the processor; the numbers are \
+             estimates for other trainers, as PEFT with bitsandbytes"
+        ),
+        fits: false,
+        ..on_processor(request, "")
+    }
+}
+
 /// What PyTorch's ranks cannot do of it. A spec is asked itself; a model alone is asked here.
 fn lacks(request: &Request) -> Option<String> {
     if let Some(words) = &request.torch_refuses {
         return Some(words.clone());
     }
     let what = if request.base != BaseFormat::Whole || request.extras.packed_bytes.is_some() {
-        "a quantized base"
+        "quantized bases"
     } else if request.arch.config().moe.is_some() {
         "experts"
     } else if !is_adamw(request.update) && !has_8_bit_moments(request.update) {
@@ -99,7 +116,7 @@ fn lacks(request: &Request) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("engine: torch has no {what} yet"))
+    Some(format!("PyTorch ranks (engine: torch) have no {what} yet"))
 }
 
 fn is_adamw(update: UpdateState) -> bool {
@@ -284,6 +301,33 @@ mod tests {
         // Of a reference model without a device nothing can be said.
         let model = reference_request(models::find("llama-2-7b").unwrap());
         assert_eq!(choose(&model, None), None);
+    }
+
+    #[test]
+    fn a_quantized_base_on_a_gpu_is_trained_by_no_engine_here() {
+        let quantized = Request {
+            base: BaseFormat::ALL
+                .iter()
+                .find(|(word, _)| *word == "nf4")
+                .unwrap()
+                .1,
+            ..reference_request(models::find("llama-2-7b").unwrap())
+        };
+        let choice = choose(&quantized, Some(&gpus(24, None, false))).unwrap();
+        assert_eq!(
+            (choice.engine, choice.gpus, choice.fits),
+            ("none", 0, false)
+        );
+        assert!(
+            choice.why.contains("have no quantized bases yet"),
+            "{}",
+            choice.why
+        );
+        assert!(
+            choice.why.contains("estimates for other trainers"),
+            "{}",
+            choice.why
+        );
     }
 
     #[test]

@@ -197,6 +197,26 @@ impl RunSpec {
         })
     }
 
+    /// The same against data that are here, source by source.
+    pub fn review_on(&self, data: &Dataset) -> Vec<Finding> {
+        let sequences = self.method.needs().unit.sequences() as u64;
+        let micro_steps = self.train.micro_steps(self.train.max_steps);
+        let batch_size = self.train.micro_batch_size;
+        let epochs = data.epochs(self.seed, micro_steps, batch_size);
+        let overall = micro_steps as f64 / data.micro_steps_per_epoch(batch_size);
+        let sources = data.sources();
+        let sources = sources.iter().map(|source| &*source.name).zip(epochs);
+        let mut found = self.review(Sizes {
+            step_tokens: Some(self.batch_tokens() * sequences),
+            pass_tokens: Some(data.pass_tokens()),
+            val_tokens: Some(data.val_tokens()),
+            unused_template: data.unused_template,
+            here: true,
+        });
+        found.extend(super::review::repeated(self, overall, sources));
+        found
+    }
+
     /// The same against the sizes of data and steps.
     pub fn review(&self, sizes: Sizes) -> Vec<Finding> {
         super::review::review(self, sizes)

@@ -260,7 +260,43 @@ fn a_refused_line_never_reaches_the_model() {
     assert_eq!(talk.hear("/help").unwrap(), Heard::Obeyed);
     // Without adapters there is nothing to switch, and the model is not asked about it.
     assert_eq!(talk.hear("/adapter off").unwrap(), Heard::Obeyed);
+    assert_eq!(talk.hear("/adapter nope").unwrap(), Heard::Refused);
     assert_eq!(talk.hear("/quit").unwrap(), Heard::Quit);
     assert_eq!(talk.hear("Hello").unwrap(), Heard::Text("Hello"));
     assert!(inbox.try_recv().is_err() && talk.adapter_hint().is_none());
+}
+
+/// What follows in a pipe is answered by another adapter than was asked for.
+#[test]
+fn an_adapter_that_there_is_not_is_a_refused_line() {
+    let (send, incoming) = mpsc::channel(4);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let mut link = Link::new(incoming, Some(commands));
+    let mut talk = Talk {
+        link: &mut link,
+        out: Vec::new(),
+        flow: Flow::new(None),
+        manner: Manner::default(),
+        converses: true,
+        turns: Vec::new(),
+        notes: Vec::new(),
+        adapters: vec!["tuned".into()],
+    };
+    let engine = std::thread::spawn(move || {
+        let asked = inbox.blocking_recv().unwrap();
+        let envelope = Envelope {
+            v: VERSION,
+            seq: 1,
+            t: UnixMillis(0),
+            event: Event::Rejected {
+                id: asked.id,
+                why: "there is no adapter `nope`; it has tuned".into(),
+            },
+        };
+        send.blocking_send(Incoming::Event(envelope.into()))
+            .unwrap();
+    });
+    assert_eq!(talk.hear("/adapter nope").unwrap(), Heard::Refused);
+    engine.join().unwrap();
+    assert_eq!(talk.hear("/adapter").unwrap(), Heard::Obeyed);
 }

@@ -157,7 +157,7 @@ pub fn detect(
     // Prompts alone are what is left of rows whose answers are missing: a method that wants prompts may have them.
     let bare = fitting.iter().all(Candidate::is_weak);
     if bare && !rare.is_empty() && unit != Some(Unit::Prompt) {
-        return Err(several(first, &fitting, &rare, sample.len()));
+        return Err(several((sample, columns), &fitting, &rare));
     }
     let file = &first.place.file;
     let mut grounds = Grounds::Rows;
@@ -171,7 +171,7 @@ pub fn detect(
             .iter()
             .any(|c| Candidate::of(c.format, &sample[..1], columns).fitting == 1) =>
         {
-            Err(several(first, &[], &rare, sample.len()))
+            Err(several((sample, columns), &[], &rare))
         }
         [] => Err(no_format(first, columns)),
         [a, b, ..] if grounds == Grounds::Rows && a.parts.len() == b.parts.len() => {
@@ -221,7 +221,12 @@ fn chosen_by(unit: Option<Unit>, fitting: &[Candidate]) -> Option<usize> {
 }
 
 /// Some rows fit one format and some another, or none.
-fn several(first: &Record, most: &[Candidate], rare: &[Candidate], rows: usize) -> DataError {
+fn several(
+    (sample, columns): (&[Record], &Columns),
+    most: &[Candidate],
+    rare: &[Candidate],
+) -> DataError {
+    let rows = sample.len();
     let mut found: Vec<&Candidate> = most.iter().chain(rare).collect();
     // The first of a kind: rows that fit several formats are not told of twice.
     found.sort_by_key(|c| {
@@ -234,9 +239,20 @@ fn several(first: &Record, most: &[Candidate], rare: &[Candidate], rows: usize) 
         .iter()
         .map(|c| format!("{} of {rows} {}", c.fitting, c.format));
     let told: Vec<String> = told.collect();
+    let is_other = |record: &&Record| {
+        let alone = std::slice::from_ref(*record);
+        found
+            .first()
+            .is_some_and(|c| Candidate::of(c.format, alone, columns).fitting == 0)
+    };
+    let other = sample.iter().find(is_other);
+    let at = other.map_or_else(String::new, |record| {
+        format!("; the first other one is {}", record.place)
+    });
+    let file = sample.first().map_or("", |record| &record.place.file);
     DataError::source(
-        &first.place.file,
-        format!("holds rows that differ: {}", told.join(", ")),
+        file,
+        format!("holds rows that differ: {}{at}", told.join(", ")),
         format!(
             "a source for each format; or data.format: {} with data.on_bad_row: skip, which leaves the others out",
             rare.iter()

@@ -607,6 +607,7 @@ fn rows_of_several_formats_are_counted_by_format() {
         said.contains("1 of 2 text") && said.contains("1 of 2 messages"),
         "{said}"
     );
+    assert!(said.contains("; the first other one is "), "{said}");
     assert!(error.hint().contains("data.on_bad_row: skip"), "{error}");
     // Answers that are null leave prompts behind, which only a method with rewards wants.
     let answered = || record(json!({"prompt": "a", "completion": "b"}));

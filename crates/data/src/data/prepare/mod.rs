@@ -2,6 +2,7 @@
 //! where they lie there), split, and laid out.
 
 mod bytes;
+mod fitted;
 mod tokenize;
 
 use crate::base::human::grouped;
@@ -15,7 +16,9 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
-use crate::data::{DataConfig, DataError, Dataset, Learning, Mix, Tokenizer, Unit, vocabulary};
+use crate::data::{
+    DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
+};
 use crate::hub::HubConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,15 +265,14 @@ fn layout(
     request: &Request<'_>,
 ) -> Result<Layouting, DataError> {
     let conversations = train.iter().any(|source| source.conversations);
-    let (packing, too_long) = match (request.unit, conversations) {
-        (Unit::Pair | Unit::Judged, _) => (Packing::Padded, TooLong::Truncate),
-        (Unit::Prompt | Unit::Ranked, _) => (Packing::Padded, TooLong::Drop),
-        (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
-        (Unit::Text, false) => (Packing::Stream, TooLong::Split),
+    let packing = match (request.unit, conversations) {
+        (Unit::Text, true) => Packing::Packed,
+        (Unit::Text, false) => Packing::Stream,
+        _ => Packing::Padded,
     };
     let how = Layouting {
         packing: config.packing.or(packing),
-        too_long: config.too_long.or(too_long),
+        too_long: too_long(config, request.unit, conversations),
         order: config.order,
         seq_len: request.seq_len,
         unit: request.unit,
@@ -300,6 +302,16 @@ fn layout(
     Ok(how)
 }
 
+/// What becomes of long documents: as the spec says, or as suits them. Packing is one for all sources of a mix, and this
+/// is each source's own: a text beside conversations is still split.
+fn too_long(config: &DataConfig, unit: Unit, conversations: bool) -> TooLong {
+    config.too_long.or(match (unit, conversations) {
+        (Unit::Pair | Unit::Judged, _) | (Unit::Text, true) => TooLong::Truncate,
+        (Unit::Prompt | Unit::Ranked, _) => TooLong::Drop,
+        (Unit::Text, false) => TooLong::Split,
+    })
+}
+
 /// Splits every source and lays its documents into rows.
 fn lay_out(
     config: &DataConfig,
@@ -321,7 +333,12 @@ fn lay_out(
         bytes_per_token: None,
     };
     let mut learning = Learning::default();
+    let of = |source: &Ready| Layouting {
+        too_long: too_long(config, how.unit, source.conversations),
+        ..how
+    };
     for source in train {
+        let how = of(source);
         // A row of texts that run together; of others the shortest sequence that predicts anything.
         let least = match how.packing {
             Packing::Stream => how.seq_len as u64 + 1,
@@ -342,6 +359,15 @@ fn lay_out(
         learning.nothing_supervised += account.nothing_supervised;
         learning.too_long += account.split + account.truncated + account.dropped;
         learning.lost_tokens += account.lost_tokens;
+        if account.lost_tokens > 0 {
+            learning.losses.push(Loss {
+                source: source.name.clone(),
+                conversations: source.conversations,
+                documents: portion.documents,
+                cut: account.truncated + account.dropped,
+                tokens: account.lost_tokens,
+            });
+        }
         let longest = kept.iter().map(|(_, len)| *len).max();
         learning.longest = learning.longest.max(longest.unwrap_or(0));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
@@ -356,7 +382,7 @@ fn lay_out(
     }
     for source in val {
         let spans: Vec<Span> = source.store.spans().collect();
-        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, of(source));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         documents.val.push(portion);
     }
@@ -440,8 +466,17 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " whole",
         false => "",
     };
+    // Texts beside conversations were once cut as those are.
+    let each = match train
+        .iter()
+        .chain(val)
+        .any(|s| too_long(config, how.unit, s.conversations) != how.too_long)
+    {
+        true => " each",
+        false => "",
+    };
     let share = config.val_fraction;
-    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}").as_bytes())
+    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{each}").as_bytes())
 }
 
 fn place(train: &[Ready]) -> String {
@@ -450,22 +485,4 @@ fn place(train: &[Ready]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_method_that_needs_rows_is_told_that_the_built_in_corpus_has_none() {
-        for unit in [Unit::Pair, Unit::Ranked, Unit::Judged, Unit::Prompt] {
-            let request = Request {
-                unit,
-                ..Request::new(64)
-            };
-            let Err(error) = open(&DataConfig::default(), request) else {
-                panic!("a plain text has no {unit:?}");
-            };
-            let text = format!("{error}; {}", error.hint());
-            assert!(text.contains(unit.needs()), "{text}");
-            assert!(text.contains("data.path"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! One source after the other into a store: from the cache, or made.
 
+use super::fitted::{fitted, told};
 use crate::base::human::grouped;
 use crate::data::chat::Template;
 use crate::data::corpus::sha256;
@@ -49,21 +50,30 @@ impl Tokenizing<'_> {
         let rows = self.open(source)?;
         let format = rows.detection().format;
         let conversations = format != FormatId::Text;
-        let templated = match format {
-            FormatId::Text => false,
-            // Prompts and answers are texts or turns.
-            _ => match self.open(source)?.next() {
-                Some(row) => has_turns(&row?.1.content),
-                None => false,
-            },
+        let first = match format {
+            FormatId::Text => None,
+            _ => self.open(source)?.next().transpose()?,
         };
+        let first = first.map(|(_, example)| example.content);
+        // Prompts and answers are texts or turns.
+        let templated = first.as_ref().is_some_and(has_turns);
+        let fitted = first
+            .as_ref()
+            .and_then(|first| told(self.unit, self.train_on, first));
         let key = self.key(source, &rows)?;
+        // Such rows were once refused, or skipped.
+        let key = match fitted {
+            Some(words) => key.with("reading", words),
+            None => key,
+        };
         let hash = key.hash();
         let mut entry = self.entry(&name, source, &key, rows)?;
         entry.store.unit = self.unit;
         let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
         let supervised = entry.store.supervised(0, tokens as usize);
         self.notes.extend(entry.notes);
+        self.notes
+            .extend(fitted.map(|words| format!("{name}: {words}")));
         let examples = match self.unit {
             Unit::Text => format!("{} documents", grouped(documents)),
             Unit::Pair | Unit::Ranked => {
@@ -134,7 +144,8 @@ impl Tokenizing<'_> {
         rows: Examples,
     ) -> Result<Entry, DataError> {
         let renderer = Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on);
-        let (config, read, unit) = (self.config, &self.read, self.unit);
+        let (config, read) = (self.config, &self.read);
+        let (unit, train_on) = (self.unit, self.train_on);
         let progress = &mut *self.progress;
         let mut opened = Some(rows);
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
@@ -145,7 +156,7 @@ impl Tokenizing<'_> {
             build(Feed {
                 name,
                 rows: &mut rows,
-                tokenize: &|place, example| tokenize(&renderer, unit, place, example),
+                tokenize: &|place, example| tokenize(&renderer, (unit, train_on), place, example),
                 eos: renderer.tokenizer().eos(),
                 on_bad_row: config.on_bad_row,
                 progress: &mut *progress,
@@ -188,21 +199,26 @@ impl Tokenizing<'_> {
 
 fn tokenize(
     renderer: &Renderer,
-    unit: Unit,
+    (unit, train_on): (Unit, TrainOn),
     place: &Place,
     example: &Example,
 ) -> Result<Piece, RowFault> {
-    let documents = match unit {
-        Unit::Text => vec![renderer.document(example, place)?],
-        Unit::Pair => renderer.pair(example, place)?.into(),
-        Unit::Ranked => renderer.ranked(example, place)?.into(),
-        Unit::Prompt => renderer.prompt_and_reference(example, place)?.into(),
-        Unit::Judged => renderer.judged(example, place)?.into(),
-    };
+    let fitted = fitted(unit, train_on, example);
+    let mut documents = Vec::new();
+    for example in &fitted {
+        match unit {
+            Unit::Text => documents.push(renderer.document(example, place)?),
+            Unit::Pair => documents.extend(renderer.pair(example, place)?),
+            Unit::Ranked => documents.extend(renderer.ranked(example, place)?),
+            Unit::Prompt => documents.extend(renderer.prompt_and_reference(example, place)?),
+            Unit::Judged => documents.extend(renderer.judged(example, place)?),
+        }
+    }
+    let bytes = fitted.iter().map(|e| store::text_bytes(&e.content) as u64);
     Ok(Piece {
         documents,
         continues: example.extra.contains_key(CONTINUES),
-        text_bytes: store::text_bytes(&example.content) as u64,
+        text_bytes: bytes.sum(),
     })
 }
 

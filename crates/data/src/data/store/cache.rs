@@ -133,10 +133,11 @@ pub(crate) fn open_or_build(
             key.source, written.tally.rows
         ));
     }
-    let noticed = feed(&mut |feed| {
+    let fed = feed(&mut |feed| {
         let tally = written.tally.clone();
         build(feed, width, tally, &mut written)
-    })?;
+    });
+    let noticed = fed.inspect_err(|_| leave_nothing(&part, &place))?;
     let manifest = Manifest {
         key: key.clone(),
         shards: written.shards,
@@ -153,6 +154,13 @@ pub(crate) fn open_or_build(
     let mut entry = open(&place)?;
     entry.notes.append(&mut notes);
     Ok(entry)
+}
+
+/// After an error before the first shard there is nothing to go on from. Neither goes while it holds anything.
+fn leave_nothing(part: &Path, place: &Path) {
+    if fs::remove_dir(part).is_ok() {
+        let _ = fs::remove_file(place.with_extension("lock"));
+    }
 }
 
 /// The shards of an entry that is being made.
@@ -490,6 +498,22 @@ mod tests {
         let spans = |entry: &Entry| entry.store.spans().collect::<Vec<_>>();
         assert_eq!(spans(&resumed), spans(&straight));
         assert_eq!(resumed.store.tally(), straight.store.tally());
+    }
+
+    #[test]
+    fn a_source_that_is_refused_at_once_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = Key::new("a.jsonl");
+        for _ in 0..2 {
+            let refused = open_or_build(dir.path(), &key, 2, &mut |_| {
+                Err(RowFault::new(&place(1), "is bad", "mend it").into())
+            });
+            assert!(refused.is_err());
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        }
+        // What a process left that was killed stays.
+        assert!(make(dir.path(), &key, 5, &Cell::new(0)).is_err());
+        assert!(!list(dir.path())[0].whole);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Several adapters on one base, one of which answers at a time: their factors wait on the disk's pages, the base is there
 //! once, in whatever formats.
 
-use crate::hf::{ADAPTER_CONFIG, AdapterError, Peft};
+use crate::base::text::one_line;
+use crate::hf::{ADAPTER_CONFIG, AdapterError, HfError, Peft};
 use crate::kernels::errors::error_text;
 use crate::models::ModelSource;
 use crate::nn::{Model, ParamInfo, Table};
@@ -57,6 +58,31 @@ impl Adapters {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What to know of the first `named`: that they were trained on other weights than the model's. Those that say nothing
+    /// of their base are taken at their word.
+    ///
+    /// # Errors
+    /// Weights that cannot be read.
+    pub fn of_other_bases(&self, model: &Model, named: usize) -> Result<Vec<String>, AdapterError> {
+        let named = self.held.iter().take(named);
+        let told: Vec<_> = named
+            .filter_map(|(name, peft)| Some((name, peft, peft.base_fingerprint()?)))
+            .collect();
+        if told.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ours = model.base_fingerprint().map_err(HfError::from)?;
+        let others = told.into_iter().filter(|(.., theirs)| *theirs != ours);
+        let words = others.map(|(name, peft, _)| {
+            let base = peft.base().map(|base| format!(": {}", one_line(base)));
+            format!(
+                "warning: {name} is an adapter of another base{}; its answers here are not those that it was trained to give",
+                base.unwrap_or_default()
+            )
+        });
+        Ok(words.collect())
     }
 
     pub fn names(&self) -> Vec<String> {

@@ -11,6 +11,7 @@ use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
+use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
 use crate::models::SourceError;
@@ -41,6 +42,8 @@ pub enum LoadError {
     Damaged(#[from] Fault),
     #[error(transparent)]
     Adapter(#[from] AdapterError),
+    #[error("{what}")]
+    Merged { what: String, fix: String },
 }
 
 impl LoadError {
@@ -59,6 +62,9 @@ impl LoadError {
                 "put the tokenizer files of this model beside it".into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),
+            LoadError::Merged { fix, .. } => {
+                format!("leave --adapter out: the model answers with it; {fix}").into()
+            }
             LoadError::Adapter(_) => {
                 "name folders with adapter_config.json whose base is this model; llmtui merge makes one model of both".into()
             }
@@ -103,8 +109,13 @@ impl HeldModel {
         for folder in adapters {
             Manifest::verify_if_any(folder)?;
         }
+        if let Some(Before { what, fix }) = holds_already(path, adapters) {
+            return Err(LoadError::Merged { what, fix });
+        }
         let source = Manifest::open_verified::<LoadError>(path)?;
+        let named = adapters.len();
         let (model, adapters) = Adapters::over::<LoadError>(&source, adapters)?;
+        let foreign = adapters.of_other_bases(&model, named)?;
         let child = Child::of_this_program();
         let place = source.tokenizer_path();
         let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
@@ -126,7 +137,7 @@ impl HeldModel {
         Ok(HeldModel {
             ends: opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size),
             lead: tokenizer.frame().0,
-            notes: note.into_iter().collect(),
+            notes: foreign.into_iter().chain(note).collect(),
             architecture: source.family().into(),
             quantised: source.formats().map(|formats| formats.join(", ")),
             template,

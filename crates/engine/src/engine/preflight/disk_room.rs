@@ -11,7 +11,7 @@ use crate::engine::roles::Reference;
 use crate::engine::state::TrainState;
 use crate::nn::{ParamInfo, Params};
 use crate::run::checkpoints::FROZEN_COPIES;
-use crate::spec::RunSpec;
+use crate::spec::{RescuePolicy, RunSpec};
 use std::fs::File;
 use std::path::Path;
 
@@ -30,17 +30,22 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Machine(format!("{}: {e}", subject.room.display())))?;
     let one = checkpoint_bytes(subject.spec, subject.state);
-    // The newest ones, the best, and the one that is being written; what a rescue gives up.
-    let acts = subject.spec.rescue.policy == crate::spec::RescuePolicy::Act;
-    let kept = subject.spec.checkpoint.keep_last as u64 + 2 + u64::from(acts);
-    // What a rescue gives up is a copy of its own.
-    let files = FROZEN_COPIES + u64::from(acts);
+    let (kept, files) = at_once(subject.spec);
     let params = subject.state.models.policy.params();
     let shared = match params.base_is_frozen() && has_links(subject.room) {
         true => held_bytes(params, params.base()),
         false => 0,
     };
     Ok(judge(free, (one, shared), (kept, files)))
+}
+
+/// Checkpoints that lie on the disk at once, and files of what they share.
+fn at_once(spec: &RunSpec) -> (u64, u64) {
+    let acts = u64::from(spec.rescue.policy == RescuePolicy::Act);
+    // The newest ones, the best, and the one that is being written; what a rescue gives up. A step writes one at most.
+    let kept = (spec.checkpoint.keep_last as u64 + 2 + acts).min(spec.train.max_steps.max(1));
+    // What a rescue gives up is a copy of its own.
+    (kept, (FROZEN_COPIES + acts).min(kept))
 }
 
 /// Of one checkpoint of this run.
@@ -81,13 +86,13 @@ fn judge(free: u64, (one, shared): (u64, u64), (kept, files): (u64, u64)) -> Fin
     let needed = (((one - shared) * kept + shared * files) as f64 * MARGIN) as u64;
     let share = match shared {
         0 => String::new(),
-        n => format!(", which share {files} files of {}", bytes(n)),
+        n => format!(" and {files} × {} of weights that they share", bytes(n)),
     };
     let evidence = format!(
-        "{} free, {} needed for {kept} checkpoints of {}{share}",
+        "{} free, {} needed: {kept} × {} of checkpoints{share}, and a fifth more as a margin",
         bytes(free),
         bytes(needed),
-        bytes(one)
+        bytes(one - shared)
     );
     if free >= needed {
         return Finding::pass(evidence);
@@ -105,6 +110,18 @@ mod tests {
     use crate::base::finding::Status;
 
     #[test]
+    fn a_step_writes_one_checkpoint_at_most() {
+        let of = |steps: &str| {
+            let words = [steps.to_string(), "rescue.policy=warn".into()];
+            let loaded = crate::spec::load("quickstart", &words, &Default::default());
+            at_once(&loaded.unwrap().spec)
+        };
+        assert_eq!(of("max_steps=1"), (1, 1));
+        assert_eq!(of("max_steps=3"), (3, 2));
+        assert_eq!(of("max_steps=100"), (4, 2));
+    }
+
+    #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
         assert_eq!(judge(480, (100, 0), (4, 2)).status, Status::Pass);
         let full = judge(479, (100, 0), (4, 2));
@@ -113,6 +130,15 @@ mod tests {
         // Of 100 bytes 90 are on the disk twice: 1.2 · (4 · 10 + 2 · 90).
         assert_eq!(judge(264, (100, 90), (4, 2)).status, Status::Pass);
         assert_eq!(judge(263, (100, 90), (4, 2)).status, Status::Fail);
+        // The figures add up: 1.2 · (3 · 32 MiB + 2 · 512 MiB).
+        let told = judge(9 << 30, (544 << 20, 512 << 20), (3, 2))
+            .evidence
+            .to_string();
+        assert!(
+            told.contains("1.3 GiB needed: 3 × 32 MiB of checkpoints and 2 × 512 MiB"),
+            "{told}"
+        );
+        assert!(told.ends_with("and a fifth more as a margin"), "{told}");
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_links(&dir.path().join("absent")));
     }

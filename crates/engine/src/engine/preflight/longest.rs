@@ -2,7 +2,8 @@
 
 use super::{Check, Finding, Subject};
 use crate::base::human::grouped;
-use crate::data::Learning;
+use crate::base::text::one_line;
+use crate::data::{Learning, Loss};
 use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
@@ -44,14 +45,38 @@ fn judge(learning: &Learning, seq_len: u64) -> Finding {
         100.0 * share,
         grouped(learning.lost_tokens)
     );
-    if share <= WARN {
+    // One long text beside many short conversations is a small share of all documents, and all of its source.
+    let hurt = |loss: &&Loss| loss.cut as f64 > WARN * loss.documents as f64;
+    let hurt: Vec<&Loss> = learning.losses.iter().filter(hurt).collect();
+    if share <= WARN && hurt.is_empty() {
         return Finding::pass(evidence);
     }
-    Finding::warn(
-        evidence,
-        "answers stand at the end of a document, where truncation cuts",
-        "a larger model.seq_len, or another data.too_long",
-    )
+    let named = hurt.iter().map(|loss| {
+        format!(
+            "; {}: {} of {}, with {} tokens",
+            one_line(&loss.source),
+            grouped(loss.cut),
+            grouped(loss.documents),
+            grouped(loss.tokens)
+        )
+    });
+    let evidence = named.fold(evidence, |evidence, of| evidence + &of);
+    let texts = hurt.iter().filter(|loss| !loss.conversations).count();
+    let (cause, fix) = match (texts, hurt.len() - texts) {
+        (0, _) => (
+            "answers stand at the end of a document, where truncation cuts",
+            "a larger model.seq_len, or another data.too_long",
+        ),
+        (_, 0) => (
+            "of a plain text only one row is kept",
+            "leave data.too_long out: texts go on in further rows then, as with -s data.too_long=split",
+        ),
+        _ => (
+            "of a plain text only one row is kept, and answers stand at the end of a document, where truncation cuts",
+            "leave data.too_long out: texts go on in further rows then; a larger model.seq_len for the conversations",
+        ),
+    };
+    Finding::warn(evidence, cause, fix)
 }
 
 #[cfg(test)]
@@ -83,5 +108,38 @@ mod tests {
             many.evidence.to_string().contains("40 of 100")
                 && many.evidence.to_string().contains("9,000 tokens")
         );
+    }
+
+    /// One long text of a mix is 1 of 1,001 documents, and all of its source.
+    #[test]
+    fn a_source_that_is_cut_is_named_with_a_fix_that_suits_it() {
+        let of = |conversations| {
+            judge(
+                &Learning {
+                    documents: 1_001,
+                    longest: 207_217,
+                    too_long: 1,
+                    lost_tokens: 206_960,
+                    losses: vec![Loss {
+                        source: "book.txt".into(),
+                        conversations,
+                        documents: 1,
+                        cut: 1,
+                        tokens: 206_960,
+                    }],
+                    ..Learning::default()
+                },
+                256,
+            )
+        };
+        let text = of(false);
+        assert_eq!(text.status, Status::Warn);
+        let seen = text.evidence.to_string();
+        assert!(
+            seen.contains("book.txt: 1 of 1, with 206,960 tokens"),
+            "{seen}"
+        );
+        assert_eq!(text.changes(), ["data.too_long=split"]);
+        assert!(of(true).fix.contains("a larger model.seq_len"));
     }
 }

@@ -3,7 +3,6 @@
 use super::{Check, Subject};
 use crate::base::finding::{Finding, Signal};
 use crate::engine::EngineError;
-use crate::spec::Sizes;
 
 pub const CHECK: Check = Check {
     id: "settings",
@@ -13,15 +12,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
-    let (spec, data) = (subject.spec, subject.data);
-    let sequences = spec.method.needs().unit.sequences() as u64;
-    let found = spec.review(Sizes {
-        step_tokens: Some(spec.batch_tokens() * sequences),
-        pass_tokens: Some(data.pass_tokens()),
-        val_tokens: Some(data.val_tokens()),
-        unused_template: data.unused_template,
-        here: true,
-    });
+    let found = subject.spec.review_on(subject.data);
     Ok(judge(&found))
 }
 

@@ -25,11 +25,11 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 }
 
 fn judge(learning: &Learning) -> Finding {
-    let Learning {
+    let &Learning {
         documents,
         nothing_supervised,
         ..
-    } = *learning;
+    } = learning;
     let share = nothing_supervised as f64 / documents.max(1) as f64;
     let evidence = match nothing_supervised {
         0 => format!(

@@ -309,6 +309,21 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
         other.contains("another base") && other.contains("--any-base"),
         "{other}"
     );
+    // Chat puts an adapter beside the weights: told of other ones, and refused where it is in them.
+    let beside = |model: &Path, adapter: &Path| {
+        let held = HeldModel::load_with(model, &[adapter.to_path_buf()]);
+        held.map(|held| match held.about(0.0) {
+            Event::Loaded { notes, .. } => notes.join("; "),
+            event => panic!("{event:?}"),
+        })
+    };
+    let same = beside(&folder, one.path()).unwrap();
+    assert!(!same.contains("another base"), "{same}");
+    let other = beside(&dir.path().join("one"), two.path()).unwrap();
+    assert!(other.contains("is an adapter of another base"), "{other}");
+    let already = beside(&dir.path().join("one"), one.path()).err().unwrap();
+    assert!(already.to_string().contains("already merged"), "{already}");
+    assert!(already.hint().contains("leave --adapter out"));
     let none = said(&folder, &[(&folder, 1.0)]);
     assert!(none.contains("no adapter here"), "{none}");
     assert!(said(&folder, &[]).contains("no adapter here"));

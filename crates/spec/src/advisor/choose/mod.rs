@@ -242,4 +242,6 @@ pub fn nearest_available(list: &[Advice]) -> Option<&Advice> {
 }
 
 #[cfg(test)]
+mod offers;
+#[cfg(test)]
 mod tests;

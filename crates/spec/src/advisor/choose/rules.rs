@@ -63,6 +63,11 @@ fn post(i: &Inputs) -> bool {
     i.start != Start::Scratch
 }
 
+/// Rows with an answer that can be learned.
+fn has_answers(i: &Inputs) -> bool {
+    !matches!(i.data, DataKind::Text | DataKind::Prompts)
+}
+
 macro_rules! rule {
     ($id:literal $method:ident $verdict:ident when $when:expr; $why:expr) => {
         Rule {
@@ -94,7 +99,7 @@ pub const RULES: &[Rule] = &[
     rule!("1.kind" Pretrain Good when |i| i.start == Start::Scratch;
     |i| match i.data {
         DataKind::Demos => "random weights know no language yet, so all of each row is supervised, questions too; with a base model only the answers would be".into(),
-        _ => format!("random weights cannot learn from {} yet: plain text first, then fine-tuning", i.data.title()),
+        _ => format!("random weights cannot learn from {} yet: text first, here that of the rows, then fine-tuning", i.data.title()),
     }),
     rule!("1.start" Pretrain Unfit when |_| true;
         |_| "there is a base model: training from scratch would discard what it knows".into()),
@@ -122,8 +127,10 @@ pub const RULES: &[Rule] = &[
     // 3. Form and task.
     rule!("1.sft" Sft Unfit when |i| !post(i);
         |_| "a model with random weights cannot learn answers: pretrain first, or start from a base model".into()),
-    rule!("5.cold" Sft Good when |i| i.goal == Goal::Reasoning && i.reward != Reward::None;
+    rule!("5.cold" Sft Good when |i| i.goal == Goal::Reasoning && i.reward != Reward::None && has_answers(i);
         |_| "a cold start: 2k to 5k worked solutions before reinforcement learning, if the pass rate is below 1 %".into()),
+    rule!("5.worked" Sft Unfit when |i| i.goal == Goal::Reasoning && i.reward != Reward::None;
+        |i| format!("a cold start takes 2k to 5k worked solutions of their own; the data is {}", i.data.title())),
     rule!("5.distil" Sft Best when |i| matches!(i.goal, Goal::Reasoning | Goal::Compress) && i.data == DataKind::Demos;
         |i| format!("{}: learn from worked solutions; 100k and more for reasoning", counted(i.rows, "examples"))),
     rule!("3.sft" Sft Best when |i| i.data == DataKind::Demos && rows(i) >= SFT_ROWS && i.goal != Goal::Knowledge;
@@ -135,7 +142,7 @@ pub const RULES: &[Rule] = &[
     rule!("4.first" Sft Good when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs) && i.start == Start::Base;
         |_| "a base model learns to answer first: SFT on the good answers, then preferences".into()),
     rule!("4.chosen" Sft Possible when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs);
-        |_| "on the good answers alone: simple, but discards half of the data".into()),
+        |_| "on the good answers alone: simple, but the bad ones teach nothing".into()),
     rule!("3.no" Sft Unfit when |_| true;
         |i| format!("needs prompts with answers; the data is {}", i.data.title())),
     // 4. Style and preferences.
@@ -178,19 +185,21 @@ pub const RULES: &[Rule] = &[
     // 5. Verifiable answers.
     rule!("5.grpo" Grpo Best when |i| post(i) && i.reward == Reward::Checker && matches!(i.data, DataKind::Prompts | DataKind::Demos) && i.goal == Goal::Reasoning;
         |_| "answers can be verified by a program: the model learns from its own attempts. Keep prompts with a pass rate of 10 to 90 %".into()),
-    rule!("5.check" Grpo Good when |i| post(i) && i.reward == Reward::Checker;
+    rule!("5.check" Grpo Good when |i| post(i) && i.reward == Reward::Checker && i.data != DataKind::Text;
         |_| "answers can be verified by a program".into()),
     rule!("5.model" Grpo Possible when |i| post(i) && i.reward == Reward::Model && i.data == DataKind::Prompts;
         |_| "a reward model can score the answers, though it can be exploited".into()),
     rule!("5.no" Grpo Unfit when |_| true;
         |i| if i.start == Start::Scratch { "random weights solve nothing: there is no reward signal".into() }
+            else if i.data == DataKind::Text && i.reward != Reward::None { "needs prompts: the data is plain text".into() }
             else { "needs a verifier or a reward model: none is given".into() }),
     rule!("4.rloo" Rloo Best when |i| post(i) && i.reward == Reward::Model && matches!(i.data, DataKind::Prompts | DataKind::Pairs);
         |_| "a reward model and prompts: unbiased, no critic, a third of PPO's memory".into()),
-    rule!("5.rloo" Rloo Good when |i| post(i) && i.reward == Reward::Checker;
+    rule!("5.rloo" Rloo Good when |i| post(i) && i.reward == Reward::Checker && i.data != DataKind::Text;
         |_| "like GRPO, and unbiased: 4 to 8 completions per prompt".into()),
     rule!("5.norloo" Rloo Unfit when |_| true;
         |i| if i.start == Start::Scratch { "random weights solve nothing: there is no reward signal".into() }
+            else if i.data == DataKind::Text && i.reward != Reward::None { "needs prompts: the data is plain text".into() }
             else { "needs a verifier or a reward model: none is given".into() }),
     // 6. PPO only if nothing simpler will do.
     rule!("6.ppo" Ppo Possible when |i| post(i) && i.reward == Reward::Model && matches!(i.data, DataKind::Prompts | DataKind::Pairs);

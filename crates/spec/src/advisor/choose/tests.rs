@@ -18,7 +18,7 @@ fn inputs(goal: Goal, data: DataKind, start: Start) -> Inputs {
     }
 }
 
-fn every_input() -> impl Iterator<Item = Inputs> {
+pub(super) fn every_input() -> impl Iterator<Item = Inputs> {
     let kinds = [
         DataKind::Text,
         DataKind::Demos,
@@ -221,7 +221,12 @@ fn worked_cases() {
     assert_eq!(best(&maths), (MethodId::Grpo, Adapter::Full));
     let sft = advise(&maths);
     let sft = sft.iter().find(|a| a.facts.id == MethodId::Sft).unwrap();
-    assert_eq!((sft.verdict, sft.why[0].0), (Verdict::Good, "5.cold"));
+    assert_eq!((sft.verdict, sft.why[0].0), (Verdict::Unfit, "5.worked"));
+    let solved = Inputs {
+        data: DataKind::Demos,
+        ..maths
+    };
+    assert_eq!(decided(&solved, MethodId::Sft), "5.cold");
     let docs = Inputs {
         tokens: Some(10 * GB),
         n_params: 7 * GB,

@@ -46,13 +46,17 @@ impl Subject<'_> {
     }
 
     fn learns_preferences(&self) -> bool {
-        ["dpo", "kto", "orpo", "simpo", "cpo"].contains(&self.spec.method.entry().id)
+        learns_preferences(self.spec)
     }
 
     /// The key of a setting of the optimizer, as after `-s`.
     fn of_optimizer(&self, key: &str) -> String {
         format!("optimizer.{}.{key}", self.spec.optimizer.entry().id)
     }
+}
+
+fn learns_preferences(spec: &RunSpec) -> bool {
+    ["dpo", "kto", "orpo", "simpo", "cpo"].contains(&spec.method.entry().id)
 }
 
 /// What is said of one setting.
@@ -76,7 +80,7 @@ macro_rules! subjects {
 
 subjects! { rate warmup batch updates moments decay dropout adapter passes held_out template cold_start precision others }
 
-pub use passes::GOOD_PASSES;
+pub use passes::{GOOD_PASSES, repeated};
 
 /// All that is to be said, in the order of the subjects.
 pub fn review(spec: &RunSpec, sizes: Sizes) -> Vec<Finding> {

@@ -1,8 +1,11 @@
 //! Passes over the data.
 
-use super::{Subject, poor};
+use super::{Subject, learns_preferences, poor};
 use crate::base::finding::Finding;
 use crate::base::human::short;
+use crate::base::text::one_line;
+use crate::data::Mix;
+use crate::spec::RunSpec;
 
 /// Passes over the same text that are nearly as good as new text (Muennighoff et al. 2023).
 pub const GOOD_PASSES: f64 = 4.0;
@@ -19,6 +22,48 @@ pub(super) fn good_passes(subject: &Subject<'_>) -> f64 {
     }
 }
 
+/// Sources of a mix, by name with their epochs over the run, that are read far more often than new text is worth less; the
+/// `overall` number says nothing of them.
+pub fn repeated<'a>(
+    spec: &RunSpec,
+    overall: f64,
+    sources: impl ExactSizeIterator<Item = (&'a str, f64)>,
+) -> Vec<Finding> {
+    if sources.len() < 2 || spec.method.on_policy().is_some() {
+        return Vec::new();
+    }
+    let (most, paper) = most(learns_preferences(spec));
+    let told = sources.filter(|(_, epochs)| *epochs > most && *epochs > 1.5 * overall);
+    let other = match spec.data.mix {
+        Mix::Share if spec.data.curriculum.is_empty() => ", or -s data.mix=concatenate",
+        _ => "",
+    };
+    told.map(|(name, epochs)| {
+        poor(
+            "data.sources",
+            format!(
+                "{} is read for {epochs:.1} epochs, all data together for {overall:.1}",
+                one_line(name)
+            ),
+            format!("a smaller weight of this source, or more of its rows{other}"),
+            paper,
+        )
+        .named("repeated_data", "data epochs")
+    })
+    .collect()
+}
+
+/// Passes after which new data are worth more, and the source.
+fn most(preferences: bool) -> (f64, &'static str) {
+    match preferences {
+        true => (
+            MOST_OF_PAIRS,
+            "one to three passes: Tunstall et al. 2023, arXiv 2310.16944",
+        ),
+        false => (MOST, "Muennighoff et al. 2023, arXiv 2305.16264"),
+    }
+}
+
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let sizes = subject.sizes;
     let (Some(step), Some(pass)) = (sizes.step_tokens, sizes.pass_tokens.filter(|n| *n > 0)) else {
@@ -30,13 +75,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     }
     let passes = step as f64 * subject.spec.train.max_steps as f64 / pass as f64;
     let good = good_passes(subject);
-    let (most, source) = match subject.learns_preferences() {
-        true => (
-            MOST_OF_PAIRS,
-            "one to three passes: Tunstall et al. 2023, arXiv 2310.16944",
-        ),
-        false => (MOST, "Muennighoff et al. 2023, arXiv 2305.16264"),
-    };
+    let (most, source) = most(subject.learns_preferences());
     if passes <= most {
         return Vec::new();
     }

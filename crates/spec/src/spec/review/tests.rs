@@ -398,3 +398,23 @@ fn a_cold_start_that_leaves_no_step_for_the_method_is_told_of() {
         );
     }
 }
+
+#[test]
+fn a_source_that_a_mix_reads_again_and_again_is_named() {
+    let set = ["method=sft"];
+    let of = |set: &[&str], overall, sources: &[(&'static str, f64)]| {
+        super::repeated(&spec("quickstart", set), overall, sources.iter().copied())
+    };
+    let found = of(&set, 1.2, &[("rows.json", 1.0), ("book.txt", 157.0)]);
+    assert_eq!(found.len(), 1);
+    let seen = found[0].evidence.to_string();
+    assert!(
+        seen.starts_with("book.txt is read for 157.0 epochs"),
+        "{seen}"
+    );
+    assert_eq!(found[0].changes(), ["data.mix=concatenate"]);
+    assert!(of(&set, 1.2, &[("a", 4.4), ("b", 0.5)]).is_empty());
+    // All are read as often: the number of steps is what to change, and one source is no mix.
+    assert!(of(&set, 9.0, &[("a", 9.5), ("b", 8.5)]).is_empty());
+    assert!(of(&set, 1.0, &[("a", 9.0)]).is_empty());
+}

@@ -104,6 +104,13 @@ pub fn seconds(time: &str) -> Option<u64> {
         (_, [h, m, s]) => [*h, *m, *s],
         _ => return None,
     };
+    // Only what stands first may exceed its unit, as `48:00:00` and `90` do.
+    let first = if days.is_some() { 24 } else { u64::MAX };
+    let of_minutes = days.is_none() && rest.matches(':').count() < 2;
+    let fits = s < 60 && (m < 60 || of_minutes) && h < first;
+    if !fits {
+        return None;
+    }
     Some(days.unwrap_or(0) * 86_400 + h * 3_600 + m * 60 + s).filter(|s| *s > 0)
 }
 
@@ -113,13 +120,13 @@ mod tests {
 
     #[test]
     fn times_are_read_as_slurm_reads_them() {
-        let read = ["30", "30:00", "01:02:03", "1-2", "1-02:30", "1-02:30:15"];
+        let read = ["30", "90:00", "48:02:03", "1-2", "1-02:30", "1-02:30:15"];
         assert_eq!(
             read.map(seconds),
             [
                 Some(1_800),
-                Some(1_800),
-                Some(3_723),
+                Some(5_400),
+                Some(172_923),
                 Some(93_600),
                 Some(95_400),
                 Some(95_415)
@@ -133,6 +140,10 @@ mod tests {
             "1:2:3:4",
             "1-",
             "4:00:00\n",
+            "25:99:00",
+            "01:00:75",
+            "30:60",
+            "1-24:00",
             "99999999",
         ] {
             assert_eq!(seconds(wrong), None, "{wrong:?}");

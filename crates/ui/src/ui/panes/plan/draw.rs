@@ -439,8 +439,11 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// `torch, 8 GPUs that share the model (fsdp2)`; why it is candle.
+/// `torch, 8 GPUs that share the model (fsdp2)`; why it is candle, or none.
 fn engine_words(choice: &EngineChoice) -> String {
+    if choice.engine == "none" {
+        return choice.why.clone();
+    }
     if choice.engine == "candle" {
         return format!("candle, on the processor: {}", choice.why);
     }
@@ -461,6 +464,7 @@ fn hours_words(hours: f64) -> String {
         h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
         h if h < 1.0 => format!("{:.0} min", h * 60.0),
         h if h < 100.0 => format!("{h:.1} h"),
+        h if h > 24_000.0 => format!("{} years", grouped((h / 8_766.0).round() as u64)),
         h => format!("{:.0} days", h / 24.0),
     }
 }

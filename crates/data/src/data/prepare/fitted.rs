@@ -1,0 +1,113 @@
+//! Rows of one kind for a method that learns from another, where nothing has to be invented: the chosen answer of a pair is
+//! an answer to learn, both answers are labelled ones, and every row with a prompt has a prompt. Any other row stays as it
+//! is, and rendering says what is wrong with it.
+
+use crate::data::render::TrainOn;
+use crate::data::{Content, Example, Message, Turns, Unit};
+use std::borrow::Cow;
+
+/// What is learned of a row: none of an answer that is labelled bad, where good ones are learned; of a prompt its text,
+/// where all text is.
+pub(super) fn fitted(unit: Unit, train_on: TrainOn, example: &Example) -> Vec<Cow<'_, Example>> {
+    let with = |content: Content| {
+        Cow::Owned(Example {
+            content,
+            ..example.clone()
+        })
+    };
+    let labelled = |prompt: &Turns, answer: &Turns, desirable| {
+        with(Content::Labelled {
+            prompt: prompt.clone(),
+            completion: answer.clone(),
+            desirable,
+        })
+    };
+    match (unit, &example.content) {
+        (
+            Unit::Text,
+            Content::Labelled {
+                desirable: false, ..
+            },
+        ) => Vec::new(),
+        (
+            Unit::Text,
+            Content::Preference {
+                prompt,
+                chosen: completion,
+                ..
+            }
+            | Content::Labelled {
+                prompt, completion, ..
+            },
+        ) => vec![with(Content::Completion {
+            prompt: prompt.clone(),
+            completion: completion.clone(),
+        })],
+        (Unit::Text, Content::Prompt { prompt, .. }) if train_on == TrainOn::All => {
+            vec![with(match prompt {
+                Turns::Text(text) => Content::Text(text.clone()),
+                Turns::Messages(messages) => Content::Chat(messages.clone()),
+            })]
+        }
+        (
+            Unit::Judged,
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            },
+        ) => vec![
+            labelled(prompt, chosen, true),
+            labelled(prompt, rejected, false),
+        ],
+        (Unit::Prompt, Content::Preference { prompt, .. } | Content::Labelled { prompt, .. }) => {
+            vec![with(Content::Prompt {
+                prompt: prompt.clone(),
+                answer: None,
+            })]
+        }
+        (Unit::Prompt, Content::Chat(messages)) => {
+            let (prompt, answer) = asked(messages);
+            vec![with(Content::Prompt {
+                prompt: Turns::Messages(prompt.to_vec()),
+                answer,
+            })]
+        }
+        _ => vec![Cow::Borrowed(example)],
+    }
+}
+
+/// A conversation up to its last answer, and that answer.
+fn asked(messages: &[Message]) -> (&[Message], Option<String>) {
+    match messages {
+        [before @ .., last] if last.role == "assistant" && !before.is_empty() => {
+            (before, Some(last.content.clone()))
+        }
+        all => (all, None),
+    }
+}
+
+/// What people should hear of it.
+pub(super) fn told(unit: Unit, train_on: TrainOn, content: &Content) -> Option<&'static str> {
+    Some(match (unit, content) {
+        (Unit::Text, Content::Preference { .. }) => {
+            "of each pair the chosen answer is learned, the rejected one is left out"
+        }
+        (Unit::Text, Content::Labelled { .. }) => {
+            "answers labelled good are learned, the others are left out"
+        }
+        (Unit::Text, Content::Prompt { .. }) if train_on == TrainOn::All => {
+            "the text of the prompts is learned"
+        }
+        (Unit::Judged, Content::Preference { .. }) => {
+            "each pair is two labelled answers, the chosen one good and the rejected one bad"
+        }
+        (Unit::Prompt, Content::Preference { .. } | Content::Labelled { .. }) => {
+            "the prompts alone are used: the model answers them itself"
+        }
+        (Unit::Prompt, Content::Chat(_)) => {
+            "the last turn of each conversation is the known answer, what stands before it the prompt"
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,116 @@
+//! What is opened for methods and mixes, on rows of every kind.
+
+use super::*;
+
+#[test]
+fn a_method_that_needs_rows_is_told_that_the_built_in_corpus_has_none() {
+    for unit in [Unit::Pair, Unit::Ranked, Unit::Judged, Unit::Prompt] {
+        let request = Request {
+            unit,
+            ..Request::new(64)
+        };
+        let Err(error) = open(&DataConfig::default(), request) else {
+            panic!("a plain text has no {unit:?}");
+        };
+        let text = format!("{error}; {}", error.hint());
+        assert!(text.contains(unit.needs()), "{text}");
+        assert!(text.contains("data.path"), "{text}");
+    }
+}
+
+/// One way for all sources of a mix truncated a whole book to its first row.
+#[test]
+fn a_text_beside_conversations_is_split_and_they_are_truncated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (rows, text) = (dir.path().join("rows.jsonl"), dir.path().join("book.txt"));
+    let row = r#"{"instruction": "say it", "output": "here it is, and it goes on for longer than a row has room for it all"}"#;
+    std::fs::write(&rows, format!("{row}\n").repeat(8)).unwrap();
+    std::fs::write(&text, "a line of the book that goes on\n".repeat(80)).unwrap();
+    let open = |train_on: TrainOn, too_long: &str| {
+        let config = serde_json::json!({
+            "sources": [{"path": rows, "weight": 4.0}, {"path": text}],
+            "val_fraction": 0.2,
+            "too_long": too_long,
+        });
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let request = Request {
+            train_on,
+            ..Request::new(96)
+        };
+        open(&config, request).unwrap()
+    };
+    for train_on in [TrainOn::All, TrainOn::Assistant] {
+        let data = open(train_on, "auto");
+        let told = data.notes.join("\n");
+        assert!(told.contains("go on in further rows"), "{told}");
+        let lost = &data.learning.as_ref().unwrap().losses;
+        assert!(lost.iter().all(|loss| loss.conversations), "{lost:?}");
+        let book = &data.sources()[1];
+        assert!(book.epoch_tokens > 1_500, "{book:?}");
+    }
+    // What the spec says holds for all.
+    let data = open(TrainOn::All, "truncate");
+    let lost = &data.learning.as_ref().unwrap().losses;
+    assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
+}
+
+/// What the advisor offers for pairs and labelled answers: supervised fine-tuning, KTO, reinforcement learning.
+#[test]
+fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let pair = |n| format!(r#"{{"prompt": "say {n}: ", "chosen": "yes {n}", "rejected": "no"}}"#);
+    let judged = |n| {
+        let good = n % 3 != 0;
+        format!(r#"{{"prompt": "say {n}: ", "completion": "yes {n}", "label": {good}}}"#)
+    };
+    let chat = |n| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "say {n}"}}, {{"role": "assistant", "content": "yes {n}"}}]}}"#
+        )
+    };
+    let rows: [(&str, &dyn Fn(usize) -> String); 3] =
+        [("pairs", &pair), ("judged", &judged), ("chats", &chat)];
+    for (name, row) in rows {
+        let lines: Vec<String> = (1..=60).map(row).collect();
+        std::fs::write(
+            dir.path().join(name).with_extension("jsonl"),
+            lines.join("\n"),
+        )
+        .unwrap();
+    }
+    let open = |name: &str, unit: Unit| {
+        let path = dir.path().join(name).with_extension("jsonl");
+        let config = serde_json::json!({"path": path, "val_fraction": 0.2});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let request = Request {
+            unit,
+            train_on: TrainOn::Completion,
+            ..Request::new(96)
+        };
+        open(&config, request).map_err(|e| e.to_string())
+    };
+    for (name, unit, examples, said) in [
+        ("pairs", Unit::Text, 60, "the chosen answer is learned"),
+        ("judged", Unit::Text, 40, "labelled good are learned"),
+        (
+            "pairs",
+            Unit::Judged,
+            120,
+            "each pair is two labelled answers",
+        ),
+        ("pairs", Unit::Prompt, 60, "the prompts alone"),
+        ("judged", Unit::Prompt, 60, "the prompts alone"),
+        ("chats", Unit::Prompt, 60, "the known answer"),
+    ] {
+        let data = open(name, unit).unwrap();
+        let told = data.notes.join("\n");
+        assert!(told.contains(said), "{name} {unit:?}: {told}");
+        assert!(
+            told.contains(&format!("of {examples} rows held out")),
+            "{name} {unit:?}: {told}"
+        );
+    }
+    // Nothing says which of two answers a single one is better than.
+    assert!(open("judged", Unit::Pair).is_err());
+    assert!(open("chats", Unit::Judged).is_err());
+}
