@@ -40,7 +40,7 @@ pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes};
-pub use rollout::RolloutConfig;
+pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
 
 /// The embedded corpora.
