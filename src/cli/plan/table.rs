@@ -265,11 +265,9 @@ fn work(plan: &Plan, style: &Style) -> String {
         ),
         false => String::new(),
     };
-    let answers = r.extras.answers;
-    let length = answers.and_then(|answers| answers.length);
+    let length = r.rollout_length();
     rows.extend(length.map(|length| ("steps", length.words())));
-    let prompts = answers.and_then(|answers| answers.prompts);
-    if let (Some(length), Some(prompts)) = (length, prompts.filter(|n| *n > 0)) {
+    if let (Some(length), Some(prompts)) = (length, r.prompts()) {
         rows.push(("prompts", length.passes_words(prompts)));
     }
     let (label, per) = match r.method.rolls_out() {

@@ -491,6 +491,18 @@ impl Request {
         self.method == Method::Pretrain && !adapts && !self.extras.has_base
     }
 
+    /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.
+    pub fn rollout_length(&self) -> Option<RolloutLength> {
+        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
+        answers.length
+    }
+
+    /// Prompts of the training split, where there are rollouts and they were counted.
+    pub fn prompts(&self) -> Option<u64> {
+        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
+        answers.prompts.filter(|n| *n > 0)
+    }
+
     /// Where the reference comes from.
     pub fn reference_plan(&self) -> ReferencePlan {
         let own = self.extras.answers.map(|answers| answers.has_reference);

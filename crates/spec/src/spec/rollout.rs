@@ -101,8 +101,22 @@ impl RolloutLength {
         (self.cold_start_steps * self.rows) as f64 / rows.max(1) as f64
     }
 
-    /// `600 steps of 8 prompts × 8 answers, up to 32 new tokens each`
+    /// `350 supervised steps of 64 rows (cold start)`, then what [`Self::learned`] says.
     pub fn words(&self) -> String {
+        let learned = self.learned();
+        let cold = self.cold_start();
+        cold.map_or_else(|| learned.clone(), |cold| format!("{cold}, then {learned}"))
+    }
+
+    /// `350 supervised steps of 64 rows (cold start)`; `None` without any.
+    pub fn cold_start(&self) -> Option<String> {
+        let (steps, rows) = (grouped(self.cold_start_steps), grouped(self.rows));
+        let words = format!("{steps} supervised steps of {rows} rows (cold start)");
+        (self.cold_start_steps > 0).then_some(words)
+    }
+
+    /// `600 steps of 8 prompts × 8 answers, up to 32 new tokens each`
+    pub fn learned(&self) -> String {
         let each = format!(
             "{} prompts × {} answers, up to {} new tokens each",
             grouped(self.prompts),
@@ -110,17 +124,9 @@ impl RolloutLength {
             grouped(self.max_new_tokens)
         );
         let steps = grouped(self.steps);
-        let learned = match self.cycle {
+        match self.cycle {
             0 | 1 => format!("{steps} steps of {each}"),
             n => format!("{steps} steps, every {n} of them on a new rollout of {each}"),
-        };
-        match self.cold_start_steps {
-            0 => learned,
-            n => format!(
-                "{} supervised steps of {} rows (cold start), then {learned}",
-                grouped(n),
-                grouped(self.rows)
-            ),
         }
     }
 
