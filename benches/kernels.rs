@@ -230,24 +230,24 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
         attention::forward(
             ComputeDtype::F32,
             attention::Sizes::causal(heads, size.seq_len),
-            &qkv,
-            &mut out,
+            Values::F32(&qkv),
+            ValuesMut::F32(&mut out),
             &mut lse,
         );
     });
     let mut dqkv = values(rows * 3 * d);
     bench(criterion, "attention backward", size, || {
         let saved = Saved {
-            qkv: &qkv,
-            out: &out,
+            qkv: Values::F32(&qkv),
+            out: Values::F32(&out),
             lse: &lse,
         };
         attention::backward(
             ComputeDtype::F32,
             attention::Sizes::causal(heads, size.seq_len),
             saved,
-            &dout,
-            &mut dqkv,
+            Values::F32(&dout),
+            ValuesMut::F32(&mut dqkv),
         );
     });
     let table = values(65 * d);

@@ -439,6 +439,30 @@ fn the_verb_sums_up_prints_events_and_the_callback() {
 }
 
 #[test]
+fn readings_that_are_not_finite_are_told_with_their_series_and_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.jsonl");
+    let line = |step: u64| {
+        let loss = if step < 4 { "2.5" } else { "NaN" };
+        format!("{{\"step\": {step}, \"loss\": {loss}, \"kl\": NaN}}\n")
+    };
+    std::fs::write(&log, (1..=6).map(line).collect::<String>()).unwrap();
+    let out = llmtui(&["watch", log.to_str().unwrap(), "--headless"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    for phrase in [
+        "warning: train/loss: 3 of 6 readings are not finite (NaN or infinite), the first at step 4; \
+         lowest and highest are of the others\n",
+        "warning: kl: 6 of 6 readings are not finite (NaN or infinite), the first at step 1\n",
+    ] {
+        assert!(text.contains(phrase), "{phrase}: {text}");
+    }
+    let rows = || text.lines().filter(|line| !line.starts_with("warning"));
+    let kl = rows().find(|line| line.starts_with("kl ")).unwrap();
+    let cells: Vec<&str> = kl.split_whitespace().collect();
+    assert_eq!(cells, ["kl", "NaN", "-", "-", "6"]);
+}
+
+#[test]
 fn a_log_is_diagnosed_and_reported_like_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let log = logs("hf/trainer_state.json");

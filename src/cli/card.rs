@@ -204,6 +204,9 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
         let name = base_id(from).unwrap_or_else(|| crate::models::name_of(from));
         add("started from", name);
     }
+    for (name, value) in of_method(spec) {
+        add(&name, value);
+    }
     add("steps", human::grouped(state.step));
     add("tokens", human::grouped(state.tokens));
     add(
@@ -240,6 +243,41 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
     facts
 }
 
+/// Settings of the method, and of the answers that it learns from: its coefficients, clipping, group size, both phases' rates.
+fn of_method(spec: &RunSpec) -> Vec<(String, String)> {
+    let value = spec.to_value();
+    let chosen = value["method"][spec.method.entry().id].as_object();
+    let word = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(on) => Some(on.to_string()),
+        Value::Array(list) if !list.is_empty() => Some(crate::spec::shown(value)),
+        _ => None,
+    };
+    let settings = chosen.into_iter().flatten();
+    let mut facts: Vec<(String, String)> = settings
+        .filter_map(|(key, value)| Some((key.clone(), one_line(&word(value)?))))
+        .collect();
+    let Some(length) = spec.rollout_length() else {
+        return facts;
+    };
+    let mut add = |name: &str, value: String| facts.push((name.into(), value));
+    let rollout = &spec.rollout;
+    add("rollouts", length.words());
+    add("group size", length.group_size.to_string());
+    add(
+        "temperature of the answers",
+        rollout.temperature.to_string(),
+    );
+    let lr = spec.optimizer.lr();
+    if length.cold_start_steps > 0 {
+        add("peak learning rate of the cold start", lr.to_string());
+    }
+    let scaled = human::reading(lr * rollout.lr_scale, "");
+    add("peak learning rate of reinforcement learning", scaled);
+    facts
+}
+
 fn environment(state: &RunState) -> Vec<(String, String)> {
     let mut facts = vec![("program".to_string(), format!("llmtui {}", state.engine))];
     // Of the machine what is a plain word or number; its name stays at home.
@@ -260,6 +298,38 @@ fn environment(state: &RunState) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_tells_the_settings_of_its_method() {
+        let of = |preset: &str| {
+            let sources = crate::spec::SpecSources {
+                project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+                ..crate::spec::SpecSources::default()
+            };
+            of_method(&crate::spec::load(preset, &[], &sources).unwrap().spec)
+        };
+        let grpo = of("grpo-arithmetic");
+        let said = |facts: &[(String, String)], name: &str| {
+            let found = facts.iter().find(|fact| fact.0 == name);
+            found
+                .unwrap_or_else(|| panic!("{name}: {facts:?}"))
+                .1
+                .clone()
+        };
+        assert_eq!(said(&grpo, "clip_low"), "0.2");
+        assert_eq!(said(&grpo, "group size"), "8");
+        assert!(said(&grpo, "beta").starts_with('0'));
+        assert!(said(&grpo, "rollouts").starts_with("350 supervised steps"));
+        assert_eq!(said(&grpo, "peak learning rate of the cold start"), "0.002");
+        let rl = said(&grpo, "peak learning rate of reinforcement learning");
+        assert!(
+            rl.parse::<f64>().is_ok_and(|lr| (lr - 3e-4).abs() < 1e-9),
+            "{rl}"
+        );
+        assert_eq!(said(&of("dpo-demo"), "loss"), "sigmoid");
+        assert!(!of("dpo-demo").iter().any(|fact| fact.0 == "group size"));
+        assert!(!of("quickstart").iter().any(|fact| fact.0 == "rollouts"));
+    }
 
     #[test]
     fn a_license_that_the_hub_does_not_list_is_refused_with_the_nearest() {

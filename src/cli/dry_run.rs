@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, extra_sets};
-use crate::spec::RunSpec;
+use crate::spec::{RolloutLength, RunSpec};
 use serde::Serialize;
 
 /// A run that was not started.
@@ -24,9 +24,14 @@ struct Outline {
     val_tokens: u64,
     extra_tokens: Vec<(String, u64)>,
     steps: u64,
-    step_tokens: u64,
-    run_tokens: u64,
-    epochs: f64,
+    /// Of methods that learn from what is written already; those that learn from answers of their own have `rollouts`.
+    step_tokens: Option<u64>,
+    run_tokens: Option<u64>,
+    epochs: Option<f64>,
+    rollouts: Option<RolloutLength>,
+    /// Prompts of the training split, and passes over them.
+    prompts: Option<u64>,
+    prompt_passes: Option<f64>,
     threads: usize,
     /// Where ranks of PyTorch would compute; `None` for this program's own engine.
     ranks: Option<String>,
@@ -114,6 +119,10 @@ fn outline(
         Target::Resumed(..) => None,
     };
     let changes = loaded.iter().flat_map(|loaded| loaded.notes());
+    let rollouts = spec.rollout_length();
+    let prompts = rollouts.map(|_| data.micro_steps_per_epoch(1).round() as u64);
+    let learned = |n: u64| rollouts.is_none().then_some(n);
+    let epochs = micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size);
     let resumes = match target {
         Target::Resumed(run, _) => {
             let newest = run.checkpoints().last().map_or(0, |c| c.step);
@@ -130,9 +139,12 @@ fn outline(
         val_tokens: data.val_tokens(),
         extra_tokens,
         steps: spec.train.max_steps,
-        step_tokens: spec.batch_tokens() * sequences,
-        run_tokens: spec.run_tokens() * sequences,
-        epochs: micro_steps / data.micro_steps_per_epoch(spec.train.micro_batch_size),
+        step_tokens: learned(spec.batch_tokens() * sequences),
+        run_tokens: learned(spec.run_tokens() * sequences),
+        epochs: rollouts.is_none().then_some(epochs),
+        prompts,
+        prompt_passes: rollouts.zip(prompts).map(|(length, n)| length.passes(n)),
+        rollouts,
         threads: crate::engine::threads(&spec),
         ranks: spec.engine.torch().map(|torch| torch.placed()),
         advice: spec.review_on(data),
@@ -145,6 +157,20 @@ fn outline(
 }
 
 impl Outline {
+    /// Tokens and epochs of a text, or prompts and the model's own answers to them.
+    fn length(&self, padding: &str) -> String {
+        if let Some((length, prompts)) = self.rollouts.zip(self.prompts) {
+            return format!("{}; {}", length.words(), length.passes_words(prompts));
+        }
+        format!(
+            "{} steps of {} tokens{padding}, {} in all, {} epochs",
+            grouped(self.steps),
+            grouped(self.step_tokens.unwrap_or_default()),
+            short(self.run_tokens.unwrap_or_default() as f64),
+            epochs(self.epochs.unwrap_or_default()),
+        )
+    }
+
     fn lines(&self) -> Vec<String> {
         let model = &self.spec.model;
         // The answers of a pair are as long as the longer one.
@@ -167,12 +193,9 @@ impl Outline {
                 grouped(self.val_tokens),
             ),
             format!(
-                "train   {} steps of {} tokens{padding}, {} in all, {} epochs, on {} threads",
-                grouped(self.steps),
-                grouped(self.step_tokens),
-                short(self.run_tokens as f64),
-                epochs(self.epochs),
-                self.threads,
+                "train   {}, on {} threads",
+                self.length(padding),
+                self.threads
             ),
             format!("cadence {}", self.spec.rhythm()),
         ];

@@ -10,7 +10,7 @@ use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::diagnosis::diagnose;
 use crate::link::{Incoming, Link, foreign};
-use crate::run::{RunDir, RunState};
+use crate::run::{RunDir, RunState, Series};
 use crate::ui::What;
 use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched};
 use crate::wire::encode;
@@ -130,6 +130,7 @@ fn print(mut link: Link, found: &Found, mapping: &Mapping, args: &Args) -> anyho
 /// hf (trainer_state): finished at step 60 of 60
 /// metric             last    lowest   readings
 /// train/loss       0.8124    0.8124         12
+/// warning: kl: 3 of 12 readings are not finite (NaN or infinite), the first at step 40
 ///
 /// LEARNING  train loss 4.15 → 1.76, val 1.88
 /// ```
@@ -163,12 +164,17 @@ fn summary(state: &RunState, found: &Found) -> String {
                 .next()?;
             let unit = state.metric(id).map_or("", |info| info.unit.as_str());
             let said = |x: f64| human::reading(x, unit);
+            // Of no finite value there is neither a lowest nor a highest.
+            let extreme = |x: f64| match all.n {
+                0 => "-".to_string(),
+                _ => said(x),
+            };
             Some(format!(
                 "{:NAME$} {:>10} {:>10} {:>10} {:>9}\n",
                 one_line(id),
                 said(series.last()?.value),
-                said(all.min),
-                said(all.max),
+                extreme(all.min),
+                extreme(all.max),
                 human::grouped(series.len()),
             ))
         })
@@ -180,6 +186,8 @@ fn summary(state: &RunState, found: &Found) -> String {
             "metric"
         ));
         text.extend(rows);
+        let ids = state.metrics.iter().map(|metric| metric.id.as_str());
+        text.extend(ids.filter_map(|id| not_finite(id, state.series.get(id)?)));
     }
     for warning in state
         .log
@@ -192,4 +200,27 @@ fn summary(state: &RunState, found: &Found) -> String {
     text.push('\n');
     text.push_str(&diagnose::table(&diagnose(state)));
     text
+}
+
+/// Which series has readings that are no numbers, how many, and since when.
+fn not_finite(id: &str, series: &Series) -> Option<String> {
+    let at = match series.first_non_finite()? {
+        (first, last) if first == last => format!("at step {}", human::grouped(first)),
+        (first, last) => format!(
+            "between steps {} and {}",
+            human::grouped(first),
+            human::grouped(last)
+        ),
+    };
+    let (odd, all) = (series.non_finite(), series.len());
+    let rest = match odd == all {
+        true => "",
+        false => "; lowest and highest are of the others",
+    };
+    Some(format!(
+        "warning: {}: {} of {} readings are not finite (NaN or infinite), the first {at}{rest}\n",
+        one_line(id),
+        human::grouped(odd),
+        human::grouped(all),
+    ))
 }

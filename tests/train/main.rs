@@ -465,6 +465,35 @@ fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
 }
 
 #[test]
+fn a_dry_run_of_reinforcement_learning_counts_prompts_and_answers() {
+    let place = Place::new();
+    let output = place.go(&["train", "grpo-arithmetic", "--dry-run"]);
+    let text = out(&output);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("train "))
+        .unwrap();
+    for wanted in [
+        "350 supervised steps of 128 rows (cold start), then 550 steps of 16 prompts × 8 answers, up to 6 new tokens each",
+        "passes over 7,158 prompts",
+    ] {
+        assert!(line.contains(wanted), "{line}");
+    }
+    assert!(!line.contains("epochs"), "{line}");
+    let output = place.go(&["train", "grpo-arithmetic", "--dry-run", "--json"]);
+    let outline: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert!(outline["epochs"].is_null() && outline["run_tokens"].is_null());
+    assert_eq!(outline["rollouts"]["group_size"], 8);
+    assert_eq!(outline["prompts"], 7_158);
+    let output = place.go(&["plan", "grpo-arithmetic"]);
+    let text = out(&output);
+    assert!(
+        text.contains("550 steps of 16 prompts") && !text.contains("epochs over"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_reader_that_leaves_ends_the_run_after_a_checkpoint_without_a_panic() {
     let place = Place::new();
     let mut child = place

@@ -67,6 +67,7 @@ impl Amended {
         let over = over.map(|stage| stage.name.clone());
         let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
         check::stages(&pipeline, &over, cx)?;
+        check::keys(&pipeline, sets(args))?;
         let mut extended = Vec::new();
         for (name, run, words) in begun {
             let of_stage = |failure: Failure| Failure {

@@ -1,5 +1,6 @@
 //! A pipeline planned as a whole: every spec is loaded and held against this machine before the first stage begins.
 
+use super::check;
 use crate::cli::exit::Failure;
 use crate::cli::{Context, eval, memory};
 use crate::data::Surroundings;
@@ -68,8 +69,10 @@ pub fn plan(
     // A stage that starts from another one has its architecture and its vocabulary.
     let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
     let mut planned = Vec::new();
+    let mut adapts: HashMap<String, bool> = HashMap::new();
     for (at, stage) in pipeline.stages.iter().enumerate() {
         let Work::Train(train) = &stage.work else {
+            check::adapter(pipeline, at, skip, &adapts)?;
             continue;
         };
         let base = match &train.from {
@@ -129,6 +132,7 @@ pub fn plan(
             let hint = "from: a stage that trains a model to write, or scratch; without `from` it is the newest one";
             return Err(Failure::yours(what, hint).into());
         }
+        adapts.insert(stage.name.clone(), spec.adapter.is_some());
         models.insert(stage.name.clone(), (spec.model.clone(), size.vocab_size));
         if skip.contains(&stage.name) {
             continue;

@@ -4,6 +4,7 @@ use super::plan::Planned;
 use crate::base::human;
 use crate::base::text::{self, one_line};
 use crate::pipeline::{Pipeline, PipelineDir, State, Work};
+use crate::plan::request::Method;
 use std::path::Path;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
                     human::short(p.n_params as f64),
                     p.length
                         .map_or("?".into(), |(steps, _)| human::grouped(steps)),
-                    (p.length).map_or("?".into(), |(_, tokens)| human::short(tokens as f64)),
+                    tokens(p),
                     human::bytes(p.bytes),
                     p.seconds.map_or("?".into(), seconds),
                 ];
@@ -91,6 +92,16 @@ fn dollars(amount: f64) -> String {
     match amount < 10.0 {
         true => format!("${amount:.2}"),
         false => format!("${amount:.0}"),
+    }
+}
+
+/// Tokens of a text that a stage learns; answers of its own are none.
+fn tokens(planned: &Planned) -> String {
+    let writes = Method::by_word(&planned.method).is_some_and(Method::rolls_out);
+    match planned.length {
+        _ if writes => "-".into(),
+        Some((_, tokens)) => human::short(tokens as f64),
+        None => "?".into(),
     }
 }
 

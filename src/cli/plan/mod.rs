@@ -432,6 +432,10 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         ];
         request.attention = pick("attention", word, &words)?;
     }
+    let other = args.tokens.is_some() || args.batch.is_some() || args.grad_accum.is_some();
+    if let Some(answers) = request.extras.answers.as_mut().filter(|_| other) {
+        answers.length = None;
+    }
     if let Some(tokens) = args.tokens {
         (request.tokens, request.tokens_said) = (tokens, Said::Stated);
     }
@@ -461,6 +465,8 @@ fn to_json(plan: &Plan) -> Value {
         "limit_bytes": request.device.memory,
         "fits": plan.verdict().map(|v| format!("{v:?}").to_lowercase()),
         "tokens": request.tokens,
+        "rollouts": request.rollout_length(),
+        "prompts": request.prompts(),
         "tokens_per_param": plan.tokens_per_param,
         "predicted_loss": plan.predicted_loss,
         "flops": plan.work.flops,

@@ -265,10 +265,17 @@ fn work(plan: &Plan, style: &Style) -> String {
         ),
         false => String::new(),
     };
-    rows.push((
-        "tokens",
-        format!("{}{assumed}{per}", short(r.tokens as f64)),
-    ));
+    let length = r.rollout_length();
+    rows.extend(length.map(|length| ("steps", length.words())));
+    if let (Some(length), Some(prompts)) = (length, r.prompts()) {
+        rows.push(("prompts", length.passes_words(prompts)));
+    }
+    let (label, per) = match r.method.rolls_out() {
+        // What a prompt and its answer may take; answers that end sooner are shorter.
+        true => ("tokens at most", String::new()),
+        false => ("tokens", per),
+    };
+    rows.push((label, format!("{}{assumed}{per}", short(r.tokens as f64))));
     // Beside the matmuls, not as a share of the sum.
     let more = 100.0 * work.attention_flops / work.flops.max(1.0);
     rows.push((

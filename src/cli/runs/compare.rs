@@ -145,21 +145,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
         };
         row(&mut out, &setting.path, setting.values.iter().map(value));
     }
-    out.push_str("\nnewest reading; * the best of the runs\n");
-    for figure in figures(tracks) {
-        let winner = figure.winner(&figure.last);
-        let cell = |(at, x): (usize, &Option<f64>)| {
-            let star = if winner == Some(at) { "*" } else { "" };
-            x.map_or("-".into(), |x| {
-                format!("{star}{}", human::reading(x, &figure.unit))
-            })
-        };
-        row(
-            &mut out,
-            &figure.id,
-            figure.last.iter().enumerate().map(cell),
-        );
-    }
+    readings(&mut out, tracks);
     for figure in wanted {
         out.push_str(&format!("\n{} by {}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {
@@ -168,6 +154,74 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
         }
     }
     out
+}
+
+/// The newest readings, each with its step where the runs' are not of the same one, and those at the last step that all had
+/// reached: only there a best one is told.
+fn readings(out: &mut String, tracks: &[Track]) {
+    let figures = figures(tracks);
+    let steps: Vec<_> = figures.iter().map(|f| ends(tracks, &f.id)).collect();
+    let even = |steps: &[Option<u64>]| {
+        let mut known = steps.iter().flatten();
+        let first = known.next();
+        known.all(|step| Some(step) == first)
+    };
+    let uneven = steps.iter().any(|steps| !even(steps));
+    out.push_str(match uneven {
+        true => "\nnewest reading (and its step, where the runs' differ); * the best of the runs\n",
+        false => "\nnewest reading; * the best of the runs\n",
+    });
+    for (figure, steps) in figures.iter().zip(&steps) {
+        let even = even(steps);
+        let winner = figure.winner(&figure.last).filter(|_| even);
+        let cell = |(at, x): (usize, &Option<f64>)| {
+            let star = if winner == Some(at) { "*" } else { "" };
+            let step = steps[at].filter(|_| !even);
+            let step = step.map_or(String::new(), |step| format!(" @{}", grouped(step)));
+            x.map_or("-".into(), |x| {
+                format!("{star}{}{step}", human::reading(x, &figure.unit))
+            })
+        };
+        row(out, &figure.id, figure.last.iter().enumerate().map(cell));
+    }
+    if !uneven {
+        return;
+    }
+    out.push_str("\nat the last common step; * the best of the runs\n");
+    for (figure, steps) in figures.iter().zip(&steps) {
+        let common = steps.iter().flatten().min().copied();
+        let several = steps.iter().flatten().count() > 1;
+        let Some(common) = common.filter(|_| several && !even(steps)) else {
+            continue;
+        };
+        let values: Vec<_> = tracks
+            .iter()
+            .map(|track| reached(track, &figure.id, common))
+            .collect();
+        let winner = figure.winner(&values);
+        let cell = |(at, x): (usize, &Option<f64>)| {
+            let star = if winner == Some(at) { "*" } else { "" };
+            x.map_or("-".into(), |x| {
+                format!("{star}{}", human::reading(x, &figure.unit))
+            })
+        };
+        let name = format!("{} @{}", figure.id, grouped(common));
+        row(out, &name, values.iter().enumerate().map(cell));
+    }
+}
+
+/// The step of each run's newest reading of a metric.
+fn ends(tracks: &[Track], id: &str) -> Vec<Option<u64>> {
+    let end = |track: &Track| Some(track.state.series.get(id)?.steps()?.1);
+    tracks.iter().map(end).collect()
+}
+
+/// What a metric read at a step, or before it where it was not due then.
+fn reached(track: &Track, id: &str, step: u64) -> Option<f64> {
+    let points = track.points(id, By::Step, POINTS);
+    let n = points.partition_point(|point| point.0 <= step);
+    let found = n.checked_sub(1).map(|at| points[at].1);
+    found.filter(|x| x.is_finite())
 }
 
 /// The curves at [`ROWS`] places that all axes share: the newest mean at or before each.
@@ -215,7 +269,7 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
         .map(|f| {
             json!({
                 "id": f.id, "title": f.title, "unit": f.unit, "last": f.last, "best": f.best,
-                "winner": f.winner(&f.last),
+                "winner": f.winner(&f.last), "last_steps": ends(tracks, &f.id),
             })
         })
         .collect();
@@ -238,6 +292,57 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Direction, Envelope, Event, MetricInfo, Num};
+
+    /// A run whose loss falls by a tenth a step.
+    fn track(name: &str, steps: u64, from: f64) -> Track {
+        let info = MetricInfo {
+            id: "train/loss".into(),
+            direction: Direction::Lower,
+            ..MetricInfo::default()
+        };
+        let mut events = vec![Event::MetricsDeclared {
+            metrics: vec![info],
+        }];
+        events.extend((1..=steps).map(|step| Event::Stepped {
+            step,
+            tokens: step,
+            values: [("train/loss".to_string(), Num(from - 0.1 * step as f64))].into(),
+        }));
+        let mut track = Track::new(name);
+        for (seq, event) in (1..).zip(events) {
+            track.apply(&Envelope {
+                v: 1,
+                seq,
+                t: UnixMillis(seq),
+                event,
+            });
+        }
+        track
+    }
+
+    #[test]
+    fn runs_of_unequal_length_are_compared_where_both_have_been() {
+        // The longer one is behind at step 10, and lower at its own end.
+        let tracks = [track("long", 20, 5.0), track("short", 10, 4.5)];
+        let text = text(&tracks, &[], By::Step);
+        let line = |start: &str| {
+            let found = text.lines().find(|line| line.starts_with(start));
+            let found = found.unwrap_or_else(|| panic!("{start}: {text}"));
+            found.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let newest = line("train/loss ");
+        assert!(newest.contains("@20") && newest.contains("@10"), "{text}");
+        assert!(!newest.contains('*'), "no best of different steps: {text}");
+        let common = line("train/loss @10");
+        let best = common.split(' ').next_back().unwrap_or_default();
+        assert!(best.starts_with("*3.5"), "{text}");
+        let alike = [track("a", 10, 5.0), track("b", 10, 4.5)];
+        let text = super::text(&alike, &[], By::Step);
+        assert!(!text.contains('@') && !text.contains("common"), "{text}");
+        assert!(text.contains("*3.5"), "{text}");
+    }
 
     #[test]
     fn what_is_cut_says_so_and_keeps_the_end_that_tells_it_apart() {

@@ -63,17 +63,41 @@ fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
         let usual = is.as_ref().is_none_or(|is| is_default(path, is));
         usual && others.iter().any(|section| path.starts_with(section))
     };
-    for setting in settings(&[was, is]) {
+    let whole = [was, is];
+    for setting in settings(&whole) {
         let Ok([was, is]) = <[Option<Value>; 2]>::try_from(setting.values) else {
             continue;
         };
         // A key that is not there and one that is null are both left to the program.
         let told = word(&was) != word(&is) && !NAMES.contains(&&*setting.path);
-        if told && !goes_along(&setting.path, &is) {
+        let follows = derived(&setting.path, &whole);
+        if told && !follows && !goes_along(&setting.path, &is) {
             found.push((setting.path, was, is));
         }
     }
     found
+}
+
+/// Whether a value follows from others in both specs: it was filled in, and what it follows from is told already.
+fn derived(path: &str, specs: &[&Value]) -> bool {
+    let at = |spec: &Value, path: &str| {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        spec.pointer(&pointer).cloned().unwrap_or(Value::Null)
+    };
+    let rate = |spec: &Value| {
+        let chosen = spec["optimizer"].as_object()?.values().next()?;
+        chosen["lr"].as_f64()
+    };
+    // Where the spec has no such schedule nothing speaks against it.
+    let of = |spec: &&Value| match (path.rsplit('.').next(), at(spec, path)) {
+        (Some("min_lr" | "warmup_steps"), Value::Null) => true,
+        (Some("min_lr"), min) => rate(spec)
+            .zip(min.as_f64())
+            .is_some_and(|(lr, min)| (min - lr / 10.0).abs() <= 1e-6 * lr),
+        (Some("warmup_steps"), _) => !spec["train"]["warmup_ratio"].is_null(),
+        _ => false,
+    };
+    path.starts_with("schedule.") && specs.iter().all(of)
 }
 
 /// A value as it is shown.
@@ -172,6 +196,34 @@ pub fn objects(runs: &[&RunSummary]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_follows_from_the_rate_and_the_steps_is_no_change_of_its_own() {
+        let spec = |lr: f64, min_lr: f64, warmup: u64, ratio: Value| {
+            json!({
+                "optimizer": {"adamw": {"lr": lr}}, "train": {"warmup_ratio": ratio},
+                "schedule": {"cosine": {"min_lr": min_lr, "warmup_steps": warmup}},
+            })
+        };
+        let paths = |was: &Value, is: &Value| -> Vec<String> {
+            let told = of_specs(was, is).into_iter();
+            told.map(|change| change.0).collect()
+        };
+        let was = spec(1e-3, 1e-4, 10, json!(0.1));
+        let lower = spec(2e-4, 2e-5, 5, json!(0.1));
+        assert_eq!(paths(&was, &lower), ["optimizer.adamw.lr"]);
+        // What a user set stays.
+        let said = spec(2e-4, 1e-6, 5, Value::Null);
+        assert_eq!(
+            paths(&was, &said),
+            [
+                "optimizer.adamw.lr",
+                "train.warmup_ratio",
+                "schedule.cosine.min_lr",
+                "schedule.cosine.warmup_steps"
+            ]
+        );
+    }
 
     #[test]
     fn another_method_is_one_change_and_what_went_with_the_first_is_not_told() {

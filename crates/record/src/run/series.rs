@@ -113,6 +113,12 @@ impl Series {
         self.non_finite
     }
 
+    /// Where the first non-finite point is: its step twice, or the first and the last step of the merged points that hold it.
+    pub fn first_non_finite(&self) -> Option<(u64, u64)> {
+        let leaf = self.leaves().iter().find(|leaf| leaf.non_finite > 0)?;
+        Some((leaf.first, leaf.last))
+    }
+
     /// The newest point, finite or not; after a rollback past the exact ones, the mean of the newest leaf.
     pub fn last(&self) -> Option<Point> {
         let exact = self.recent.back().copied();
@@ -457,6 +463,8 @@ mod tests {
     fn non_finite_values_are_counted_and_do_not_bend_the_extremes() {
         let s = series([(1, 1.0), (2, f64::NAN), (3, f64::NEG_INFINITY), (4, 2.0)]);
         assert_eq!((s.len(), s.non_finite()), (4, 2));
+        assert_eq!(s.first_non_finite(), Some((2, 2)));
+        assert_eq!(series([(1, 1.0)]).first_non_finite(), None);
         let columns = s.columns(1.0, 5.0, 4);
         assert_eq!(columns[1].unwrap().mean(), None);
         assert_eq!(columns[2].unwrap().non_finite, 1);

@@ -142,6 +142,10 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
 }
 
 fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
+    // Answers of its own are new each time; prompts may come again.
+    if request.method.rolls_out() {
+        return;
+    }
     let pass = request.extras.pass_tokens.or(request.extras.epoch_tokens);
     let Some(epoch) = pass.filter(|t| *t > 0) else {
         return;
@@ -177,6 +181,9 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
     let request = &plan.request;
     if request.tokens_said == Said::Assumed {
         let what = match request.is_from_scratch() {
+            _ if request.method.rolls_out() => {
+                "token count assumed: 10,000 answers of this length; set it with --tokens"
+            }
             true => "token count assumed: 20 per parameter; set it with --tokens",
             false => "token count assumed: 10,000 examples of this length; set it with --tokens",
         };

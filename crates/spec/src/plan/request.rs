@@ -8,6 +8,7 @@ use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
+use crate::spec::RolloutLength;
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
 /// [`FACTS`].
@@ -417,6 +418,10 @@ pub struct Answers {
     pub has_old_policy: bool,
     /// Whether the data's own answers are learned first: their batches do not go through the model in parts.
     pub cold_start: bool,
+    /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
+    pub length: Option<RolloutLength>,
+    /// Prompts of the training split, where they were counted.
+    pub prompts: Option<u64>,
 }
 
 /// What a plan says of the reference model.
@@ -484,6 +489,18 @@ impl Request {
     pub fn is_from_scratch(&self) -> bool {
         let adapts = self.lora.is_some() || self.adapter.is_some();
         self.method == Method::Pretrain && !adapts && !self.extras.has_base
+    }
+
+    /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.
+    pub fn rollout_length(&self) -> Option<RolloutLength> {
+        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
+        answers.length
+    }
+
+    /// Prompts of the training split, where there are rollouts and they were counted.
+    pub fn prompts(&self) -> Option<u64> {
+        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
+        answers.prompts.filter(|n| *n > 0)
     }
 
     /// Where the reference comes from.

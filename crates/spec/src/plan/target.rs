@@ -272,7 +272,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             epoch_tokens: data.epoch_tokens,
             // Of a stream both are the same.
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
-            answers: answers(spec),
+            answers: answers(spec, data),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
@@ -331,13 +331,18 @@ fn rollouts(spec: &RunSpec) -> u64 {
     rollout.side_by_side.min(step.max(held_out)) as u64
 }
 
-fn answers(spec: &RunSpec) -> Option<Answers> {
+fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
     spec.method.on_policy()?;
     Some(Answers {
         tokens: spec.model.seq_len as u64,
         has_reference: spec.method.needs().reference.is_some(),
         has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
         cold_start: spec.rollout.cold_start_steps > 0,
+        length: spec.rollout_length(),
+        // A row of a pass is one prompt.
+        prompts: data
+            .pass_tokens
+            .map(|pass| pass / spec.model.seq_len.max(1) as u64),
     })
 }
 
@@ -384,6 +389,29 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
 mod tests {
     use super::*;
     use crate::plan::request::Checkpointing;
+
+    #[test]
+    fn a_run_on_its_own_answers_is_told_in_prompts_and_not_advised_on_repeated_text() {
+        let request = resolve("grpo-arithmetic", &[], &here()).unwrap();
+        let answers = request.extras.answers.unwrap();
+        // 8,000 prompts, about a tenth of them held out.
+        assert_eq!(answers.prompts, Some(7_158));
+        let length = answers.length.unwrap();
+        assert_eq!(
+            (length.prompts, length.group_size, length.steps),
+            (16, 8, 550)
+        );
+        let plan = crate::plan::plan(&request);
+        let ids: Vec<&str> = plan.advice.iter().map(|advice| &*advice.id).collect();
+        assert!(!ids.contains(&"repeated_data"), "{ids:?}");
+        let text = resolve("quickstart", &["max_steps=90000".into()], &here()).unwrap();
+        let plan = crate::plan::plan(&text);
+        assert!(
+            plan.advice
+                .iter()
+                .any(|advice| advice.id == "repeated_data")
+        );
+    }
 
     #[test]
     fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {

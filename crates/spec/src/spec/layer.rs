@@ -311,6 +311,16 @@ pub fn setting_named(word: &str) -> Option<String> {
     known.then_some(key)
 }
 
+/// Whether `-s KEY=VALUE` has such a key, by any of its names.
+///
+/// # Errors
+/// It has none; what was probably meant.
+pub fn key_is_known(key: &str) -> Result<(), String> {
+    let key = key.replace('-', "_");
+    let found = walk(&key).or_else(|| walk(alias::resolve(&key)?));
+    found.map(drop).ok_or_else(|| hint_for(&key))
+}
+
 /// Whether a value is what a setting has where nobody says it; not of settings that are decided by others.
 pub fn is_default(path: &str, value: &Value) -> bool {
     let equal = |a: &Value, b: &Value| match (a.as_f64(), b.as_f64()) {
@@ -417,6 +427,23 @@ mod tests {
         assert!(!goes("method.dpo.beta", json!(0.3)));
         let both = [Some(json!(0.1)), Some(json!(0.3))];
         assert!(!goes_along("method.dpo.beta", &both));
+    }
+
+    #[test]
+    fn a_key_of_the_command_line_is_known_by_any_of_its_names() {
+        for key in [
+            "max_steps",
+            "max-steps",
+            "train.max_steps",
+            "lr",
+            "optimizer.lr",
+            "adapter",
+            "rewards",
+        ] {
+            assert_eq!(key_is_known(key), Ok(()), "{key}");
+        }
+        let hint = key_is_known("train.max_step").unwrap_err();
+        assert!(hint.contains("did you mean max_steps?"), "{hint}");
     }
 
     #[test]

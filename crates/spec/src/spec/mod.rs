@@ -35,12 +35,12 @@ pub use draft::{Change, Draft, Place, SaveError, save_new, shown};
 pub use engines::torch_is_installed;
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
-pub use layer::{goes_along, is_default, setting_named};
+pub use layer::{goes_along, is_default, key_is_known, setting_named};
 pub use length::BatchStage;
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes};
-pub use rollout::RolloutConfig;
+pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
 
 /// The embedded corpora.

@@ -1,5 +1,7 @@
 //! How a run's own answers come about, for methods that learn from them. What they are worth is the rewards' matter.
 
+use super::RunConfig;
+use crate::base::human::grouped;
 use serde::{Deserialize, Serialize};
 
 /// Answers that the model writes and learns from.
@@ -67,6 +69,98 @@ impl RolloutConfig {
     }
 }
 
+/// What the steps of a run on its own answers come to: prompts and answers, not tokens of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RolloutLength {
+    /// Steps that learn the data's own answers first, and the rows of each.
+    pub cold_start_steps: u64,
+    pub rows: u64,
+    /// Steps that learn from the model's own answers.
+    pub steps: u64,
+    /// Steps from one rollout to the next.
+    pub cycle: u64,
+    /// Prompts of a rollout, answers to each, and tokens of an answer at most.
+    pub prompts: u64,
+    pub group_size: u64,
+    pub max_new_tokens: u64,
+}
+
+impl RolloutLength {
+    /// Prompts that all rollouts answer, one drawn again counted again; those that a refill adds are not known before.
+    pub fn all_prompts(&self) -> u64 {
+        self.steps.div_ceil(self.cycle.max(1)) * self.prompts
+    }
+
+    /// Passes over so many prompts.
+    pub fn passes(&self, prompts: u64) -> f64 {
+        self.all_prompts() as f64 / prompts.max(1) as f64
+    }
+
+    /// Passes of the cold start over so many rows.
+    pub fn cold_passes(&self, rows: u64) -> f64 {
+        (self.cold_start_steps * self.rows) as f64 / rows.max(1) as f64
+    }
+
+    /// `350 supervised steps of 64 rows (cold start)`, then what [`Self::learned`] says.
+    pub fn words(&self) -> String {
+        let learned = self.learned();
+        let cold = self.cold_start();
+        cold.map_or_else(|| learned.clone(), |cold| format!("{cold}, then {learned}"))
+    }
+
+    /// `350 supervised steps of 64 rows (cold start)`; `None` without any.
+    pub fn cold_start(&self) -> Option<String> {
+        let (steps, rows) = (grouped(self.cold_start_steps), grouped(self.rows));
+        let words = format!("{steps} supervised steps of {rows} rows (cold start)");
+        (self.cold_start_steps > 0).then_some(words)
+    }
+
+    /// `600 steps of 8 prompts × 8 answers, up to 32 new tokens each`
+    pub fn learned(&self) -> String {
+        let each = format!(
+            "{} prompts × {} answers, up to {} new tokens each",
+            grouped(self.prompts),
+            grouped(self.group_size),
+            grouped(self.max_new_tokens)
+        );
+        let steps = grouped(self.steps);
+        match self.cycle {
+            0 | 1 => format!("{steps} steps of {each}"),
+            n => format!("{steps} steps, every {n} of them on a new rollout of {each}"),
+        }
+    }
+
+    /// `1.2 passes over 7,200 prompts`, and those of the cold start before.
+    pub fn passes_words(&self, prompts: u64) -> String {
+        let cold = match self.cold_start_steps {
+            0 => String::new(),
+            _ => format!("{:.1} supervised passes, then ", self.cold_passes(prompts)),
+        };
+        let passes = self.passes(prompts);
+        format!("{cold}{passes:.1} passes over {} prompts", grouped(prompts))
+    }
+}
+
+impl RunConfig {
+    /// How long a run is that learns from its own answers; `None` for other methods.
+    pub fn rollout_length(&self) -> Option<RolloutLength> {
+        self.method.on_policy()?;
+        let (train, rollout) = (&self.train, &self.rollout);
+        let rows = (train.micro_batch_size * train.grad_accum_steps) as u64;
+        let cold_start_steps = rollout.cold_start_steps.min(train.max_steps);
+        let group_size = rollout.group_size.max(1) as u64;
+        Some(RolloutLength {
+            cold_start_steps,
+            rows,
+            steps: train.max_steps - cold_start_steps,
+            cycle: rollout.cycle(),
+            prompts: (rows * rollout.steps as u64 / group_size).max(1),
+            group_size,
+            max_new_tokens: rollout.max_new_tokens as u64,
+        })
+    }
+}
+
 impl Default for RolloutConfig {
     fn default() -> Self {
         RolloutConfig {
@@ -88,5 +182,64 @@ impl Default for RolloutConfig {
             pass_at: Vec::new(),
             keep: 64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_on_its_own_answers_is_as_long_as_its_prompts_and_answers() {
+        let length = RolloutLength {
+            cold_start_steps: 0,
+            rows: 64,
+            steps: 600,
+            cycle: 1,
+            prompts: 8,
+            group_size: 8,
+            max_new_tokens: 32,
+        };
+        assert_eq!(
+            length.words(),
+            "600 steps of 8 prompts × 8 answers, up to 32 new tokens each"
+        );
+        assert_eq!(length.passes_words(1_600), "3.0 passes over 1,600 prompts");
+        let twice = RolloutLength {
+            cycle: 4,
+            cold_start_steps: 100,
+            ..length
+        };
+        assert_eq!(
+            twice.all_prompts(),
+            150 * 8,
+            "a rollout is learned from in four steps"
+        );
+        assert_eq!(
+            twice.words(),
+            "100 supervised steps of 64 rows (cold start), then 600 steps, every 4 of them on a new rollout of 8 prompts × 8 answers, up to 32 new tokens each"
+        );
+        assert_eq!(
+            twice.passes_words(1_600),
+            "4.0 supervised passes, then 0.8 passes over 1,600 prompts"
+        );
+    }
+
+    #[test]
+    fn only_methods_on_their_own_answers_have_such_a_length() {
+        let of = |preset: &str| {
+            let sources = crate::spec::SpecSources {
+                project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+                ..crate::spec::SpecSources::default()
+            };
+            let loaded = crate::spec::load(preset, &[], &sources).unwrap();
+            loaded.spec.rollout_length()
+        };
+        assert_eq!(of("quickstart"), None);
+        let grpo = of("grpo-arithmetic").unwrap();
+        assert_eq!(
+            (grpo.cold_start_steps, grpo.steps, grpo.prompts),
+            (350, 550, 16)
+        );
     }
 }

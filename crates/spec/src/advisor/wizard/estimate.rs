@@ -122,12 +122,13 @@ pub(super) fn lines(
         ),
         (
             "Steps",
-            match unread {
-                Some(epochs) => format!(
+            match (unread, spec.rollout_length()) {
+                (_, Some(length)) => length.words(),
+                (Some(epochs), None) => format!(
                     "{epochs} passes over the data, of {} tokens a step; their number is known once the data are read",
                     human::grouped(step_tokens)
                 ),
-                None => format!(
+                (None, None) => format!(
                     "{counted}{} of {} tokens each, {counted}{} in all",
                     human::grouped(spec.train.max_steps),
                     human::grouped(step_tokens),
@@ -136,7 +137,9 @@ pub(super) fn lines(
             },
         ),
     ];
-    if let Some(epoch) = plan.request.extras.epoch_tokens.filter(|n| *n > 0) {
+    // Answers of its own are no pass over the data.
+    let epoch = plan.request.extras.epoch_tokens;
+    if let Some(epoch) = epoch.filter(|n| *n > 0 && spec.rollout_length().is_none()) {
         let about = if spec.data.tokenizer.entry().id == "char" {
             ""
         } else {

@@ -36,6 +36,14 @@ const PARTS: &[(&str, &str)] = &[
     ("revision", "revision"),
 ];
 
+const LEFT_OUT: &str = "not carried over: `format` and `columns` of the source say how it is read; `llmtui data inspect` shows it";
+
+/// Whether a dataset's rows are plain text.
+fn is_text(map: &Map<String, Value>) -> bool {
+    let kind = map.get("type").map(plain).unwrap_or_default();
+    matches!(&*kind, "completion" | "pretrain" | "")
+}
+
 /// Where the rows of a source are.
 fn place(source: &Map<String, Value>) -> String {
     let place = ["name", "path", "hub"]
@@ -128,11 +136,18 @@ impl Reader {
                     source.insert("columns".into(), json!({"messages": column}));
                     (Fate::Mapped, format!("columns: messages: {column}"), "")
                 }
-                _ => (
-                    Fate::NoEqual,
+                // Of texts: other types have fields of other names.
+                (_, "field" | "text_column", Some(column)) if is_text(map) => {
+                    source.insert("columns".into(), json!({"text": column}));
+                    source.insert("format".into(), json!("text"));
+                    (Fate::Mapped, format!("columns: text: {column}"), "")
+                }
+                (_, "field" | "text_column", Some(_)) => (
+                    Fate::Needless,
                     String::new(),
-                    "run `llmtui data inspect` on this source",
+                    "the tool reads it of plain text alone (type: completion)",
                 ),
+                _ => (Fate::NoEqual, String::new(), LEFT_OUT),
             };
             self.line(fate, theirs, &ours, words);
         }

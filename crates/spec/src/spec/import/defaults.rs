@@ -3,7 +3,7 @@
 //! Sources: transformers 4.57 `TrainingArguments`; TRL 1.0 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
 //! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.
 
-use super::shared::NOTHING_HELD_OUT;
+use super::shared::{NO_RATE, NOTHING_HELD_OUT, WHOLE_TURNS};
 use super::{Dialect, Fate, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::{Map, Value};
@@ -172,6 +172,20 @@ impl Reader {
         let method = plain(&self.draft.value("method"));
         if let Some(rate) = self.dialect.learning_rate(&method) {
             self.silent(map, (&["learning_rate"], "optimizer.*.lr", rate));
+        } else if !says(map, "learning_rate")
+            && let Some(path) = self.draft.settle("optimizer.*.lr")
+        {
+            let ours = format!("{path}: {}", shown(&self.draft.value(&path)));
+            self.line(Fate::NoEqual, "(no learning_rate)".into(), &ours, NO_RATE);
+        }
+    }
+
+    /// Which tokens TRL learns where the file does not say.
+    fn silent_mask(&mut self, map: &Map<String, Value>) {
+        let keys = ["assistant_only_loss", "completion_only_loss"];
+        if self.dialect == Dialect::Trl && !keys.iter().any(|key| says(map, key)) {
+            let theirs = "(assistant_only_loss: false)".into();
+            self.line(Fate::Default, theirs, "data.train_on: auto", WHOLE_TURNS);
         }
     }
 
@@ -210,6 +224,7 @@ impl Reader {
         if method == "sft" {
             let packing = &["packing", "neat_packing", "sample_packing"];
             self.silent(map, (packing, "data.packing", "padded"));
+            self.silent_mask(map);
         }
         if !says(map, "val_size") && !says(map, "val_set_size") {
             let path = "data.val_fraction";

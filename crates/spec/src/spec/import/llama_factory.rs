@@ -66,6 +66,9 @@ pub(super) const ROWS: &[Row] = &[
     row("enable_liger_kernel", To::Needless(KERNELS)),
     row("use_swanlab", To::NoEqual(NO_TRACKER)),
     row("quantization_bit", To::NoEqual(QUANTIZED)),
+    row("quantization_method", To::NoEqual(QUANTIZED)),
+    row("quantization_type", To::NoEqual(QUANTIZED)),
+    row("double_quantization", To::NoEqual(QUANTIZED)),
     row("dataset", To::Data(Sets::Listed)),
     row(
         "eval_dataset",

@@ -19,7 +19,7 @@ use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
-use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, TARGETS};
+use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, TARGETS, UNQUANTIZED};
 use std::path::PathBuf;
 
 /// A supported tool.
@@ -530,6 +530,7 @@ impl Reader {
                     "the 32-bit version with the same update",
                 );
             }
+            Some(ours) if word == "qlora" => self.set(theirs, path, ours, UNQUANTIZED),
             Some(ours) => self.set(theirs, path, ours, ""),
             None => {
                 let kept = shown(&self.draft.value(path));

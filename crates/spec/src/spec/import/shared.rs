@@ -35,6 +35,12 @@ pub(super) const BASE: &str =
 pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, attention_only or ffn_only, a list in custom, or names in patterns";
 /// Weights are quantized before a run, not by it.
 pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
+/// What a base is under `qlora`, as long as train.from names no GGUF file.
+pub(super) const UNQUANTIZED: &str = "the base is frozen in f32 here, not in the tool's 4-bit NF4: llmtui quantize makes a GGUF file (q4_k_m is as small), and with train.from=FILE.gguf the base is frozen in that file's format";
+/// Where a learning rate is wanted and none is there.
+pub(super) const NO_RATE: &str = "the tool requires learning_rate and the file has none: this is the default of llmtui, set your own; 1e-4 to 2e-4 is usual with adapters, 1e-5 to 2e-5 without";
+/// What TRL learns of a conversation by default.
+pub(super) const WHOLE_TURNS: &str = "of a conversation the tool learns every token, auto only the assistant's turns; data.train_on: all learns every token too, of prompts as well";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
 pub(super) const WINDOWS: &str =

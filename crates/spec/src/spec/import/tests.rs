@@ -204,7 +204,7 @@ fn switches_that_are_off_are_off_here_too() {
     let off = trl("assistant_only_loss: false");
     let line = fate(&off, "assistant_only_loss");
     assert_eq!(line.fate, Fate::Differs);
-    assert!(line.ours == "data.train_on: auto" && line.words.contains("all trains on every"));
+    assert!(line.ours == "data.train_on: auto" && line.words.contains("all learns every"));
     let ax = "base_model: m\nadapter: lora\nlora_target_linear: false\n";
     let ax = import("x", ax, None).unwrap();
     assert_eq!(fate(&ax, "lora_target_linear").fate, Fate::NoEqual);

@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::shared::{NO_UPLOAD, PACKING, QUANTIZED, WINDOWS};
+use super::shared::{NO_UPLOAD, PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -152,16 +152,15 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "assistant_only_loss",
-        To::NearlyOff(
-            "data.train_on",
-            "assistant",
-            "auto trains on the assistant's turns of a conversation; all trains on every token",
-        ),
+        To::NearlyOff("data.train_on", "assistant", WHOLE_TURNS),
     ),
     row("lora_r", To::Key("adapter.lora.rank")),
     row("lora_target_modules", To::Targets),
     row("lora_modules_to_save", To::Whole),
     row("load_in_4bit", To::NoEqual(QUANTIZED)),
+    row("load_in_8bit", To::NoEqual(QUANTIZED)),
+    row("bnb_4bit_quant_type", To::NoEqual(QUANTIZED)),
+    row("use_bnb_nested_quant", To::NoEqual(QUANTIZED)),
     row("torch_dtype", To::Needless("train.precision decides")),
     row("dtype", To::Needless("train.precision decides")),
     row(

@@ -291,3 +291,89 @@ fn datasets_by_name_are_found_in_dataset_info() {
     // Names that are not in it are told as before.
     assert_eq!(fate(&read("dataset: other"), "dataset").fate, Fate::Differs);
 }
+
+/// The line of a report about one of their keys.
+fn told(text: &str, theirs: &str) -> Line {
+    let lines = import("x", text, None).unwrap().lines;
+    let found = lines.iter().find(|line| line.theirs.starts_with(theirs));
+    found
+        .unwrap_or_else(|| panic!("{theirs}: {lines:#?}"))
+        .clone()
+}
+
+#[test]
+fn a_file_of_axolotl_without_its_learning_rate_says_which_counts() {
+    let line = told(AX, "(no learning_rate)");
+    assert_eq!(line.fate, Fate::NoEqual);
+    let default = value(AX, "optimizer.adamw.lr");
+    assert_eq!(
+        line.ours,
+        format!("optimizer.adamw.lr: {}", shown(&default))
+    );
+    assert!(line.words.contains("the default of llmtui"), "{line:?}");
+    let said = import("x", &format!("{AX}learning_rate: 1e-4\n"), None).unwrap();
+    assert!(!said.lines.iter().any(|l| l.theirs.contains("no learning")));
+}
+
+#[test]
+fn qlora_says_in_which_format_the_base_is_frozen() {
+    let line = told(&format!("{AX}adapter: qlora\n"), "adapter: qlora");
+    assert_eq!((line.fate, &*line.ours), (Fate::Differs, "adapter: lora"));
+    assert!(line.words.contains("frozen in f32") && line.words.contains("NF4"));
+    let plain = told(&format!("{AX}adapter: lora\n"), "adapter: lora");
+    assert_eq!(plain.fate, Fate::Mapped);
+}
+
+#[test]
+fn the_tokens_that_trl_learns_of_a_conversation_are_told_even_where_the_file_is_silent() {
+    let silent = told(TRL, "(assistant_only_loss: false)");
+    assert_eq!(
+        (silent.fate, &*silent.ours),
+        (Fate::Default, "data.train_on: auto")
+    );
+    let off = told(
+        &format!("{TRL}assistant_only_loss: false\n"),
+        "assistant_only_loss",
+    );
+    assert_eq!(off.fate, Fate::Differs);
+    for line in [silent, off] {
+        assert!(line.words.contains("every token"), "{line:?}");
+    }
+    let on = told(
+        &format!("{TRL}assistant_only_loss: true\n"),
+        "assistant_only_loss",
+    );
+    assert_eq!(
+        (on.fate, &*on.ours),
+        (Fate::Mapped, "data.train_on: assistant")
+    );
+    let dpo = import("x", &format!("{TRL}beta: 0.1\n"), None).unwrap();
+    assert!(
+        !dpo.lines.iter().any(|l| l.theirs.contains("only_loss")),
+        "pairs have no such choice"
+    );
+}
+
+#[test]
+fn the_column_of_plain_text_is_carried_over_and_what_is_not_says_so() {
+    let sets = |map: &str| format!("{AX}datasets: [{map}]\n");
+    let texts = sets("{path: a.jsonl, field: body, type: completion}");
+    let line = told(&texts, "datasets[0].field");
+    assert_eq!(
+        (line.fate, &*line.ours),
+        (Fate::Mapped, "columns: text: body")
+    );
+    let source = &value(&texts, "data.sources")[0];
+    assert_eq!(
+        (&source["format"], &source["columns"]),
+        (&json!("text"), &json!({"text": "body"}))
+    );
+    let needless = sets("{path: a.jsonl, type: alpaca, field: text}");
+    assert_eq!(told(&needless, "datasets[0].field").fate, Fate::Needless);
+    let other = sets("{path: a.jsonl, type: chat_template, roles_to_train: [user]}");
+    let line = told(&other, "datasets[0].roles_to_train");
+    assert!(
+        line.fate == Fate::NoEqual && line.words.contains("not carried over"),
+        "{line:?}"
+    );
+}

@@ -179,7 +179,7 @@ impl Page<'_> {
                 false => meaning,
             };
             line.push(word(one_line(&group.prompt), name));
-            line.extend(group.right.iter().map(|r| muted(format!("  right: {}", one_line(r)))));
+            line.extend(group.right.iter().map(|r| muted(format!("  reference: {}", one_line(r)))));
             lines.push(line);
         }
         if self.order.is_empty() {
@@ -417,7 +417,7 @@ mod tests {
         let text = screen(&mut browser, 80, 24);
         assert!(text.contains("answers at step 4  2 of 2 kept"), "{text}");
         assert!(text.contains("2 groups of 2  reward 0.750  1 with equal rewards: nothing to learn"), "{text}");
-        assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  right: 17"), "{text}");
+        assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  reference: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
         // The best answer comes first.
         let good = text.find("+0.50       1  [1]  2  17").unwrap();

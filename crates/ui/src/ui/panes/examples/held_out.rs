@@ -296,7 +296,7 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
     if let Some(first) = example.sequences.first().filter(|_| is_written(example)) {
         words.push(word(format!("  {}", one_line(&first.prompt)), Meaning::Text));
         if let Some(right) = &first.right {
-            words.push(word(format!("  right: {}", one_line(right)), Meaning::Muted));
+            words.push(word(format!("  reference: {}", one_line(right)), Meaning::Muted));
         }
         let rewards: Vec<_> = example.sequences.iter().map(|s| s.reward).collect();
         if rewards.len() > 1 && rewards.windows(2).all(|two| two[0] == two[1]) {
@@ -503,7 +503,7 @@ mod tests {
             examples: vec![group([1.0, 0.0]), group([0.0, 0.0]), held_out],
         }]);
         assert!(text.contains("answers of the model at step 70"), "{text}");
-        assert!(text.contains("1  sort 2 1=  right: 1 2\n"), "{text}");
+        assert!(text.contains("1  sort 2 1=  reference: 1 2\n"), "{text}");
         assert!(text.contains("+0.71      1  1 2  exact 1, short -0.25"), "{text}");
         assert!(text.contains("\n      two\n      lines"), "{text}");
         assert_eq!(text.matches("nothing to learn").count(), 1, "{text}");

@@ -384,7 +384,7 @@ fn how(formula: &str, width: u16) -> String {
     }
 }
 
-fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     let (r, work) = (&plan.request, &plan.work);
     let params = grouped(plan.params.total());
     let trained = match r.lora {
@@ -396,7 +396,19 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         true => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
         false => String::new(),
     };
-    facts.push(("tokens", format!("{}{per}", short(r.tokens as f64))));
+    // Two lines: one would be cut.
+    let length = r.rollout_length();
+    facts.extend(length.and_then(|length| Some(("cold start", length.cold_start()?))));
+    facts.extend(length.map(|length| ("steps", length.learned())));
+    if let (Some(length), Some(prompts)) = (length, r.prompts()) {
+        facts.push(("prompts", length.passes_words(prompts)));
+    }
+    // What a prompt and its answer may take; answers that end sooner are shorter.
+    let at_most = if r.method.rolls_out() { "at most " } else { "" };
+    facts.push((
+        "tokens",
+        format!("{at_most}{}{per}", short(r.tokens as f64)),
+    ));
     facts.push(("compute", format!("{:.2e} FLOPs", work.flops)));
     let basis = if r.mfu_said == Said::Assumed {
         " assumed"

@@ -328,6 +328,11 @@ impl Field {
         if n > most {
             return Err(format!("at most {}", crate::base::human::grouped(most)));
         }
+        // Another batch or another number of tokens is another number of prompts and answers.
+        let counts = matches!(self, Field::Batch | Field::Accumulate | Field::Tokens);
+        if let Some(answers) = r.extras.answers.as_mut().filter(|_| counts) {
+            answers.length = None;
+        }
         match self {
             Field::Gpus => r.n_devices = n,
             Field::Batch => *r = solve::with_batch(r, n),

@@ -90,6 +90,33 @@ fn one_key_makes_it_fit() {
 }
 
 #[test]
+fn a_run_on_its_own_answers_is_told_in_prompts_until_the_batch_changes() {
+    let mut pane = PlanPane::default();
+    let request = target::resolve("grpo-arithmetic", &[], &Default::default()).unwrap();
+    pane.show(request, None);
+    let facts = |pane: &PlanPane| draw::facts(&pane.shown.as_ref().unwrap().plan);
+    let said = |facts: &[(&str, String)], label: &str| {
+        let found = facts.iter().find(|fact| fact.0 == label);
+        found.map(|fact| fact.1.clone())
+    };
+    let before = facts(&pane);
+    let steps = said(&before, "steps").unwrap();
+    assert!(steps.starts_with("550 steps of 16 prompts × 8 answers"), "{steps}");
+    let cold = said(&before, "cold start").unwrap();
+    assert!(cold.starts_with("350 supervised steps"), "{cold}");
+    let prompts = said(&before, "prompts").unwrap();
+    assert!(prompts.ends_with("passes over 7,158 prompts"), "{prompts}");
+    assert!(said(&before, "tokens").unwrap().starts_with("at most "));
+    select(&mut pane, Field::Batch);
+    act(&mut pane, Action::Accept);
+    write(&mut pane, "8");
+    act(&mut pane, Action::Accept);
+    let after = facts(&pane);
+    assert_eq!((said(&after, "steps"), said(&after, "prompts")), (None, None));
+    assert!(said(&after, "tokens").unwrap().starts_with("at most "));
+}
+
+#[test]
 fn lists_are_asked_for_and_late_answers_are_dropped() {
     let mut pane = PlanPane::default();
     assert!(pane.idle());

@@ -6,6 +6,8 @@
     reason = "a helper of a test fails as a test does"
 )]
 
+mod checks;
+
 use llmtui::base::clock::{Clock, SystemClock};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -627,53 +629,6 @@ fn a_stage_that_was_stopped_takes_another_last_step_and_nothing_else() {
     let output = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert_eq!((place.words(), newest()), (vec!["done".into(); 3], last));
-}
-
-#[test]
-fn evaluations_and_exports_are_checked_before_the_first_stage() {
-    let place = Place::new(LONG);
-    let write = |stages: &str| {
-        let base = "name: bad\nstages:\n  - {name: base, train: smoke}\n";
-        std::fs::write(
-            place.dir.path().join("mine.yaml"),
-            format!("{base}{stages}\n"),
-        )
-        .unwrap();
-    };
-    for (stages, says) in [
-        (
-            "  - {name: exam, eval: {tasks: [made_sor]}}",
-            "did you mean made_sort",
-        ),
-        (
-            "  - {name: gguf, export: {format: ggufx}}",
-            "`ggufx` is not a format; known are hf, safetensors, gguf, peft",
-        ),
-        (
-            "  - {name: gguf, export: {format: gguf, dtype: q9_9}}",
-            "q9_9",
-        ),
-        (
-            "  - {name: more, train: smoke, set: {eval.tasks: [made_sor]}}",
-            "did you mean made_sort",
-        ),
-    ] {
-        write(stages);
-        for extra in ["--headless", "--dry-run"] {
-            let refused = place.go(&["train", "mine.yaml", extra]);
-            assert_eq!(code(&refused), 2, "{stages}: {}", out(&refused));
-            let said = err(&refused);
-            assert!(
-                said.contains(says) && said.contains("stage "),
-                "{stages}: {said}"
-            );
-        }
-        assert!(!place.dir.path().join("runs").exists(), "{stages}");
-    }
-    write("  - {name: exam, eval: {tasks: [made_sor], limit: 2}}");
-    let set = "exam.tasks=[made_sort]";
-    let mended = place.go(&["train", "mine.yaml", "-s", set, "--dry-run"]);
-    assert_eq!(code(&mended), 0, "{}", err(&mended));
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! What is refused before a stage begins: it would fail hours later.
+
+use super::{LONG, Place, code, err, out};
+
+#[test]
+fn evaluations_and_exports_are_checked_before_the_first_stage() {
+    let place = Place::new(LONG);
+    let write = |stages: &str| {
+        let base = "name: bad\nstages:\n  - {name: base, train: smoke}\n";
+        std::fs::write(
+            place.dir.path().join("mine.yaml"),
+            format!("{base}{stages}\n"),
+        )
+        .unwrap();
+    };
+    for (stages, says) in [
+        (
+            "  - {name: exam, eval: {tasks: [made_sor]}}",
+            "did you mean made_sort",
+        ),
+        (
+            "  - {name: gguf, export: {format: ggufx}}",
+            "`ggufx` is not a format; known are hf, safetensors, gguf, peft",
+        ),
+        (
+            "  - {name: gguf, export: {format: gguf, dtype: q9_9}}",
+            "q9_9",
+        ),
+        (
+            "  - {name: more, train: smoke, set: {eval.tasks: [made_sor]}}",
+            "did you mean made_sort",
+        ),
+    ] {
+        write(stages);
+        for extra in ["--headless", "--dry-run"] {
+            let refused = place.go(&["train", "mine.yaml", extra]);
+            assert_eq!(code(&refused), 2, "{stages}: {}", out(&refused));
+            let said = err(&refused);
+            assert!(
+                said.contains(says) && said.contains("stage "),
+                "{stages}: {said}"
+            );
+        }
+        assert!(!place.dir.path().join("runs").exists(), "{stages}");
+    }
+    write("  - {name: exam, eval: {tasks: [made_sor], limit: 2}}");
+    let set = "exam.tasks=[made_sort]";
+    let mended = place.go(&["train", "mine.yaml", "-s", set, "--dry-run"]);
+    assert_eq!(code(&mended), 0, "{}", err(&mended));
+}
+
+#[test]
+fn tokenizers_and_adapters_are_checked_before_the_first_stage() {
+    let place = Place::new(LONG);
+    let write = |stages: &str| {
+        let text = format!("name: bad\nstages:\n{stages}\n");
+        std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
+    };
+    let (base, peft) = (
+        "  - {name: base, train: smoke}\n",
+        "  - {name: peft, export: {format: peft}}",
+    );
+    let words = "  - {name: words, tokenizer: {kind: bpee, files: [text.txt]}}\n";
+    let pinned = "  - {name: peft, export: {format: peft, model: base}}";
+    for (stages, says) in [
+        (
+            format!("{words}{base}"),
+            "stage words: tokenizer.kind: no kind of tokenizer is called `bpee`",
+        ),
+        (format!("{base}{peft}"), "stage base trains all weights"),
+        (
+            format!("{base}  - {{name: more, train: smoke, set: {{adapter: lora}}}}\n{pinned}"),
+            "stage base trains all weights",
+        ),
+    ] {
+        write(&stages);
+        for extra in ["--headless", "--dry-run"] {
+            let refused = place.go(&["train", "mine.yaml", extra]);
+            assert_eq!(code(&refused), 2, "{stages}: {}", out(&refused));
+            assert!(err(&refused).contains(says), "{stages}: {}", err(&refused));
+        }
+        assert!(!place.dir.path().join("runs").exists(), "{stages}");
+    }
+    // With adapters there is something to write.
+    write(&format!(
+        "{base}  - {{name: more, train: smoke, set: {{adapter: lora}}}}\n{peft}"
+    ));
+    let fine = place.go(&["train", "mine.yaml", "--dry-run"]);
+    assert_eq!(code(&fine), 0, "{}", err(&fine));
+}
+
+#[test]
+fn a_key_that_no_spec_has_is_refused_when_a_pipeline_goes_on() {
+    let place = Place::new(LONG).with_tasks();
+    let text = "name: sad\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
+        - {name: exam, eval: {tasks: [gone.yaml], limit: 2}}\n  \
+        - {name: last, train: smoke, set: {train.threads: 1}}\n";
+    std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
+    let output = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&output), 2, "{}{}", out(&output), err(&output));
+    let asked = || std::fs::read_to_string(place.folder().join("pipeline.yaml")).unwrap();
+    let before = asked();
+    for extra in ["--headless", "--dry-run"] {
+        let words = ["--resume", "sad", "-s", "exam.tasks=[fine.yaml]"];
+        let wrong = ["-s", "last.max_step=5", extra];
+        let refused = place.go(&[&["train"], &words[..], &wrong].concat());
+        assert_eq!(code(&refused), 2, "{}{}", out(&refused), err(&refused));
+        let said = err(&refused);
+        assert!(
+            said.contains("-s last.max_step=5: no setting is called max_step")
+                && said.contains("did you mean max_steps?"),
+            "{said}"
+        );
+        assert_eq!(
+            (asked(), place.words()[1].clone()),
+            (before.clone(), "failed".into())
+        );
+    }
+}
