@@ -100,7 +100,7 @@ pub struct TrainConfig {
     /// the average, training goes on from the weights. Default: none.
     #[schemars(range(min = 0.0, max = 0.9999999))]
     pub ema_decay: Option<f64>,
-    /// Number format of matmul inputs; accumulation, weights and moments are f32. `auto` selects bf16 where the processor
+    /// Number format of matmul inputs and of what lies between matmuls; accumulation, weights and moments are f32. `auto` selects bf16 where the processor
     /// multiplies it faster; the run's log says which one is used. Evaluation uses the same.
     pub precision: Precision,
     /// Which activations are stored for the backward pass and which are recomputed. Results are identical bit for bit.
