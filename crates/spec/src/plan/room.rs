@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_changes_named_are_enough_when_they_are_made() {
-        let words = ["seq_len=512", "micro_batch_size=64"];
+        let words = ["seq_len=512", "micro_batch_size=64", "precision=f32"];
         let shortage = check(&spec("quickstart", &words), &memory(1_000_000_000)).unwrap_err();
         assert!(shortage.suffice, "{shortage}");
         let flags = shortage

@@ -177,7 +177,13 @@ impl Bench {
         });
         let mut batch: Vec<Incoming> = events
             .into_iter()
-            .map(|e| Incoming::Event(Box::new(e)))
+            .map(|mut e| {
+                // What `auto` means, and with it the planned memory, differs from machine to machine.
+                if let Event::Started { spec, .. } = &mut e.event {
+                    spec["train"]["precision"] = "f32".into();
+                }
+                Incoming::Event(Box::new(e))
+            })
             .collect();
         batch.push(Incoming::CaughtUp);
         self.msg(Msg::Incoming { slot, batch });

@@ -289,9 +289,22 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
 #[test]
 fn every_screen_at_80x24_and_160x48() {
     for (name, mut bench) in scenes(Bench::new) {
-        insta::assert_snapshot!(format!("{name}-80x24"), bench.picture(80, 24));
-        insta::assert_snapshot!(format!("{name}-160x48"), bench.picture(160, 48));
+        let [small, large] = [(80, 24), (160, 48)].map(|(w, h)| steady(&bench.picture(w, h)));
+        insta::assert_snapshot!(format!("{name}-80x24"), small);
+        insta::assert_snapshot!(format!("{name}-160x48"), large);
     }
+}
+
+/// Without the memory that the wizard plans: what `auto` means, and with it the number, differs from machine to machine.
+fn steady(picture: &str) -> String {
+    let words = picture.split("Memory      fits: ");
+    let parts = words
+        .enumerate()
+        .map(|(i, part)| match part.split_once(" MiB of") {
+            Some((number, rest)) if i > 0 => format!("{} MiB of{rest}", "N".repeat(number.len())),
+            _ => part.into(),
+        });
+    parts.collect::<Vec<_>>().join("Memory      fits: ")
 }
 
 #[test]
