@@ -1,6 +1,6 @@
 //! The operations of a decoder. Each file implements one operation twice: a *composite* in plain candle (any device,
 //! any float type, differentiable by candle: the oracle of the gradient checks) and a *fused* forward and
-//! backward on f32 slices (the fast CPU path). Models, parameter layouts and optimizer settings live above.
+//! backward on slices of f32, or of bf16 between matmuls (the fast CPU path). Models, parameter layouts and optimizer settings live above.
 
 pub mod activation;
 pub mod adafactor;

@@ -188,6 +188,16 @@ pub trait Number: Copy + Send + Sync {
 /// Numbers computed at once.
 pub type Run = [f32; RUN];
 
+/// The numbers of a run, in a buffer.
+#[inline(always)]
+fn widened<'a>(run: &[bf16], buffer: &'a mut Run) -> &'a mut [f32] {
+    let wide = &mut buffer[..run.len()];
+    for (wide, x) in wide.iter_mut().zip(run) {
+        *wide = x.wide();
+    }
+    wide
+}
+
 /// Rounds a run.
 fn narrow(wide: &[f32], to: &mut [bf16]) {
     #[cfg(target_arch = "x86_64")]
@@ -260,11 +270,7 @@ impl Number for bf16 {
     }
     #[inline(always)]
     fn read<'a>(run: &'a [bf16], buffer: &'a mut Run) -> &'a [f32] {
-        let wide = &mut buffer[..run.len()];
-        for (wide, x) in wide.iter_mut().zip(run) {
-            *wide = x.wide();
-        }
-        wide
+        widened(run, buffer)
     }
     #[inline(always)]
     fn room<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
@@ -272,11 +278,7 @@ impl Number for bf16 {
     }
     #[inline(always)]
     fn open<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
-        let wide = &mut buffer[..run.len()];
-        for (wide, x) in wide.iter_mut().zip(run) {
-            *wide = x.wide();
-        }
-        wide
+        widened(run, buffer)
     }
     #[inline(always)]
     fn put(buffer: &Run, run: &mut [bf16]) {

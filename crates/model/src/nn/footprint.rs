@@ -10,7 +10,7 @@
 //!
 //! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
 //! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large; in bf16
-//! norm outputs and what goes into the activation take half (`fused/plan`, among).
+//! norm outputs, queries, keys, values, attention's output and what goes into the activation take half (`fused/plan`, among).
 //! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
 //! at once. The exact number follows from the pass itself, because buffers are shared by size: it runs over an arena that

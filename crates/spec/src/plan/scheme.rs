@@ -12,7 +12,7 @@ pub enum Precision {
     /// Weights, gradients and moments in bf16.
     Bf16,
     /// Weights, gradients and moments in f32, matmul inputs rounded to bf16 on load: this program's engine on a
-    /// processor with fast bf16. Outputs of norms and the middle of feed-forward blocks are kept in bf16.
+    /// processor with fast bf16. What matmuls alone read and write is kept in bf16.
     Fp32Bf16Products,
 }
 

@@ -241,21 +241,25 @@ fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     }
 }
 
-#[test]
-fn a_refused_line_never_reaches_the_model() {
-    let (_send, incoming) = mpsc::channel(4);
-    let (commands, mut inbox) = mpsc::channel(4);
-    let mut link = Link::new(incoming, Some(commands));
-    let mut talk = Talk {
-        link: &mut link,
+fn talk(link: &mut Link, adapters: Vec<String>) -> Talk<'_, Vec<u8>> {
+    Talk {
+        link,
         out: Vec::new(),
         flow: Flow::new(None),
         manner: Manner::default(),
         converses: true,
         turns: Vec::new(),
         notes: Vec::new(),
-        adapters: Vec::new(),
-    };
+        adapters,
+    }
+}
+
+#[test]
+fn a_refused_line_never_reaches_the_model() {
+    let (_send, incoming) = mpsc::channel(4);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let mut link = Link::new(incoming, Some(commands));
+    let mut talk = talk(&mut link, Vec::new());
     assert_eq!(talk.hear("/adaptor off").unwrap(), Heard::Refused);
     assert_eq!(talk.hear("/help").unwrap(), Heard::Obeyed);
     // Without adapters there is nothing to switch, and the model is not asked about it.
@@ -272,16 +276,7 @@ fn an_adapter_that_there_is_not_is_a_refused_line() {
     let (send, incoming) = mpsc::channel(4);
     let (commands, mut inbox) = mpsc::channel(4);
     let mut link = Link::new(incoming, Some(commands));
-    let mut talk = Talk {
-        link: &mut link,
-        out: Vec::new(),
-        flow: Flow::new(None),
-        manner: Manner::default(),
-        converses: true,
-        turns: Vec::new(),
-        notes: Vec::new(),
-        adapters: vec!["tuned".into()],
-    };
+    let mut talk = talk(&mut link, vec!["tuned".into()]);
     let engine = std::thread::spawn(move || {
         let asked = inbox.blocking_recv().unwrap();
         let envelope = Envelope {
