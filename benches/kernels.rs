@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
-use llmtui::kernels::matmul::{Accumulation, ComputeDtype};
+use llmtui::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::numbers::{Values, ValuesMut};
@@ -75,7 +75,7 @@ fn kernels(criterion: &mut Criterion) {
         bench(criterion, "linear forward", size, || {
             let weight = Matrix::Dense(&weight);
             let (x, y) = (Values::F32(&x), ValuesMut::F32(&mut y));
-            linear::forward(ComputeDtype::F32, sizes, x, weight, None, None, y);
+            linear::forward(ComputeDtype::F32, sizes, x, weight, Plus::default(), y);
         });
         let mut dx = values(rows * d);
         bench(criterion, "linear backward input", size, || {
@@ -85,7 +85,7 @@ fn kernels(criterion: &mut Criterion) {
                 Values::F32(&wide),
                 Matrix::Dense(&weight),
                 ValuesMut::F32(&mut dx),
-                Accumulation::Overwrite,
+                Plus::default(),
             );
         });
         let mut dweight = values(4 * d * d);

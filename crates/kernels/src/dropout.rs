@@ -3,7 +3,6 @@
 //! of threads or after a resume, uses the same one.
 
 use super::simd::multiversion;
-use super::skinny::Kept;
 use super::threads;
 use candle_core::{Result, Tensor};
 use llmtui_base::rng::{Rng, Stream};
@@ -28,6 +27,23 @@ const COST: usize = 20;
 const AT_ONCE: usize = 128;
 /// Features whose bits lie in one word of a mask.
 const WORD: usize = 32;
+
+/// Which features of x are kept, a bit each as [`draw_mask`] leaves them, and what those are multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept<'a> {
+    pub mask: &'a [f32],
+    /// Words of a row of the mask.
+    pub words: usize,
+    pub scale: f32,
+}
+
+impl Kept<'_> {
+    /// Bits of the features from `column` on of a row; `column` is a whole number of registers.
+    #[inline(always)]
+    pub(crate) fn bits(&self, row: usize, column: usize) -> u32 {
+        self.mask[row * self.words + column / 32].to_bits() >> (column % 32)
+    }
+}
 
 impl Dropout {
     /// Random numbers below this drop.

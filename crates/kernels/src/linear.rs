@@ -23,34 +23,32 @@ pub struct Sizes {
     pub d_out: usize,
 }
 
-/// `y` (rows, d_out) = `residual` + `bias` + `x` (rows, d_in) · `weight` (d_out, d_in)ᵀ.
+/// `y` (rows, d_out) = `x` (rows, d_in) · `weight` (d_out, d_in)ᵀ + addends.
 pub fn forward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
     x: Values,
     weight: Matrix,
-    bias: Option<&[f32]>,
-    residual: Option<&[f32]>,
+    plus: Plus,
     y: ValuesMut,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    let plus = Plus { residual, bias };
     let compute = Compute::pool(arithmetic);
     weight.product(y, Mat::of(x, rows, d_in), d_out, plus, compute);
 }
 
-/// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
+/// `dx` (rows, d_in) = `dy` (rows, d_out) · `weight` + addends.
 pub fn backward_input(
     arithmetic: ComputeDtype,
     sizes: Sizes,
     dy: Values,
     weight: Matrix,
     dx: ValuesMut,
-    into: Accumulation,
+    plus: Plus,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
     let dy = Mat::of(dy, rows, d_out);
-    weight.input_gradient(dx, dy, d_in, into, Compute::pool(arithmetic));
+    weight.input_gradient(dx, dy, d_in, plus, Compute::pool(arithmetic));
 }
 
 /// `dweight` (d_out, d_in) = (or +=) `dy`ᵀ · `x`.
@@ -105,8 +103,11 @@ mod tests {
                 sizes,
                 Values::F32(&x),
                 Matrix::Dense(&weight),
-                Some(&bias),
-                Some(&residual),
+                Plus {
+                    residual: Some(&residual),
+                    bias: Some(&bias),
+                    ..Plus::default()
+                },
                 ValuesMut::F32(&mut y),
             );
             assert_close("y", &y, &exact, 1e-6);
@@ -117,7 +118,7 @@ mod tests {
                 Values::F32(&dy),
                 Matrix::Dense(&weight),
                 ValuesMut::F32(&mut dx),
-                Accumulation::Overwrite,
+                Plus::default(),
             );
             assert_close("dx", &dx, &grads[0], 1e-6);
             let mut dweight = vec![f32::NAN; d_out * d_in];

@@ -2,8 +2,11 @@
 //! product, and the way back. Several adapters over the same x keep their z side by side.
 #![allow(unsafe_code)]
 
-use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_into};
+use super::matmul::{
+    Accumulation, Compute, ComputeDtype, GROUP, LowRank, Mat, matmul, matmul_into,
+};
 use super::matrix::Matrix;
+use super::numbers::Values;
 use super::skinny::{self, View};
 use super::{reduce, threads};
 use std::cell::Cell;
@@ -41,13 +44,13 @@ pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &m
         return TURNED.set(turned);
     }
     let to = part.y.destination(y, Accumulation::Add);
-    let (z, b) = (part.z.mat(z), part.b(b).t());
+    let (z, b) = (part.z.mat(Values::F32(z)), part.b(b).t());
     // SAFETY: y is borrowed exclusively, and the part's columns lie within its rows.
     unsafe { matmul_into(to, z, b, part.scale, Compute::pool(arithmetic)) }
 }
 
 /// The part of `dz` = scale · the part of `dy` · `b` (d_out, rank).
-pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: &[f32], b: &[f32], dz: &mut [f32]) {
+pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: Values, b: &[f32], dz: &mut [f32]) {
     if part.rank() <= SKINNY {
         let turned = turned(b, part.rank());
         skinny::project((dy, part.y), None, &turned, part.scale, (dz, part.z));
@@ -63,7 +66,7 @@ pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: &[f32], b: &[f32
 pub fn backward_weight(
     arithmetic: ComputeDtype,
     part: Part,
-    (dy, z): (&[f32], &[f32]),
+    (dy, z): (Values, &[f32]),
     db: &mut [f32],
     into: Accumulation,
 ) {
@@ -74,8 +77,73 @@ pub fn backward_weight(
         skinny::transpose(&turned, part.y.cols, db);
         return TURNED.set(turned);
     }
-    let (dy, z) = (part.y.mat(dy).t(), part.z.mat(z));
+    let (dy, z) = (part.y.mat(dy).t(), part.z.mat(Values::F32(z)));
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
+}
+
+/// Ranks of a column up to which an adapter's product joins the layer's own as its sums are written.
+const JOINS: usize = 32;
+
+/// Whether the product of an adapter of this rank joins a matmul.
+pub fn joins(rank: usize) -> bool {
+    rank <= JOINS
+}
+
+/// The factors of adapters side by side over one output, with their scales: what a matmul adds as it writes.
+#[derive(Debug, Default)]
+pub struct Factors {
+    /// (ranks, cols); 0 where a rank belongs to other columns.
+    values: Vec<f32>,
+    used: Vec<(u16, u16)>,
+    ranks: usize,
+}
+
+thread_local! {
+    /// Memory of factors, for the next ones.
+    static FACTORS: Cell<Factors> = Cell::default();
+}
+
+impl Factors {
+    /// Calls `f` with Bᵀ of each part, times its scale, where it lies in an output of `cols` columns.
+    pub fn with<'a>(
+        (ranks, cols): (usize, usize),
+        parts: impl Iterator<Item = (Part, &'a [f32])>,
+        f: impl FnOnce(&Factors),
+    ) {
+        let mut factors = FACTORS.take();
+        factors.ranks = ranks;
+        factors.values.clear();
+        factors.values.resize(ranks * cols, 0.0);
+        factors.used.clear();
+        factors.used.resize(cols.div_ceil(GROUP), (u16::MAX, 0));
+        for (part, b) in parts {
+            let (rank, first) = (part.rank(), part.z.first);
+            for (j, b) in (part.y.first..).zip(b.chunks_exact(rank)) {
+                for (r, x) in (first..).zip(b) {
+                    factors.values[r * cols + j] = part.scale * x;
+                }
+            }
+            let groups = part.y.first / GROUP..(part.y.first + part.y.cols).div_ceil(GROUP);
+            for used in &mut factors.used[groups] {
+                used.0 = used.0.min(first as u16);
+                used.1 = used.1.max((first + rank) as u16);
+            }
+        }
+        f(&factors);
+        FACTORS.set(factors);
+    }
+
+    /// Their products with `z`.
+    pub fn times<'a>(&'a self, z: &'a [f32]) -> LowRank<'a> {
+        LowRank {
+            z,
+            ranks: self.ranks,
+            factor: &self.values,
+            used: &self.used,
+            kept: None,
+            scale: 1.0,
+        }
+    }
 }
 
 thread_local! {
@@ -229,11 +297,12 @@ mod tests {
             forward(ComputeDtype::F32, part, &z, &b, &mut y);
             assert_close("y", &y, &exact, 1e-6);
             let mut dz = vec![0.0; z.len()];
-            backward_input(ComputeDtype::F32, part, &dy, &b, &mut dz);
+            backward_input(ComputeDtype::F32, part, Values::F32(&dy), &b, &mut dz);
             assert_close("dz", &dz, &grads[0], 1e-6);
             let mut db = vec![f32::NAN; b.len()];
             for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
-                backward_weight(ComputeDtype::F32, part, (&dy, &z), &mut db, into);
+                let dy = Values::F32(&dy);
+                backward_weight(ComputeDtype::F32, part, (dy, &z), &mut db, into);
                 let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
                 assert_close("db", &db, &exact, 1e-6);
             }

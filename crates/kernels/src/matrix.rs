@@ -34,33 +34,34 @@ impl<'a> Matrix<'a> {
                 let x = wide
                     .as_ref()
                     .map_or(x, |wide| Mat::new(wide, x.row_count(), x.cols()));
-                y.write_f32(|y| packed.product(y, x, plus, compute));
+                y.write_f32(|y| {
+                    let others = Plus {
+                        low_rank: None,
+                        ..plus
+                    };
+                    packed.product(y, x, others, compute);
+                    if let Some(low_rank) = plus.low_rank {
+                        low_rank.add_to(y, rows);
+                    }
+                });
             }
         }
     }
 
-    /// `dx` (dy.rows, cols) = (or +=) `dy` (dy.rows, rows) · self. A packed matrix is dequantized a panel of rows at a time;
+    /// `dx` (dy.rows, cols) = `dy` (dy.rows, rows) · self + addends. A packed matrix is dequantized a panel of rows at a time;
     /// the rounding of its activations counts as the identity.
-    pub fn input_gradient(
-        self,
-        dx: ValuesMut,
-        dy: Mat,
-        cols: usize,
-        into: Accumulation,
-        compute: Compute,
-    ) {
-        let weights = |values| Mat::new(values, dy.cols(), cols);
-        match (self, dx) {
-            (Matrix::Dense(values), ValuesMut::F32(dx)) => {
-                matmul(dx, dy, weights(values), 1.0, into, compute);
+    pub fn input_gradient(self, dx: ValuesMut, dy: Mat, cols: usize, plus: Plus, compute: Compute) {
+        match self {
+            Matrix::Dense(values) => {
+                let weights = Mat::new(values, dy.cols(), cols);
+                matmul_plus(dx, dy, weights, plus, compute);
             }
-            (Matrix::Dense(values), dx) => {
-                assert_eq!(into, Accumulation::Overwrite, "a gradient kept in bf16");
-                matmul_plus(dx, dy, weights(values), Plus::default(), compute);
-            }
-            (Matrix::Packed(packed), dx) => {
-                dx.write_f32(|dx| packed_gradient(packed, dx, dy, cols, into, compute));
-            }
+            Matrix::Packed(packed) => dx.write_f32(|dx| {
+                packed_gradient(packed, dx, dy, cols, plus.into, compute);
+                if let Some(low_rank) = plus.low_rank {
+                    low_rank.add_to(dx, cols);
+                }
+            }),
         }
     }
 
@@ -131,7 +132,7 @@ mod tests {
                     let mut dx = before.clone();
                     let dy = Mat::new(&dy, n, rows);
                     let compute = Compute::pool(ComputeDtype::F32);
-                    matrix.input_gradient(ValuesMut::F32(&mut dx), dy, cols, into, compute);
+                    matrix.input_gradient(ValuesMut::F32(&mut dx), dy, cols, into.into(), compute);
                     dx
                 };
                 let exact = run(Matrix::Dense(&dense));

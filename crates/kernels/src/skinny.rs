@@ -1,13 +1,15 @@
 //! Products with a skinny matrix of a few dozen rows, as those of adapters: packing would take longer than the products. Inputs
-//! are read once, where they lie, in f32; dropout is a mask of bits over what is read or written.
+//! are read once, where they lie; dropout is a mask of bits over what is read or written.
 //!
 //! A factor is (rank, d), row-major, and beside it stand x (rows, d) and z (rows, rank). Sums run in the same order for any number
 //! of threads.
 #![allow(unsafe_code)]
 
+use super::dropout::Kept;
 use super::fetch;
-use super::lanes::{Buffer, LINE, Vector, widest};
+use super::lanes::{Buffer, InLanes, LINE, Vector, widest};
 use super::matmul::{Accumulation, Destination, Mat};
+use super::numbers::{Values, bf16};
 use super::threads::{self, Shared};
 use std::cell::RefCell;
 
@@ -43,15 +45,15 @@ impl View {
 
     /// # Panics
     /// `values` are not the larger matrix.
-    pub fn mat<'a>(&self, values: &'a [f32]) -> Mat<'a> {
-        self.check(values);
-        Mat::strided(&values[self.first..], self.rows, self.cols, self.width)
+    pub fn mat<'a>(&self, values: Values<'a>) -> Mat<'a> {
+        self.check(values.len());
+        Mat::of(values, self.rows, self.width).columns(self.first, self.cols)
     }
 
     /// # Panics
     /// As for [`View::mat`].
     pub fn destination(&self, values: &mut [f32], into: Accumulation) -> Destination {
-        self.check(values);
+        self.check(values.len());
         Destination {
             start: values[self.first..].as_mut_ptr(),
             row_stride: self.width,
@@ -59,8 +61,8 @@ impl View {
         }
     }
 
-    fn check(&self, values: &[f32]) {
-        assert_eq!(values.len(), self.rows * self.width, "a skinny product");
+    fn check(&self, len: usize) {
+        assert_eq!(len, self.rows * self.width, "a skinny product");
         assert!(self.first + self.cols <= self.width, "its columns");
     }
 
@@ -69,38 +71,21 @@ impl View {
     }
 }
 
-/// Which features of x are kept, a bit each as `dropout::draw_mask` leaves them, and what those are multiplied by.
-#[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
-    pub mask: &'a [f32],
-    /// Words of a row of the mask.
-    pub words: usize,
-    pub scale: f32,
-}
-
-impl Kept<'_> {
-    /// Bits of the features from `column` on of a row; `column` is a whole number of registers.
-    #[inline(always)]
-    fn bits(&self, row: usize, column: usize) -> u32 {
-        self.mask[row * self.words + column / 32].to_bits() >> (column % 32)
-    }
-}
-
 /// `z` (rows, rank) = `scale` · `x` · `factor`ᵀ.
 pub fn project(
-    (x, at): (&[f32], View),
+    (x, at): (Values, View),
     kept: Option<Kept>,
     factor: &[f32],
     scale: f32,
     (z, to): (&mut [f32], View),
 ) {
-    at.check(x);
-    to.check(z);
+    at.check(x.len());
+    to.check(z.len());
     assert_eq!(factor.len(), to.cols * at.cols, "a factor");
     let z = Shared(z.as_mut_ptr());
     each_rows(at.rows, 2 * to.cols * at.cols, |first, rows| {
         let job = Job {
-            x: (x.as_ptr(), at),
+            x: (Source::of(x), at),
             z: (z.0.cast_const(), to),
             kept,
             factor,
@@ -119,13 +104,13 @@ pub fn expand(
     kept: Option<Kept>,
     (x, at): (&mut [f32], View),
 ) {
-    at.check(x);
-    from.check(z);
+    at.check(x.len());
+    from.check(z.len());
     assert_eq!(factor.len(), from.cols * at.cols, "a factor");
     let x = Shared(x.as_mut_ptr());
     each_rows(at.rows, 2 * from.cols * at.cols, |first, rows| {
         let job = Job {
-            x: (x.0.cast_const(), at),
+            x: (Source::F32(x.0), at),
             z: (z.as_ptr(), from),
             kept,
             factor,
@@ -139,17 +124,17 @@ pub fn expand(
 /// `dfactor` (rank, d) = (or +=) `scale` · `z`ᵀ · `x`.
 pub fn factor_gradient(
     (z, from): (&[f32], View),
-    (x, at): (&[f32], View),
+    (x, at): (Values, View),
     kept: Option<Kept>,
     scale: f32,
     dfactor: &mut [f32],
     into: Accumulation,
 ) {
-    at.check(x);
-    from.check(z);
+    at.check(x.len());
+    from.check(z.len());
     assert_eq!(dfactor.len(), from.cols * at.cols, "a factor's gradient");
     let job = Job {
-        x: (x.as_ptr(), at),
+        x: (Source::of(x), at),
         z: (z.as_ptr(), from),
         kept,
         factor: &[],
@@ -203,9 +188,35 @@ fn each_rows(rows: usize, cost: usize, work: impl Fn(usize, usize) + Sync + Send
     });
 }
 
+/// Where numbers lie that tasks read.
+#[derive(Clone, Copy)]
+enum Source {
+    F32(*const f32),
+    Bf16(*const bf16),
+}
+
+impl Source {
+    fn of(values: Values) -> Source {
+        match values {
+            Values::F32(x) => Source::F32(x.as_ptr()),
+            Values::Bf16(x) => Source::Bf16(x.as_ptr()),
+        }
+    }
+}
+
+/// The body for what numbers lie there; a closure would not have the instructions.
+macro_rules! of_numbers {
+    ($source:expr, |$x:ident| $body:expr) => {
+        match $source {
+            Source::F32($x) => $body,
+            Source::Bf16($x) => $body,
+        }
+    };
+}
+
 /// What a task reads.
 struct Job<'a> {
-    x: (*const f32, View),
+    x: (Source, View),
     z: (*const f32, View),
     kept: Option<Kept<'a>>,
     factor: &'a [f32],
@@ -220,11 +231,15 @@ unsafe impl Send for Job<'_> {}
 impl Job<'_> {
     /// `n` features of a row from `column` on, 0 where they are dropped.
     #[inline(always)]
-    unsafe fn features<V: Vector>(&self, row: usize, column: usize, n: usize) -> V {
-        let (x, at) = self.x;
+    unsafe fn features<V: Vector>(
+        &self,
+        x: *const impl InLanes,
+        (row, column): (usize, usize),
+        n: usize,
+    ) -> V {
         // SAFETY: the caller names a place within x.
         unsafe {
-            let x = V::load_first(x.add(at.start(row) + column), n);
+            let x: V = InLanes::load_first(x.add(self.x.1.start(row) + column), n);
             match self.kept {
                 Some(kept) => x.keep_bits(kept.bits(row, column)),
                 None => x,
@@ -285,13 +300,18 @@ widest! { fn project_rows(pairs, job: &Job<'_>, z: Shared, first: usize, rows: u
 #[inline(always)]
 unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: usize) {
     // SAFETY: the caller's.
-    unsafe { in_blocks!(project_at::<V>(job, z), (first, rows)) }
+    unsafe {
+        of_numbers!(job.x.0, |x| {
+            let at = (x, z);
+            in_blocks!(project_at::<V>(job, at), (first, rows));
+        });
+    }
 }
 
 #[inline(always)]
 unsafe fn project_at<V: Vector, const M: usize, const R: usize>(
     job: &Job<'_>,
-    z: Shared,
+    (from, z): (*const impl InLanes, Shared),
     row: usize,
     rank: usize,
 ) {
@@ -303,7 +323,7 @@ unsafe fn project_at<V: Vector, const M: usize, const R: usize>(
         registers!(V, d, |at, n| {
             let mut x = [V::zero(); M];
             for (i, x) in x.iter_mut().enumerate() {
-                *x = job.features::<V>(row + i, at, n);
+                *x = job.features::<V>(from, (row + i, at), n);
             }
             for r in 0..R {
                 let f = V::load_first(factor.add(r * d + at), n);
@@ -370,22 +390,32 @@ widest! { fn sum_columns(pairs, job: &Job<'_>, cols: (usize, usize), sums: &mut 
 
 #[inline(always)]
 unsafe fn sum_columns_with<V: Vector>(job: &Job<'_>, cols: (usize, usize), sums: &mut [f32]) {
-    const TOGETHER: usize = 8;
     sums.fill(0.0);
-    let rows = job.x.1.rows;
-    let whole = rows / TOGETHER * TOGETHER;
+    // SAFETY: the caller's.
+    unsafe { of_numbers!(job.x.0, |x| sum_all::<V>(job, x, cols, sums)) }
+}
+
+#[inline(always)]
+unsafe fn sum_all<V: Vector>(
+    job: &Job<'_>,
+    x: *const impl InLanes,
+    cols: (usize, usize),
+    sums: &mut [f32],
+) {
+    const TOGETHER: usize = 8;
+    let at = job.x.1;
+    let whole = at.rows / TOGETHER * TOGETHER;
     // SAFETY: the caller's.
     unsafe {
         for row in (0..whole).step_by(TOGETHER) {
-            let (x, at) = job.x;
             let next = x.wrapping_add(at.start(row + TOGETHER) + cols.0);
             for i in 0..TOGETHER {
                 fetch::at(next.wrapping_add(i * at.width), cols.1);
             }
-            sum_rows::<V, TOGETHER>(job, row, cols, sums);
+            sum_rows::<V, TOGETHER>(job, x, (row, cols), sums);
         }
-        for row in whole..rows {
-            sum_rows::<V, 1>(job, row, cols, sums);
+        for row in whole..at.rows {
+            sum_rows::<V, 1>(job, x, (row, cols), sums);
         }
     }
 }
@@ -393,23 +423,23 @@ unsafe fn sum_columns_with<V: Vector>(job: &Job<'_>, cols: (usize, usize), sums:
 #[inline(always)]
 unsafe fn sum_rows<V: Vector, const M: usize>(
     job: &Job<'_>,
-    row: usize,
-    (first, cols): (usize, usize),
+    from: *const impl InLanes,
+    (row, (first, cols)): (usize, (usize, usize)),
     sums: &mut [f32],
 ) {
-    let (z, from) = job.z;
+    let (z, of) = job.z;
     // SAFETY: rows of x and z, columns of x; sums are whole lines.
     unsafe {
         registers!(V, cols, |at, n| {
             let mut x = [V::zero(); M];
             for (i, x) in x.iter_mut().enumerate() {
-                *x = job.features::<V>(row + i, first + at, n);
+                *x = job.features::<V>(from, (row + i, first + at), n);
             }
-            for r in 0..from.cols {
+            for r in 0..of.cols {
                 let to = sums.as_mut_ptr().add(r * COLUMNS + at);
                 let mut sum = V::load(to);
                 for (i, x) in x.into_iter().enumerate() {
-                    sum = V::splat(z.add(from.start(row + i) + r)).fused(x, sum);
+                    sum = V::splat(z.add(of.start(row + i) + r)).fused(x, sum);
                 }
                 sum.store(to);
             }
@@ -470,7 +500,7 @@ mod tests {
             z.pad_with_zeros(1, to.first, 3)
         });
         let mut z = vec![0.0; dz.len()];
-        project((&x, at), kept, &factor, 0.5, (&mut z, to));
+        project((Values::F32(&x), at), kept, &factor, 0.5, (&mut z, to));
         assert_close("z", &z, &exact, 1e-6);
         let mut dx = vec![0.0; x.len()];
         expand((&dz, to), &factor, 0.5, kept, (&mut dx, at));
@@ -480,7 +510,14 @@ mod tests {
         assert_close("dx, added", &dx, &twice, 1e-6);
         let mut dfactor = vec![f32::NAN; factor.len()];
         for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
-            factor_gradient((&dz, to), (&x, at), kept, 0.5, &mut dfactor, into);
+            factor_gradient(
+                (&dz, to),
+                (Values::F32(&x), at),
+                kept,
+                0.5,
+                &mut dfactor,
+                into,
+            );
             let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
             assert_close("dfactor", &dfactor, &exact, 1e-6);
         }
@@ -496,9 +533,16 @@ mod tests {
             pool.unwrap().install(|| {
                 let (mut z, mut dfactor) = (vec![0.0; rows * rank], vec![0.0; rank * d]);
                 let of = View::whole(rows, rank);
-                project((&x, at), None, &factor, 1.0, (&mut z, of));
+                project((Values::F32(&x), at), None, &factor, 1.0, (&mut z, of));
                 let overwrite = Accumulation::Overwrite;
-                factor_gradient((&z, of), (&x, at), None, 1.0, &mut dfactor, overwrite);
+                factor_gradient(
+                    (&z, of),
+                    (Values::F32(&x), at),
+                    None,
+                    1.0,
+                    &mut dfactor,
+                    overwrite,
+                );
                 let mut y = x.clone();
                 expand((&z, of), &factor, 1.0, None, (&mut y, at));
                 [z, dfactor, y]

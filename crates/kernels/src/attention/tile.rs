@@ -4,9 +4,9 @@
 
 use super::{Scores, Sizes};
 use crate::fetch::{self, ROWS_AHEAD};
-use crate::lanes::{Group, LINE, Left, Right, To, Vector};
+use crate::lanes::{Group, InLanes, LINE, Left, Right, To, Vector};
 use crate::math::normal;
-use crate::numbers::{Number, Values, ValuesMut, bf16};
+use crate::numbers::{Values, ValuesMut, bf16};
 use crate::threads::SharedSlice;
 
 /// Queries per tile.
@@ -46,7 +46,7 @@ impl Rows<'_> {
     }
 
     #[inline(always)]
-    unsafe fn copy_of<V: Vector, N: Kept>(
+    unsafe fn copy_of<V: Vector, N: InLanes>(
         &self,
         values: &[N],
         (from, to): (usize, usize),
@@ -78,7 +78,11 @@ impl Rows<'_> {
 /// # Safety
 /// The machine must have V's instructions.
 #[inline(always)]
-pub(super) unsafe fn scaled<V: Vector, A: Kept, B: Kept>(from: &[A], scale: f32, to: &mut [B]) {
+pub(super) unsafe fn scaled<V: Vector, A: InLanes, B: InLanes>(
+    from: &[A],
+    scale: f32,
+    to: &mut [B],
+) {
     let (lines, rest) = from.as_chunks::<LINE>();
     let (to_lines, to_rest) = to.as_chunks_mut::<LINE>();
     for (from, to) in lines.iter().zip(to_lines) {
@@ -92,41 +96,6 @@ pub(super) unsafe fn scaled<V: Vector, A: Kept, B: Kept>(from: &[A], scale: f32,
     }
     for (to, x) in to_rest.iter_mut().zip(rest) {
         *to = B::narrow(normal(scale * x.wide()));
-    }
-}
-
-/// Numbers in memory, of which registers are filled.
-///
-/// # Safety
-/// As for [`Vector`]'s own.
-pub(super) trait Kept: Number {
-    unsafe fn load<V: Vector>(from: *const Self) -> V;
-    unsafe fn store<V: Vector>(x: V, to: *mut Self);
-}
-
-impl Kept for f32 {
-    #[inline(always)]
-    unsafe fn load<V: Vector>(from: *const f32) -> V {
-        // SAFETY: the caller's.
-        unsafe { V::load(from) }
-    }
-    #[inline(always)]
-    unsafe fn store<V: Vector>(x: V, to: *mut f32) {
-        // SAFETY: the caller's.
-        unsafe { x.store(to) }
-    }
-}
-
-impl Kept for bf16 {
-    #[inline(always)]
-    unsafe fn load<V: Vector>(from: *const bf16) -> V {
-        // SAFETY: the caller's.
-        unsafe { V::load_bf16(from) }
-    }
-    #[inline(always)]
-    unsafe fn store<V: Vector>(x: V, to: *mut bf16) {
-        // SAFETY: the caller's.
-        unsafe { x.store_bf16(to) }
     }
 }
 

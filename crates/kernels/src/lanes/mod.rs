@@ -177,6 +177,57 @@ pub(super) trait Vector: Copy {
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{Ymm, Zmm, ZmmPairs, normal_ymm, normal_zmm, transpose};
 
+/// Numbers in memory, of which registers are filled.
+///
+/// # Safety
+/// As for [`Vector`]'s own.
+pub(super) trait InLanes: Number {
+    unsafe fn load<V: Vector>(from: *const Self) -> V;
+    unsafe fn store<V: Vector>(x: V, to: *mut Self);
+
+    /// The first `n` numbers at `from`, and 0; n may be more than there are lanes.
+    #[inline(always)]
+    unsafe fn load_first<V: Vector>(from: *const Self, n: usize) -> V {
+        // SAFETY: the caller's, for n numbers; a line has room for a register.
+        unsafe {
+            if n >= V::LANES {
+                return Self::load(from);
+            }
+            let mut wide = [0.0; LINE];
+            for (i, wide) in wide[..n].iter_mut().enumerate() {
+                *wide = (*from.add(i)).wide();
+            }
+            V::load(wide.as_ptr())
+        }
+    }
+}
+
+impl InLanes for f32 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const f32) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store<V: Vector>(x: V, to: *mut f32) {
+        // SAFETY: the caller's.
+        unsafe { x.store(to) }
+    }
+}
+
+impl InLanes for bf16 {
+    #[inline(always)]
+    unsafe fn load<V: Vector>(from: *const bf16) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load_bf16(from) }
+    }
+    #[inline(always)]
+    unsafe fn store<V: Vector>(x: V, to: *mut bf16) {
+        // SAFETY: the caller's.
+        unsafe { x.store_bf16(to) }
+    }
+}
+
 /// Columns per line of a destination, whatever the register width.
 pub(super) const LINE: usize = 16;
 

@@ -21,7 +21,7 @@ macro_rules! instructions {
 
 /// AVX2 with FMA.
 #[derive(Clone, Copy)]
-pub(crate) struct Ymm(__m256);
+pub(crate) struct Ymm(pub __m256);
 
 impl Vector for Ymm {
     const LANES: usize = 8;

@@ -295,9 +295,8 @@ impl<'a> Head<'a> {
         let dlogits = Mat::new(dlogits, rows.len(), vocab);
         let table = self.inputs.table;
         let dhidden = &mut dhidden[rows.start * d..rows.end * d];
-        let overwrite = Accumulation::Overwrite;
         let dhidden = ValuesMut::F32(dhidden);
-        table.input_gradient(dhidden, dlogits, d, overwrite, self.compute);
+        table.input_gradient(dhidden, dlogits, d, Plus::default(), self.compute);
         let Some((dtable, into)) = dtable else {
             return;
         };

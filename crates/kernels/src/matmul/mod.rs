@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod compute;
+mod low_rank;
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 mod packed;
 mod peak;
@@ -17,6 +18,7 @@ mod view;
 
 use crate::numbers::ValuesMut;
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
+pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};
 
@@ -35,23 +37,36 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, c
 /// `out` (a.rows, b.cols) = a b + addends, in one pass over the destination. In bf16 the sum is rounded once.
 pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Compute) {
     check_length(out.len(), a, b);
+    if plus.into == Accumulation::Add {
+        let is_alone = plus.residual.is_none() && matches!(out, ValuesMut::F32(_));
+        assert!(is_alone, "a matmul onto its destination");
+    }
     if let Some(residual) = plus.residual {
         assert_eq!(residual.len(), out.len(), "residual of a matmul");
     }
     if let Some(bias) = plus.bias {
         assert_eq!(bias.len(), b.cols, "bias of a matmul");
     }
+    if let Some(low_rank) = plus.low_rank {
+        low_rank.check(a.rows, b.cols);
+    }
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
         let to = packed::To::of(&mut out);
-        let base = plus.residual.map(|x| (x.as_ptr(), b.cols));
-        let job = job((to, b.cols), a, b, 1.0, (base, plus.bias));
+        let own = to.as_base().filter(|_| plus.into == Accumulation::Add);
+        let base = plus.residual.map(<[f32]>::as_ptr).or(own);
+        let base = base.map(|base| (base, b.cols));
+        let mut job = job((to, b.cols), a, b, 1.0, (base, plus.bias));
+        job.write.low_rank = plus.low_rank.as_ref().map(packed::Added::new);
         // SAFETY: as in `matmul`; the machine has the kernel, and the residual is as large as the destination.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
     out.write_f32(|out| {
         portable::prepare(out, b.cols, plus);
         matmul(out, a, b, 1.0, Accumulation::Add, compute);
+        if let Some(low_rank) = plus.low_rank {
+            low_rank.add_to(out, b.cols);
+        }
     });
 }
 
@@ -118,6 +133,7 @@ fn job(
             scale,
             base,
             bias: bias.map(<[f32]>::as_ptr),
+            low_rank: None,
         },
     }
 }

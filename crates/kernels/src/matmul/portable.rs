@@ -41,6 +41,7 @@ pub(super) fn prepare(out: &mut [f32], cols: usize, plus: Plus) {
     threads::rows1(out, cols, cols, |first, out| {
         match plus.residual {
             Some(residual) => out.copy_from_slice(&residual[first * cols..][..out.len()]),
+            None if plus.into == Accumulation::Add => {}
             None => out.fill(0.0),
         }
         for row in out.chunks_exact_mut(cols) {

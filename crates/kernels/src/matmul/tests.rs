@@ -2,6 +2,7 @@
 
 use super::portable::to_bf16;
 use super::*;
+use crate::dropout::{self, DROPOUT};
 use crate::numbers::{Values, bf16};
 use llmtui_base::rng::{Rng, Stream};
 use proptest::prelude::*;
@@ -209,6 +210,7 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
                 let plus = Plus {
                     residual: with_residual.then_some(&residual[..]),
                     bias: with_bias.then_some(&bias[..]),
+                    ..Plus::default()
                 };
                 let mut prepared = vec![f32::NAN; m * n];
                 portable::prepare(&mut prepared, n, plus);
@@ -220,6 +222,99 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
                         "{m} {n} {k} at {i}"
                     );
                 }
+            }
+        }
+    }
+}
+
+/// Two adapters side by side over parts of the columns, and one over all of them with features dropped: to every shape of tile and
+/// to few rows, beside a residual or onto the destination, the same as where it is added afterwards.
+#[test]
+fn a_product_of_low_rank_joins_the_sums() {
+    let sizes = [
+        (1, 40, 33, 5),
+        (7, 50, 20, 5),
+        (70, 35, 20, 70),
+        (41, 100, 900, 5),
+    ];
+    for (m, n, k, ranks) in sizes {
+        let (a, b) = (values(m * k, 7), values(n * k, 8));
+        let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, n, k).t());
+        let middle = n / 2;
+        // Numbers that bf16 has: whether they are rounded makes no difference.
+        let [z, mut factor] = [(m * ranks, 9), (ranks * n, 10)].map(|(n, lane)| {
+            let values = values(n, lane).into_iter().map(to_bf16);
+            values.collect::<Vec<_>>()
+        });
+        for (r, factor) in factor.chunks_exact_mut(n).enumerate() {
+            let unused = if r < 2 { middle..n } else { 0..middle };
+            factor[unused].fill(0.0);
+        }
+        let used: Vec<_> = (0..n)
+            .step_by(GROUP)
+            .map(|first| {
+                let from = if first < middle { 0 } else { 2 };
+                let to = if first + GROUP <= middle { 2 } else { ranks };
+                (from, to as u16)
+            })
+            .collect();
+        let mut mask = vec![0.0; m * dropout::mask_words(n)];
+        dropout::draw_mask(&DROPOUT, n, &mut mask);
+        let before = values(m * n, 11);
+        for (used, kept) in [
+            (&used[..], None),
+            (&[], None),
+            (&[], Some(DROPOUT.kept(&mask, n))),
+        ] {
+            let low_rank = LowRank {
+                z: &z,
+                ranks,
+                factor: &factor,
+                used,
+                kept,
+                scale: 0.5,
+            };
+            for compute in BOTH.map(Compute::pool) {
+                let mut wanted = before.clone();
+                matmul(&mut wanted, a, b, 1.0, Accumulation::Add, compute);
+                for (at, wanted) in wanted.iter_mut().enumerate() {
+                    let (row, col) = (at / n, at % n);
+                    let terms = (0..ranks).map(|r| z[row * ranks + r] * factor[r * n + col]);
+                    let factor = kept.map_or(1.0, |kept| {
+                        let is_kept = kept.bits(row, col / 8 * 8) >> (col % 8) & 1 == 1;
+                        if is_kept { kept.scale } else { 0.0 }
+                    });
+                    *wanted += 0.5 * factor * terms.sum::<f32>();
+                }
+                let check = |out: &[f32], tolerance: f32| {
+                    for (at, (x, wanted)) in out.iter().zip(&wanted).enumerate() {
+                        let near = tolerance * wanted.abs().max(1.0);
+                        assert!(
+                            (x - wanted).abs() < near,
+                            "{m} {n} {k} at {at}: {x}, {wanted}"
+                        );
+                    }
+                };
+                let low_rank = Some(low_rank);
+                let beside = Plus {
+                    residual: Some(&before),
+                    low_rank,
+                    ..Plus::default()
+                };
+                let mut out = vec![f32::NAN; m * n];
+                matmul_plus(ValuesMut::F32(&mut out), a, b, beside, compute);
+                check(&out, 1e-5);
+                let mut kept = vec![bf16::NAN; m * n];
+                matmul_plus(ValuesMut::Bf16(&mut kept), a, b, beside, compute);
+                check(&Values::Bf16(&kept).as_f32(), 1.0 / 256.0);
+                let mut out = before.clone();
+                let onto = Plus {
+                    into: Accumulation::Add,
+                    low_rank,
+                    ..Plus::default()
+                };
+                matmul_plus(ValuesMut::F32(&mut out), a, b, onto, compute);
+                check(&out, 1e-5);
             }
         }
     }
@@ -248,6 +343,7 @@ fn what_lies_in_memory_as_bf16_is_multiplied_and_written_as_bf16() {
         let plus = Plus {
             residual: Some(&plus[0]),
             bias: Some(&plus[1]),
+            ..Plus::default()
         };
         for (left_t, right_t) in [(false, true), (false, false), (true, false), (true, true)] {
             let (x, y) = (halves(&values(m * k, 23)), halves(&values(k * n, 24)));

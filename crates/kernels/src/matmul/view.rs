@@ -1,5 +1,6 @@
 //! Inputs and outputs of a matmul: views checked on construction.
 
+use super::low_rank::LowRank;
 use crate::numbers::Values;
 
 /// A matrix to read: element (i, j) lies at i · row_stride + j · col_stride.
@@ -96,8 +97,9 @@ impl<'a> Mat<'a> {
 }
 
 /// What happens to the destination's previous values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Accumulation {
+    #[default]
     Overwrite,
     Add,
 }
@@ -113,10 +115,22 @@ pub struct Destination {
 /// Addends of a matmul, applied when writing the destination.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plus<'a> {
+    /// Its own values; not beside a residual, and not in bf16.
+    pub into: Accumulation,
     /// As large as the destination.
     pub residual: Option<&'a [f32]>,
     /// One value per column.
     pub bias: Option<&'a [f32]>,
+    pub low_rank: Option<LowRank<'a>>,
+}
+
+impl From<Accumulation> for Plus<'_> {
+    fn from(into: Accumulation) -> Self {
+        Plus {
+            into,
+            ..Plus::default()
+        }
+    }
 }
 
 #[cfg(test)]

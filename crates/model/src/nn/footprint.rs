@@ -50,6 +50,8 @@ pub struct Subject<'a> {
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
     pub adapter: Option<&'a AdapterConfig>,
+    /// Whether its matrices are kept as a file has them, quantized.
+    pub is_packed: bool,
     pub arithmetic: ComputeDtype,
 }
 
@@ -100,7 +102,9 @@ fn count(
         layout: &Layout::adapted(of.config, of.shape, of.adapter),
         tables: &Tables::default(),
         moment: StepPosition::default(),
-        weights: Weights::absent(),
+        weights: Weights::Absent {
+            are_stored: of.is_packed,
+        },
         adapters: true,
         magnitudes: &[],
         embedding_noise: 0.0,
@@ -131,6 +135,7 @@ mod tests {
             config,
             shape,
             adapter,
+            is_packed: false,
             arithmetic: ComputeDtype::F32,
         }
     }

@@ -17,6 +17,10 @@ pub(crate) enum Weights<'a> {
         adapters: &'a [f32],
         from: usize,
     },
+    /// None: for a pass that counts. All matrices are empty.
+    Absent {
+        are_stored: bool,
+    },
 }
 
 impl<'a> Weights<'a> {
@@ -32,19 +36,24 @@ impl<'a> Weights<'a> {
                 Some(StoredPart::Dense(values)) => Matrix::Dense(values),
                 None => Matrix::Dense(&[]),
             },
+            Weights::Absent { .. } => Matrix::Dense(&[]),
         }
     }
 
     /// Whether matrices are kept as a file has them.
     pub fn are_stored(self) -> bool {
-        matches!(self, Weights::Stored { stored, .. } if !stored.parts.is_empty())
+        match self {
+            Weights::Flat(_) => false,
+            Weights::Stored { .. } => true,
+            Weights::Absent { are_stored } => are_stored,
+        }
     }
 
     /// What is f32 under all circumstances: vectors, and tables of which rows are added. Nothing for a packed matrix.
     pub fn dense(self, span: Span) -> &'a [f32] {
         match self {
             Weights::Flat(weights) => &weights[span.range()],
-            Weights::Stored { .. } => self.matrix(span).dense(),
+            _ => self.matrix(span).dense(),
         }
     }
 }
@@ -84,20 +93,6 @@ impl StoredTensor {
             });
         }
         Ok(())
-    }
-}
-
-impl Weights<'static> {
-    /// For a pass that counts: every matrix is empty.
-    pub fn absent() -> Self {
-        static NOTHING: Stored = Stored {
-            parts: BTreeMap::new(),
-        };
-        Weights::Stored {
-            stored: &NOTHING,
-            adapters: &[],
-            from: usize::MAX,
-        }
     }
 }
 

@@ -131,6 +131,7 @@ fn memory(arch: &Arch, step: Step) -> Memory {
         config,
         shape,
         adapter: None,
+        is_packed: false,
         arithmetic: ComputeDtype::F32,
     };
     let pass = footprint::training(of, (step.rows, shape.seq_len), step.checkpointing);

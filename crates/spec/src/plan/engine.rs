@@ -77,6 +77,7 @@ fn subject<'a>(
         config,
         shape: request.arch.shape(),
         adapter,
+        is_packed: request.extras.packed_bytes.is_some(),
         arithmetic: match request.precision {
             Precision::Fp32Bf16Products => ComputeDtype::Bf16,
             _ => ComputeDtype::F32,

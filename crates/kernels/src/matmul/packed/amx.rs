@@ -4,6 +4,7 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
+use super::added::Added;
 use super::ahead::Ahead;
 use super::avx512;
 use super::instructions::{Instructions, Tiles};
@@ -13,7 +14,7 @@ use super::tile::{Write, finish_row};
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
 use std::arch::asm;
-use std::arch::x86_64::_mm512_setzero_si512;
+use std::arch::x86_64::{__m512, _mm512_setzero_si512};
 
 const BYTES_PER_ROW: usize = SIDE * size_of::<u32>();
 
@@ -111,7 +112,7 @@ impl Tiles for Bf16 {
             } else {
                 square::<1>(steps, left, right, lines, ahead, behind);
             }
-            behind.follow(rows, write);
+            behind.finish(rows, write);
         }
         tile(size.0, words, (left, right), write, ahead, behind);
     }
@@ -121,11 +122,46 @@ impl Tiles for Bf16 {
 #[repr(align(64))]
 struct Sums([f32; Bf16::ROWS * Bf16::COLS]);
 
+impl Sums {
+    #[inline(always)]
+    unsafe fn row(&self, row: usize) -> [__m512; 2] {
+        let at = self.0.as_ptr().add(row * Bf16::COLS);
+        [
+            avx512::Bf16::load(at, SIDE),
+            avx512::Bf16::load(at.add(SIDE), SIDE),
+        ]
+    }
+
+    /// Takes what lies in the tile registers.
+    #[inline(always)]
+    unsafe fn take(&mut self) {
+        asm!(
+            "tilestored [{to} + {wide}*1], tmm0",
+            "tilestored [{to} + {wide}*1 + 64], tmm1",
+            "tilestored [{to} + {wide}*1 + 2048], tmm2",
+            "tilestored [{to} + {wide}*1 + 2112], tmm3",
+            to = in(reg) self.0.as_mut_ptr(),
+            wide = in(reg) 2 * BYTES_PER_ROW,
+            options(nostack)
+        );
+    }
+}
+
+/// Packed inputs of one step: of the left, then of the right.
+#[repr(align(64))]
+struct Panels([u32; (Bf16::ROWS + Bf16::COLS) * SIDE]);
+
 /// The tile before, whose rows are written while the next one's sums are computed: tile registers and vectors are units of their
 /// own, and neither waits for the other.
 pub(super) struct Behind {
     sums: Sums,
     write: Option<Write>,
+    /// What joins its sums of low rank, where not all of it is kept.
+    joining: Sums,
+    added: Option<Added>,
+    /// Its inputs, packed; which columns the right one is for.
+    panels: Panels,
+    held: Option<(usize, usize)>,
     /// The first row to write, and the number of rows.
     next: usize,
     rows: usize,
@@ -136,6 +172,10 @@ impl Default for Behind {
         Behind {
             sums: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
             write: None,
+            joining: Sums([0.0; Bf16::ROWS * Bf16::COLS]),
+            added: None,
+            panels: Panels([0; (Bf16::ROWS + Bf16::COLS) * SIDE]),
+            held: None,
             next: 0,
             rows: 0,
         }
@@ -149,19 +189,61 @@ impl Behind {
         let Some(write) = self.write else { return };
         let to = self.rows.min(self.next + count);
         for row in self.next..to {
-            let sums = self.sums.0.as_ptr().add(row * Bf16::COLS);
-            let sums = [
-                avx512::Bf16::load(sums, SIDE),
-                avx512::Bf16::load(sums.add(SIDE), SIDE),
-            ];
+            let mut sums = self.sums.row(row);
+            if let Some(added) = self.added {
+                for (j, (sum, joins)) in sums.iter_mut().zip(self.joining.row(row)).enumerate() {
+                    let kept = added.kept::<avx512::Bf16>(joins, row, j * SIDE);
+                    *sum = avx512::Bf16::add(*sum, kept);
+                }
+            }
             finish_row::<avx512::Bf16, 2>(&sums, row, write);
         }
         self.next = to;
     }
 
-    /// The tile whose sums were just stored comes next.
+    /// Adds a product of low rank to the sums in the tile registers, with inputs rounded as all are.
     #[inline(always)]
-    fn follow(&mut self, rows: usize, write: Write) {
+    unsafe fn join(&mut self, rows: usize, cols: usize, added: Added) {
+        let (left, right) = self.panels.0.split_at_mut(Bf16::ROWS * SIDE);
+        let (left, right) = (left.as_mut_ptr(), right.as_mut_ptr());
+        let ranks = added.ranks(cols);
+        for first in ranks.clone().step_by(SIDE * Bf16::PER_WORD) {
+            let part = first..ranks.end.min(first + SIDE * Bf16::PER_WORD);
+            let (z, factor) = added.sources(part.clone(), rows, cols);
+            left_along(left, z);
+            let place = Some((added.col(), first));
+            if self.held != place {
+                let words = part.len().div_ceil(Bf16::PER_WORD);
+                panels::<avx512::Bf16>(right, factor, Bf16::COLS);
+                let rest = (SIDE - words) * Bf16::COLS;
+                right.add(words * Bf16::COLS).write_bytes(0, rest);
+                self.held = place;
+            }
+            step::<2>(left, right);
+        }
+    }
+
+    /// The tile whose sums lie in the registers comes next.
+    #[inline(always)]
+    unsafe fn finish(&mut self, rows: usize, write: Write) {
+        match write.low_rank {
+            Some(added) if added.is_whole() => self.join(rows, write.cols, added),
+            Some(added) => {
+                self.sums.take();
+                amx::clear();
+                self.join(rows, write.cols, added);
+                self.joining.take();
+                return self.follow(rows, write);
+            }
+            None => {}
+        }
+        self.sums.take();
+        self.follow(rows, write);
+    }
+
+    #[inline(always)]
+    fn follow(&mut self, rows: usize, mut write: Write) {
+        self.added = write.low_rank.take().filter(|added| !added.is_whole());
         (self.write, self.next, self.rows) = (Some(write), 0, rows);
     }
 }
@@ -177,48 +259,45 @@ unsafe fn square<const M: usize>(
     ahead: &mut Ahead,
     behind: &mut Behind,
 ) {
-    let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
     let rows_per_step = Bf16::ROWS.div_ceil(steps.max(1));
     amx::clear();
     for _ in 0..steps {
         ahead.turn();
         lines.turn();
-        asm!(
-            "tileloadd tmm6, [{right} + {wide}*1]",
-            "tileloadd tmm4, [{left} + {narrow}*1]",
-            "tileloadd tmm7, [{right} + {wide}*1 + 64]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            left = in(reg) left,
-            right = in(reg) right,
-            narrow = in(reg) narrow,
-            wide = in(reg) wide,
-            options(nostack, readonly)
-        );
-        if M == 2 {
-            asm!(
-                "tileloadd tmm5, [{left} + {narrow}*1 + 1024]",
-                "tdpbf16ps tmm2, tmm5, tmm6",
-                "tdpbf16ps tmm3, tmm5, tmm7",
-                left = in(reg) left,
-                narrow = in(reg) narrow,
-                options(nostack, readonly)
-            );
-        }
+        step::<M>(left, right);
         left = left.add(SIDE * Bf16::ROWS);
         right = right.add(SIDE * Bf16::COLS);
         behind.write(rows_per_step);
     }
     behind.write(Bf16::ROWS);
+}
+
+/// Adds the products of 16 words along k to the sums.
+#[inline(always)]
+unsafe fn step<const M: usize>(left: *const u32, right: *const u32) {
+    let (narrow, wide) = (BYTES_PER_ROW, 2 * BYTES_PER_ROW);
     asm!(
-        "tilestored [{to} + {wide}*1], tmm0",
-        "tilestored [{to} + {wide}*1 + 64], tmm1",
-        "tilestored [{to} + {wide}*1 + 2048], tmm2",
-        "tilestored [{to} + {wide}*1 + 2112], tmm3",
-        to = in(reg) behind.sums.0.as_mut_ptr(),
+        "tileloadd tmm6, [{right} + {wide}*1]",
+        "tileloadd tmm4, [{left} + {narrow}*1]",
+        "tileloadd tmm7, [{right} + {wide}*1 + 64]",
+        "tdpbf16ps tmm0, tmm4, tmm6",
+        "tdpbf16ps tmm1, tmm4, tmm7",
+        left = in(reg) left,
+        right = in(reg) right,
+        narrow = in(reg) narrow,
         wide = in(reg) wide,
-        options(nostack)
+        options(nostack, readonly)
     );
+    if M == 2 {
+        asm!(
+            "tileloadd tmm5, [{left} + {narrow}*1 + 1024]",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            left = in(reg) left,
+            narrow = in(reg) narrow,
+            options(nostack, readonly)
+        );
+    }
 }
 
 /// The lines of a tile of the destination, fetched for writing while its sums are computed: all at once they would take the

@@ -11,7 +11,7 @@ use super::pack::{Source, panels};
 use super::place::Place;
 use super::rows;
 use super::tile::{Write, by_size, tile};
-use crate::lanes::normal_ymm as normal;
+use crate::lanes::{Vector, Ymm, normal_ymm as normal};
 use crate::numbers::{Number, bf16};
 use std::arch::x86_64::*;
 
@@ -119,6 +119,10 @@ impl Instructions for F32 {
             let pairs = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
             *to = _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)));
         }
+    }
+    #[inline(always)]
+    unsafe fn keep(x: __m256, bits: u32) -> __m256 {
+        Ymm(x).keep_bits(bits).0
     }
     #[inline(always)]
     unsafe fn load(from: *const f32, n: usize) -> __m256 {

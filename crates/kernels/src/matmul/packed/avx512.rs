@@ -210,6 +210,10 @@ macro_rules! kernel {
                 totals(x, to);
             }
             #[inline(always)]
+            unsafe fn keep(x: __m512, bits: u32) -> __m512 {
+                _mm512_maskz_mov_ps(bits as u16, x)
+            }
+            #[inline(always)]
             unsafe fn load(from: *const f32, n: usize) -> __m512 {
                 _mm512_maskz_loadu_ps(first(n), from)
             }

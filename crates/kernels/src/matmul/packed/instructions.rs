@@ -81,6 +81,8 @@ pub(super) trait Instructions: Tiles {
     unsafe fn mul(x: Self::Sum, y: Self::Sum) -> Self::Sum;
     /// The sum of all lanes of each vector, in the same order for any number of vectors.
     unsafe fn totals<const N: usize>(x: &[Self::Sum; N], to: &mut [f32; N]);
+    /// Itself, and 0 where the lane's bit of `bits` is 0, the lowest being the first lane's.
+    unsafe fn keep(x: Self::Sum, bits: u32) -> Self::Sum;
     /// The first `n` ≤ LANES floats, the rest 0.
     unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
     /// Writes the first `n` ≤ LANES floats.

@@ -4,6 +4,7 @@
 //!
 //! The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
+mod added;
 mod ahead;
 mod amx;
 mod avx2;
@@ -19,6 +20,7 @@ mod tile;
 
 use super::ComputeDtype;
 use crate::simd::{Level, has_bf16, level};
+pub(super) use added::Added;
 pub(super) use blocked::{Factor, Job};
 use instructions::{Instructions, Tiles};
 pub(super) use place::{Place, To};

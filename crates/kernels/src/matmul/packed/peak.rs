@@ -27,6 +27,7 @@ pub(super) unsafe fn trial<I: Tiles>() -> f64 {
             scale: 1.0,
             base: None,
             bias: None,
+            low_rank: None,
         };
         let (mut ahead, mut run) = (Ahead::of_left(None), I::Run::default());
         // SAFETY: the machine has the instructions.

@@ -1,5 +1,6 @@
 //! The microkernel: one tile of the destination in registers, its sum along k, and the write-back.
 
+use super::added::Added;
 use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
 use super::place::To;
@@ -17,6 +18,7 @@ pub struct Write {
     pub base: Option<(*const f32, usize)>,
     /// One value per column.
     pub bias: Option<*const f32>,
+    pub low_rank: Option<Added>,
 }
 
 impl Write {
@@ -33,6 +35,7 @@ impl Write {
                     .base
                     .map(|(base, stride)| (base.add(row * stride + col), stride)),
                 bias: self.bias.map(|bias| bias.add(col)),
+                low_rank: self.low_rank.map(|added| added.at(row, col)),
                 ..self
             }
         }
@@ -51,6 +54,7 @@ impl Write {
     pub fn goes_on(&mut self) {
         self.base = self.to.as_base().map(|base| (base, self.stride));
         self.bias = None;
+        self.low_rank = None;
     }
 
     /// Writes one element.
@@ -67,6 +71,9 @@ impl Write {
             }
             if let Some(bias) = self.bias {
                 x += *bias.add(col);
+            }
+            if let Some(added) = self.low_rank {
+                x += added.one(row, col);
             }
             match self.to.add(row * self.stride + col) {
                 To::F32(to) => *to = x,
@@ -178,6 +185,9 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
     // SAFETY: a row of the tile, guaranteed by the caller.
     unsafe {
         let scale = I::splat(write.scale);
+        let joined = write
+            .low_rank
+            .map(|added| added.row_of::<I, N>(i, write.cols));
         for (j, &sum) in sums.iter().enumerate() {
             let col = j * I::LANES;
             let n = write.cols.saturating_sub(col).min(I::LANES);
@@ -192,6 +202,9 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
             };
             if let Some(bias) = write.bias {
                 x = I::add(x, I::load(bias.add(col), n));
+            }
+            if let Some(joined) = joined {
+                x = I::add(x, joined[j]);
             }
             match write.to.add(i * write.stride + col) {
                 To::F32(to) => I::store(to, n, x),

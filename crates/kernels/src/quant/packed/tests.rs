@@ -81,6 +81,7 @@ fn products_are_those_of_the_values_in_f32_up_to_eight_bit_rounding() {
             let plus = Plus {
                 residual: Some(&residual),
                 bias: Some(&bias),
+                ..Plus::default()
             };
             let mut y = vec![f32::NAN; n * rows];
             packed.product(&mut y, Mat::new(&x, n, cols), plus, pool());

@@ -3,12 +3,12 @@
 
 use super::linear::LinearNode;
 use super::{Output, Pass, Plan};
-use crate::kernels::dropout::{self, Dropout};
+use crate::kernels::dropout::{self, Dropout, Kept};
 use crate::kernels::linear;
-use crate::kernels::low_rank::{self, Part as Columns};
-use crate::kernels::matmul::Accumulation;
-use crate::kernels::numbers::{Values, ValuesMut};
-use crate::kernels::skinny::{self, Kept, View};
+use crate::kernels::low_rank::{self, Factors, Part as Columns};
+use crate::kernels::matmul::{Accumulation, LowRank, Plus};
+use crate::kernels::numbers::Values;
+use crate::kernels::skinny::{self, View};
 use crate::nn::layout::{AdapterSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
@@ -20,14 +20,14 @@ pub(super) struct Low {
     /// x Aᵀ (rows, sum of the ranks).
     pub low: Slot,
     /// Which features of x were kept, a bit each; drawn once, as drawing takes longer than reading.
-    mask: Option<Slot>,
+    pub mask: Option<Slot>,
     /// W x + scale · B (A x), where magnitudes train.
     product: Option<Slot>,
 }
 
 impl Pass {
     /// What of the input is dropped: nothing but in training.
-    fn adapter_drop(&self, plan: &Plan, adapter: &AdapterSpans) -> Option<Dropout> {
+    pub(super) fn adapter_drop(&self, plan: &Plan, adapter: &AdapterSpans) -> Option<Dropout> {
         self.drops_at(plan, adapter.dropout, Place::Adapter(adapter.lane))
     }
 
@@ -52,14 +52,14 @@ impl Pass {
         plan: &Plan,
         adapter: &AdapterSpans,
         mask: Option<Slot>,
-        x: &[f32],
+        x: Values,
     ) -> Option<Buffer> {
         let (drop, mask) = self.adapter_drop(plan, adapter).zip(mask)?;
         let width = adapter.a.cols;
         let mut dropped = self.arena.buffer(self.rows.count * width);
         let mask = self.arena.get(mask);
         self.kernels.run(Part::LinearForward, || {
-            dropout::copy_masked(&drop, width, mask, x, &mut dropped);
+            dropout::copy_masked(&drop, width, mask, x.f32(), &mut dropped);
         });
         Some(dropped)
     }
@@ -75,17 +75,16 @@ impl Pass {
             let dropped = self.adapter_drop(plan, adapter).zip(mask);
             let kept = kept(&self.arena, dropped, sizes.d_in);
             let (x_view, z_view) = views(sizes);
-            let (x, z) = ((&x_values[..], x_view), (&mut values[..], z_view));
+            let (x, z) = ((x_values.view(), x_view), (&mut values[..], z_view));
             self.kernels.run(Part::LinearForward, || {
                 skinny::project(x, kept, plan.dense(adapter.a), 1.0, z);
             });
         } else {
-            let dropped = self.adapter_dropped(plan, adapter, mask, &x_values);
-            let input = dropped.as_deref().unwrap_or(&x_values);
+            let dropped = self.adapter_dropped(plan, adapter, mask, x_values.view());
+            let input = dropped.as_ref().unwrap_or(&x_values).view();
             self.kernels.run(Part::LinearForward, || {
-                let a = plan.matrix(adapter.a);
-                let (x, y) = (Values::F32(input), values.view_mut());
-                linear::forward(plan.arithmetic, sizes, x, a, None, None, y);
+                let (a, y) = (plan.matrix(adapter.a), values.view_mut());
+                linear::forward(plan.arithmetic, sizes, input, a, Plus::default(), y);
             });
             if let Some(dropped) = dropped {
                 self.arena.free(dropped);
@@ -120,8 +119,7 @@ impl Pass {
                 sizes,
                 x_values,
                 weight,
-                None,
-                None,
+                Plus::default(),
                 values.view_mut(),
             );
         });
@@ -219,7 +217,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         node: &LinearNode,
-        dy: &[f32],
+        dy: Values,
         grads: &mut [f32],
     ) -> Option<Buffer> {
         let adapter = plan.adapter(&node.spans)?;
@@ -244,7 +242,7 @@ impl Pass {
         &mut self,
         plan: &Plan,
         node: &LinearNode,
-        (x, dlow): (&[f32], Option<&[f32]>),
+        (x, dlow): (Values, Option<&[f32]>),
         grads: &mut [f32],
     ) {
         let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
@@ -265,9 +263,9 @@ impl Pass {
             });
         }
         let dropped = self.adapter_dropped(plan, adapter, mask, x);
-        let input = dropped.as_deref().unwrap_or(x);
+        let input = dropped.as_ref().map_or(x, Buffer::view);
         self.kernels.run(Part::LinearBackward, || {
-            let (dlow, input) = (Values::F32(dlow), Values::F32(input));
+            let dlow = Values::F32(dlow);
             let da = &mut grads[range];
             linear::backward_weight(plan.arithmetic, sizes, dlow, input, da, into);
         });
@@ -276,40 +274,30 @@ impl Pass {
         }
     }
 
-    /// dx += dlow · A, of what was not dropped.
+    /// dx += dlow · A, of what was not dropped: a matmul of its own.
     pub(super) fn adapter_input_gradient(
         &mut self,
         plan: &Plan,
         node: &LinearNode,
         dlow: Option<&[f32]>,
-        dx: &mut [f32],
+        dx: &mut Buffer,
     ) {
         let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
             return;
         };
         let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
         let mask = node.low.and_then(|low| low.mask);
-        if skinny::pays(sizes.d_out) {
-            let dropped = self.adapter_drop(plan, adapter).zip(mask);
-            let kept = kept(&self.arena, dropped, sizes.d_in);
-            let (x_view, z_view) = views(sizes);
-            return self.kernels.run(Part::LinearBackward, || {
-                let a = plan.dense(adapter.a);
-                skinny::expand((dlow, z_view), a, 1.0, kept, (dx, x_view));
-            });
-        }
         let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
             return self.kernels.run(Part::LinearBackward, || {
-                let (dlow, dx) = (Values::F32(dlow), ValuesMut::F32(dx));
-                linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);
+                let (dlow, onto) = (Values::F32(dlow), Accumulation::Add.into());
+                linear::backward_input(plan.arithmetic, sizes, dlow, a, dx.view_mut(), onto);
             });
         };
         let mut part = self.arena.buffer(sizes.rows * sizes.d_in);
         let mask = self.arena.get(mask);
         self.kernels.run(Part::LinearBackward, || {
-            let overwrite = Accumulation::Overwrite;
             let (dlow, to) = (Values::F32(dlow), part.view_mut());
-            linear::backward_input(plan.arithmetic, sizes, dlow, a, to, overwrite);
+            linear::backward_input(plan.arithmetic, sizes, dlow, a, to, Plus::default());
             dropout::add_masked(&drop, sizes.d_in, mask, &part, dx);
         });
         self.arena.free(part);
@@ -321,6 +309,44 @@ impl Pass {
             d_in: a.cols,
             d_out: a.rows,
         }
+    }
+}
+
+/// Calls `f` with what a layer adds, and with the product of its adapters where it joins the layer's.
+pub(super) fn joined(
+    plan: &Plan,
+    (arena, sizes): (&Arena, linear::Sizes),
+    adapter: Option<(&AdapterSpans, Low)>,
+    plus: Plus,
+    f: impl FnOnce(Plus),
+) {
+    let Some((adapter, low)) = adapter else {
+        return f(plus);
+    };
+    let parts = columns(adapter, sizes.rows, sizes.d_out);
+    let parts = parts.map(|(part, b)| (part, plan.dense(b)));
+    Factors::with((adapter.a.rows, sizes.d_out), parts, |factors| {
+        f(Plus {
+            low_rank: Some(factors.times(arena.get(low.low))),
+            ..plus
+        });
+    });
+}
+
+/// dlow · A of what was not dropped, for the matmul whose sums it joins.
+pub(super) fn joins_input<'a>(
+    plan: &Plan<'a>,
+    (arena, dropped): (&'a Arena, Option<(Dropout, Slot)>),
+    adapter: &AdapterSpans,
+    dlow: &'a [f32],
+) -> LowRank<'a> {
+    LowRank {
+        z: dlow,
+        ranks: adapter.a.rows,
+        factor: plan.dense(adapter.a),
+        used: &[],
+        kept: kept(arena, dropped, adapter.a.cols),
+        scale: 1.0,
     }
 }
 

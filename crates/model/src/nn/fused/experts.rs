@@ -3,7 +3,7 @@
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};
-use crate::kernels::matmul::{Accumulation, ComputeDtype};
+use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{activation, linear};
 use crate::nn::MoeConfig;
@@ -158,8 +158,8 @@ impl Pass {
             let bias = spans.bias.map(|span| plan.dense(span));
             let product = sizes.router(router.n_expert);
             let f32 = ComputeDtype::F32;
-            let to = logits.view_mut();
-            linear::forward(f32, product, Values::F32(x_values), weight, None, None, to);
+            let (x, to) = (Values::F32(x_values), logits.view_mut());
+            linear::forward(f32, product, x, weight, Plus::default(), to);
             experts::route(router, &logits, bias, &mut values);
             known.order.arrange(router, &values);
             if counts {
@@ -189,8 +189,10 @@ impl Pass {
                     sizes,
                     Values::F32(&x[of.start * sizes.d_in..of.end * sizes.d_in]),
                     plan.matrix(spans.weight),
-                    spans.bias.map(|span| plan.dense(span)),
-                    None,
+                    Plus {
+                        bias: spans.bias.map(|span| plan.dense(span)),
+                        ..Plus::default()
+                    },
                     ValuesMut::F32(&mut y[of.start * sizes.d_out..of.end * sizes.d_out]),
                 );
             }
@@ -338,14 +340,7 @@ impl Pass {
                     linear::backward_bias(dy, &mut grads[range], into);
                 }
                 let (weight, dx) = (plan.matrix(spans.weight), ValuesMut::F32(&mut dx[ins]));
-                linear::backward_input(
-                    plan.arithmetic,
-                    sizes,
-                    dy,
-                    weight,
-                    dx,
-                    Accumulation::Overwrite,
-                );
+                linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, Plus::default());
             }
         });
     }
@@ -383,7 +378,7 @@ impl Pass {
                 dlogits,
                 weight,
                 ValuesMut::F32(dx),
-                Accumulation::Add,
+                Accumulation::Add.into(),
             );
             // What is balanced by hand has no gradient.
             let bias = spans.bias.and_then(|span| span.grads());

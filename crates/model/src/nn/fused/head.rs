@@ -2,7 +2,7 @@
 //! `kernels::logprob`. A value head beside it is `kernels::score` over the same hidden states.
 
 use super::{Pass, Plan};
-use crate::kernels::matmul::{Accumulation, ComputeDtype};
+use crate::kernels::matmul::{Accumulation, ComputeDtype, Plus};
 use crate::kernels::numbers::{Values, ValuesMut};
 use crate::kernels::{linear, logprob, score, softcap};
 use crate::nn::HeadKind;
@@ -229,7 +229,7 @@ pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     let table = plan.matrix(plan.layout.head);
     logits.resize(rows * vocab, 0.0);
     let (x, y) = (Values::F32(hidden), ValuesMut::F32(logits));
-    linear::forward(plan.arithmetic, sizes, x, table, None, None, y);
+    linear::forward(plan.arithmetic, sizes, x, table, Plus::default(), y);
     if let Some(cap) = plan.logit_cap() {
         softcap::apply(logits, cap);
     }

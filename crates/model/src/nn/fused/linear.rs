@@ -1,15 +1,16 @@
 //! Linear layers, with the residual stream added where they end a sub-layer, and with their adapters. What is frozen gets no
 //! gradient, and its matmul is not computed.
 
-use super::adapter::Low;
+use super::adapter::{self, Low};
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;
 use crate::kernels::linear;
-use crate::kernels::matmul::Accumulation;
-use crate::kernels::numbers::{Storage, Values, ValuesMut};
+use crate::kernels::matmul::{Accumulation, Plus};
+use crate::kernels::numbers::{Storage, Values};
+use crate::kernels::skinny;
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
-use crate::nn::tape::Slot;
+use crate::nn::tape::{Buffer, Slot};
 
 /// What a linear layer's forward leaves.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,11 @@ impl Pass {
             return y;
         }
         let sizes = self.linear_sizes(spans);
+        let low = adapter.map(|adapter| (adapter, self.adapter_low(plan, x, adapter)));
+        let (joined, behind) = match low {
+            Some((adapter, low)) if adapter.joins() => (Some((adapter, low)), None),
+            low => (None, low),
+        };
         let y = match output {
             Output::Known(y) => y,
             Output::New(storage) => {
@@ -55,28 +61,28 @@ impl Pass {
                 let mut values = self.arena.take(y);
                 let arena = &self.arena;
                 self.kernels.run(Part::LinearForward, || {
-                    linear::forward(
-                        plan.arithmetic,
-                        sizes,
-                        arena.view(x),
-                        plan.matrix(spans.weight),
-                        spans.bias.map(|span| plan.dense(span)),
-                        residual.map(|slot| arena.get(slot)),
-                        values.view_mut(),
-                    );
+                    let plus = Plus {
+                        bias: spans.bias.map(|span| plan.dense(span)),
+                        residual: residual.map(|slot| arena.get(slot)),
+                        ..Plus::default()
+                    };
+                    adapter::joined(plan, (arena, sizes), joined, plus, |plus| {
+                        let weight = plan.matrix(spans.weight);
+                        let (x, y) = (arena.view(x), values.view_mut());
+                        linear::forward(plan.arithmetic, sizes, x, weight, plus, y);
+                    });
                 });
                 self.arena.put(y, values);
+                if let Some((adapter, low)) = behind {
+                    self.adapter_add(plan, low.low, adapter, (y, sizes.d_out));
+                }
                 y
             }
         };
-        let low = adapter.map(|adapter| {
-            let low = self.adapter_low(plan, x, adapter);
-            if matches!(output, Output::New(_)) {
-                self.adapter_add(plan, low.low, adapter, (y, sizes.d_out));
-            }
+        let low = low.map(|(_, low)| low);
+        if let Some(low) = low {
             self.read_low(low);
-            low
-        });
+        }
         self.record(node(y, low));
         y
     }
@@ -95,9 +101,8 @@ impl Pass {
         };
         self.arena.release(node.y);
         let scaled = self.adapter_scale_backward(plan, node, &dy, grads);
-        let dproduct = scaled.as_ref().unwrap_or(&dy);
+        let dproduct = scaled.as_ref().unwrap_or(&dy).view();
         let dlow = self.adapter_out_backward(plan, node, dproduct, grads);
-        let dproduct = dproduct.view();
         match self.producer(node.x) {
             Some(Node::Activation { x: wide, .. }) => {
                 self.activated_backward(plan, node, wide, (dproduct, dlow.as_deref()), grads);
@@ -124,7 +129,7 @@ impl Pass {
             let is_recomputed = self.recompute(plan, x);
             let x_values = self.arena.take(x);
             self.weight_gradient(plan, spans, (x_values.view(), dy), grads);
-            self.adapter_in_gradient(plan, node, (&x_values, dlow), grads);
+            self.adapter_in_gradient(plan, node, (x_values.view(), dlow), grads);
             self.arena.put(x, x_values);
             if is_recomputed {
                 self.arena.release(x);
@@ -138,8 +143,7 @@ impl Pass {
             _ => Storage::F32,
         };
         let (mut dx, into) = self.arena.open_gradient_in(storage, x, len);
-        self.input_gradient(plan, spans, dy, (dx.view_mut(), into));
-        self.adapter_input_gradient(plan, node, dlow, &mut dx);
+        self.input_gradient(plan, node, (dy, dlow), (&mut dx, into));
         self.arena.put_gradient(x, dx);
     }
 
@@ -158,14 +162,13 @@ impl Pass {
         let mut values = self.arena.take(wide);
         let mut active = (self.arena).buffer_in(values.storage(), self.rows.count * d_ff);
         let overwrite = Accumulation::Overwrite;
-        self.input_gradient(plan, spans, dy, (active.view_mut(), overwrite));
-        self.adapter_input_gradient(plan, node, dlow, &mut active);
+        self.input_gradient(plan, node, (dy, dlow), (&mut active, overwrite));
         self.kernels.run(Part::Activation, || {
             activation::backward(kind, d_ff, values.view_mut(), active.view_mut());
         });
         self.arena.put_gradient(wide, values);
         self.weight_gradient(plan, spans, (active.view(), dy), grads);
-        self.adapter_in_gradient(plan, node, (&active, dlow), grads);
+        self.adapter_in_gradient(plan, node, (active.view(), dlow), grads);
         self.arena.free(active);
     }
 
@@ -200,13 +203,34 @@ impl Pass {
     fn input_gradient(
         &mut self,
         plan: &Plan,
-        spans: &LinearSpans,
-        dy: Values,
-        (dx, into): (ValuesMut, Accumulation),
+        node: &LinearNode,
+        (dy, dlow): (Values, Option<&[f32]>),
+        (dx, into): (&mut Buffer, Accumulation),
     ) {
-        let (sizes, weight) = (self.linear_sizes(spans), plan.matrix(spans.weight));
-        self.kernels.run(Part::LinearBackward, || {
-            linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, into);
+        let spans = &node.spans;
+        let joined =
+            (plan.adapter(spans).zip(dlow)).filter(|(adapter, _)| skinny::pays(adapter.a.rows));
+        let dropped = joined.and_then(|(adapter, _)| {
+            let mask = node.low.and_then(|low| low.mask);
+            self.adapter_drop(plan, adapter).zip(mask)
         });
+        let (sizes, weight, arena) = (
+            self.linear_sizes(spans),
+            plan.matrix(spans.weight),
+            &self.arena,
+        );
+        self.kernels.run(Part::LinearBackward, || {
+            let low_rank = joined
+                .map(|(adapter, dlow)| adapter::joins_input(plan, (arena, dropped), adapter, dlow));
+            let plus = Plus {
+                into,
+                low_rank,
+                ..Plus::default()
+            };
+            linear::backward_input(plan.arithmetic, sizes, dy, weight, dx.view_mut(), plus);
+        });
+        if joined.is_none() {
+            self.adapter_input_gradient(plan, node, dlow, dx);
+        }
     }
 }

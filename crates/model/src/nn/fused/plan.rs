@@ -8,6 +8,7 @@ use crate::kernels::norm;
 use crate::kernels::numbers::Storage;
 use crate::kernels::qk_norm::QkNorm;
 use crate::kernels::rotary::RotaryTable;
+use crate::kernels::skinny;
 use crate::nn::checkpointing::ActivationCheckpointing;
 use crate::nn::layout::{AdapterSpans, BlockSpans, Layout, LinearSpans, NormSpans, Span};
 use crate::nn::step_position::StepPosition;
@@ -88,10 +89,14 @@ impl<'a> Plan<'a> {
     }
 
     /// What is kept that these linear layers write or read, and else only products: in bf16 they round to bf16, so that is
-    /// what is written. Frozen weights and adapters have kernels that read f32.
+    /// what is written. Quantized weights have kernels that read f32, and so have adapters whose product is one of its own.
     pub(super) fn among<const N: usize>(&self, linears: [&LinearSpans; N]) -> Storage {
-        let plain = |spans: &LinearSpans| spans.weight.grad.is_some() && spans.adapter.is_none();
-        let are_plain = !self.weights.are_stored() && linears.into_iter().all(plain);
+        let joins = |number: usize| {
+            let adapter = &self.layout.adapters[number];
+            adapter.joins() && skinny::pays(adapter.a.rows)
+        };
+        let is_plain = |spans: &LinearSpans| spans.adapter.is_none_or(joins);
+        let are_plain = !self.weights.are_stored() && linears.into_iter().all(is_plain);
         match self.arithmetic {
             ComputeDtype::Bf16 if are_plain => Storage::Bf16,
             _ => Storage::F32,

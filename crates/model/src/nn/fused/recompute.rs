@@ -134,6 +134,7 @@ mod tests {
                 config: &config,
                 shape: &shape,
                 adapter: None,
+                is_packed: false,
                 arithmetic: ComputeDtype::F32,
             };
             let predicted = footprint::training(of, (texts, SEQ_LEN), checkpointing);

@@ -2,6 +2,7 @@
 
 use super::build::Builder;
 use super::{BlockSpans, LinearSpans, MlpSpans, Span};
+use crate::kernels::low_rank;
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
 
@@ -49,6 +50,11 @@ impl AdapterSpans {
                 .flat_map(|part| [Some(part.b), part.magnitude])
                 .flatten(),
         )
+    }
+
+    /// Whether their product joins the layer's own.
+    pub fn joins(&self) -> bool {
+        !self.has_magnitudes() && self.parts().all(|part| low_rank::joins(part.rank))
     }
 
     /// Whether its magnitudes train.

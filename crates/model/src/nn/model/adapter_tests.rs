@@ -460,6 +460,7 @@ fn checkpointing_packed_rows_and_bf16_go_with_adapters() {
             config: &config,
             shape: &shape,
             adapter: Some(&adapter),
+            is_packed: false,
             arithmetic,
         };
         let predicted = (

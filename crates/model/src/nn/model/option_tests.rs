@@ -321,6 +321,7 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
                 config: &config,
                 shape: &shape,
                 adapter: None,
+                is_packed: false,
                 arithmetic,
             };
             let predicted = (
