@@ -267,8 +267,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
                 Preflight::Off
             },
             asked: train.precision,
-            kept_checkpoints: spec.checkpoint.keep_last as u64
-                + u64::from(spec.rescue.policy == spec::RescuePolicy::Act),
+            checkpoints: spec.checkpoints_at_once(),
             epoch_tokens: data.epoch_tokens,
             // Of a stream both are the same.
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),

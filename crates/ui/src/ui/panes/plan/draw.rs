@@ -443,9 +443,12 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     facts.push((
         "disk",
         format!(
-            "{} for {} checkpoints",
+            "{} for {}",
             binary(plan.disk_bytes),
-            plan.n_checkpoints()
+            match plan.n_checkpoints() {
+                1 => "1 checkpoint".to_string(),
+                n => format!("{n} checkpoints"),
+            }
         ),
     ));
     facts
