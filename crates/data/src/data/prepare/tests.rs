@@ -75,7 +75,11 @@ fn judged_answers_of_a_pair_are_held_out_together() {
         let data = open(&config, request).unwrap();
         let (mut train, mut val) = (Vec::new(), Vec::new());
         for batch in data.every_batch(1) {
-            let side = if batch.origins[0].held_out { &mut val } else { &mut train };
+            let side = if batch.origins[0].held_out {
+                &mut val
+            } else {
+                &mut train
+            };
             side.push(batch.inputs[0]);
         }
         assert!(!train.is_empty() && !val.is_empty());

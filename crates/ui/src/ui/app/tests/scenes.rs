@@ -417,7 +417,8 @@ fn the_length_of_a_run_on_its_own_answers_is_told_whole_in_a_small_window() {
     let passes = length.passes_words(request.prompts().unwrap());
     let mut bench = Bench::new();
     let panes = bench.app.panes.iter_mut();
-    let mut plans = panes.filter_map(|pane| (&mut **pane as &mut dyn Any).downcast_mut::<PlanPane>());
+    let mut plans =
+        panes.filter_map(|pane| (&mut **pane as &mut dyn Any).downcast_mut::<PlanPane>());
     plans.next().unwrap().show(request, None);
     bench.press("5");
     for (width, height) in [(80, 24), (100, 30), (160, 48)] {
