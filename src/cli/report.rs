@@ -83,7 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 Form::Pixels => picture_png(&told.sheet()).map_err(too_large)?,
             }
         }
-        Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
+        Err(error) => return Err(super::pipeline::failed(&error).into()),
     };
     write_atomic(&args.to, &bytes).map_err(|e| {
         let what = format!("{}: {e}", shown(&args.to));
