@@ -31,9 +31,7 @@ fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     rows[0].writes = false;
     rows[1].writes = false;
     let (judge, writer) = (rows[0].path.clone(), rows[2].path.clone());
-    let opens = |bench: &Bench, path: &PathBuf| {
-        matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if model == path)
-    };
+    let opens = |bench: &Bench, path: &PathBuf| matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if model == path);
     for held in [false, true] {
         let mut bench = Bench::new();
         if held {
@@ -47,7 +45,10 @@ fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     bench.press("3 ctrl-o");
     bench.msg(Msg::Checkpoints(rows));
     let list = bench.picture(120, 30);
-    assert!(list.contains("a reward model, which writes nothing"), "{list}");
+    assert!(
+        list.contains("a reward model, which writes nothing"),
+        "{list}"
+    );
     bench.write("k3qf").press("enter");
     assert!(!opens(&bench, &judge), "{:?}", bench.effects);
     let told = bench.picture(120, 30);
