@@ -43,7 +43,7 @@ fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     }
     let mut bench = Bench::new();
     bench.press("3 ctrl-o");
-    bench.msg(Msg::Checkpoints(rows));
+    bench.msg(Msg::Checkpoints(rows.clone()));
     let list = bench.picture(120, 30);
     assert!(
         list.contains("a reward model, which writes nothing"),
@@ -51,6 +51,14 @@ fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
     );
     bench.write("k3qf").press("enter");
     assert!(!opens(&bench, &judge), "{:?}", bench.effects);
+    let told = bench.picture(120, 30);
+    assert!(told.contains("is a reward model: it scores"), "{told}");
+    // The newest run is the one that Home selects.
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((runs(), Vec::new()))));
+    bench.press("c");
+    bench.msg(Msg::Checkpoints(rows));
+    assert!(bench.effects.is_empty(), "{:?}", bench.effects);
     let told = bench.picture(120, 30);
     assert!(told.contains("is a reward model: it scores"), "{told}");
 }
