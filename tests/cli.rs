@@ -66,7 +66,12 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
             "25:99:00",
         ],
         2,
-        &["HH:MM:SS"],
+        &[
+            "llmtui: --time 25:99:00",
+            "try: HH:MM:SS (08:00:00)",
+            "D-HH:MM:SS",
+            "minutes (90)",
+        ],
     ),
     (
         &["plan", "llama-3.1-8b", "--method", "lora"],

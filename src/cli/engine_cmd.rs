@@ -110,7 +110,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .try_init();
-    let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let run = RunDir::open(run_dir).map_err(|e| Failure::run(&e))?;
     if !args.force {
         super::memory::check(&run_ref::spec_of(&run)?, &cx.env)?;
     }

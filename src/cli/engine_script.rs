@@ -6,7 +6,7 @@ use super::exit::{Exit, Failure};
 use super::target::say_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
-use crate::base::text::shown;
+use crate::base::text::{one_line, shown};
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -56,7 +56,7 @@ pub struct ScriptArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     cpus: Option<u64>,
     /// The time limit of one allocation: HH:MM:SS, D-HH:MM:SS, minutes
-    #[arg(long, value_name = "TIME", conflicts_with = "skypilot", value_parser = time)]
+    #[arg(long, value_name = "TIME", conflicts_with = "skypilot")]
     time: Option<String>,
     /// SLURM's partition
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
@@ -77,10 +77,18 @@ pub struct StateArgs {
     run: String,
 }
 
-fn time(text: &str) -> Result<String, String> {
+/// A time limit in one of SLURM's forms, which are many: whoever writes another is told them all.
+fn time(text: &str) -> Result<String, Failure> {
     match slurm_seconds(text) {
         Some(_) => Ok(text.into()),
-        None => Err("write HH:MM:SS, MM:SS, D-HH:MM:SS or minutes".into()),
+        None => Err(Failure::yours(
+            format!(
+                "--time {} is no time limit that SLURM reads",
+                one_line(text)
+            ),
+            "HH:MM:SS (08:00:00), D-HH:MM:SS (1-12:00:00), D-HH:MM, D-HH, MM:SS or minutes (90), above 0; \
+             what stands behind a colon is at most 59",
+        )),
     }
 }
 
@@ -106,6 +114,7 @@ pub fn state(args: &StateArgs, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let time = args.time.as_deref().map(time).transpose()?;
     let folder = std::env::current_dir()?;
     let (spec, goal) = match run_of(args, cx)? {
         Some(run) => {
@@ -132,7 +141,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
         job::script(
             &job,
             &Slurm {
-                time: args.time.clone(),
+                time,
                 partition: args.partition.clone(),
                 llmtui,
                 folder: words(&folder)?,

@@ -6,7 +6,7 @@ use crate::base::text::{one_line, wrap};
 use crate::guide::{self, Asked, Page, Subject};
 use crate::hardware::Summary;
 use crate::plan::learn::Machine;
-use crate::plan::target::{self, DataSize, of_spec};
+use crate::plan::target;
 use crate::plan::{Device, Plan, gpus, plan, probe};
 use crate::run::{RunState, index};
 use serde_json::json;
@@ -169,13 +169,7 @@ fn planned(
     };
     let of_run = || {
         let head = state?.head.as_ref()?;
-        let spec = crate::spec::RunSpec::from_yaml(&head.spec.to_string()).ok()?;
-        let data = DataSize {
-            vocab_size: usize::try_from(head.vocab_size).ok()?,
-            epoch_tokens: Some(head.epoch_tokens),
-            ..DataSize::default()
-        };
-        Some((head.name.clone(), of_spec(&spec, data)))
+        Some((head.name.clone(), target::of_run(head)?))
     };
     let Some((name, mut request)) = args.spec.as_ref().map(named).transpose()?.or_else(of_run)
     else {

@@ -111,7 +111,7 @@ impl Progress {
         // Only adapters make it a part.
         let trained = match head.spec["adapter"].is_null() {
             true => None,
-            false => of_run(&head.spec, head.vocab_size, head.epoch_tokens),
+            false => of_run(head),
         };
         let trained = trained.map_or_else(String::new, |request| {
             let n = request.n_trainable() as f64;

@@ -83,7 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 Form::Pixels => picture_png(&told.sheet()).map_err(too_large)?,
             }
         }
-        Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
+        Err(error) => return Err(super::pipeline::failed(&error).into()),
     };
     write_atomic(&args.to, &bytes).map_err(|e| {
         let what = format!("{}: {e}", shown(&args.to));
@@ -209,7 +209,7 @@ fn price(state: &RunState, said: Option<f64>) -> Option<Price> {
 fn spec_text(run: &RunDir, state: &RunState) -> (String, Option<u64>) {
     let text = read_small_text(&run.spec_path(), 1 << 20).unwrap_or_default();
     let predicted = state.head.as_ref().and_then(|head| {
-        let request = of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+        let request = of_run(head)?;
         Some(plan(&request).p50_bytes())
     });
     (with_origins(run, &text).unwrap_or(text), predicted)

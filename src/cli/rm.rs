@@ -48,7 +48,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .iter()
         .map(|(dir, _)| dir.claim())
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| Failure::yours(e.to_string(), e.hint().to_string()))?;
+        .map_err(|e| super::pipeline::failed(&e))?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
     for run in &runs {

@@ -39,7 +39,14 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
     let Some(state) = state else {
         return match unknown && pipeline::text_of(word, &cx.spec_sources()).is_some() {
             true => is_a_pipeline(word),
-            false => Failure::yours(error.to_string(), "llmtui runs"),
+            false => match error {
+                ResolveError::Run(error) => Failure::run(error),
+                ResolveError::Io { error: cause, path } => {
+                    let hint = format!("check the disk and the permissions of {}", shown(path));
+                    Failure::unwritten(error.to_string(), cause, hint)
+                }
+                _ => Failure::yours(error.to_string(), "llmtui runs"),
+            },
         };
     };
     let runs = state.stages.iter().filter_map(|stage| {

@@ -660,6 +660,14 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
             "{verb}: {said}"
         );
     }
+    // A disk that gives no lock is the machine's matter, as where a run's folder cannot be deleted.
+    let lock = place.folder().join("lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let kept = place.go(&["rm", "--yes", "sad"]);
+    assert_eq!(code(&kept), 3, "{}", err(&kept));
+    assert_eq!(place.words(), ["done"; 2]);
+    std::fs::remove_dir(&lock).unwrap();
     let gone = place.go(&["rm", "--yes", "sad"]);
     assert_eq!(code(&gone), 0, "{}", err(&gone));
     let left = std::fs::read_dir(place.dir.path().join("runs/pipelines")).unwrap();

@@ -303,9 +303,10 @@ fn work(plan: &Plan, style: &Style) -> String {
     rows.push((
         "disk",
         format!(
-            "{} per checkpoint, {} for all kept ones",
+            "{} per checkpoint, {} for {} at once",
             binary(plan.checkpoint_bytes),
-            binary(plan.disk_bytes)
+            binary(plan.disk_bytes),
+            plan.n_checkpoints()
         ),
     ));
     rows.iter()

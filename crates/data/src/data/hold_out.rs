@@ -7,7 +7,7 @@ use crate::base::rng::{Rng, Stream};
 /// First token and length of a document, or of a part of one.
 pub(super) type Span = (u64, u64);
 
-/// From this number on, each example is held out by chance; of fewer, as many as the fraction says.
+/// From this number on, each row is held out by chance; of fewer, as many as the fraction says.
 const ENOUGH: u64 = 20;
 
 /// The training and the validation part of a source.
@@ -19,13 +19,13 @@ pub(super) struct Split {
     pub is_cut: bool,
 }
 
-/// Divides the examples of a source. Each is held out whole: with the given probability, drawn by its number, so that sorted
+/// Divides the rows of a source. Each is held out whole, both answers of a pair too where they are judged one by one: with the given probability, drawn by its number, so that sorted
 /// rows are no danger; of a few, their share of them, one at least, and one is left at least. A single text is cut, its last
 /// tokens are held out; and so are a few whose parts would be shorter than `least` tokens, a row of texts that run together.
 pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
     let spans: Vec<Span> = store.spans().collect();
-    let size = store.unit.documents();
-    let examples = (spans.len() / size) as u64;
+    let size = store.documents_of_row();
+    let rows = (spans.len() / size) as u64;
     if fraction <= 0.0 {
         return Split {
             train: spans,
@@ -42,42 +42,42 @@ pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
                 let mut parts = spans[first..(first + size).min(spans.len())].iter();
                 parts.any(|(start, len)| store.supervised(*start, *len as usize) > 0)
             };
-            let mut order: Vec<u64> = (0..examples).collect();
+            let mut order: Vec<u64> = (0..rows).collect();
             order.sort_by(|a, b| {
                 let blank = (!supervised(*a)).cmp(&!supervised(*b));
                 blank.then(drawn(*a).total_cmp(&drawn(*b)))
             });
-            let wanted = (examples as f64 * fraction).round() as u64;
-            order.truncate(wanted.clamp(1, examples - 1) as usize);
+            let wanted = (rows as f64 * fraction).round() as u64;
+            order.truncate(wanted.clamp(1, rows - 1) as usize);
             apart(&spans, size, |number| order.contains(&number))
         }
         false => apart(&spans, size, |number| drawn(number) < fraction),
     };
-    if val.is_empty() && examples > 1 {
+    if val.is_empty() && rows > 1 {
         val = train.split_off(train.len().saturating_sub(size));
     }
     let tokens = |spans: &[Span]| spans.iter().map(|span| span.1).sum::<u64>();
     let short = tokens(&train) < least || tokens(&val) < least;
-    let is_cut = store.unit == Unit::Text && examples < ENOUGH && (examples < 2 || short);
+    let is_cut = store.unit == Unit::Text && rows < ENOUGH && (rows < 2 || short);
     if is_cut {
         (train, val) = cut(store, fraction);
     }
     Split { train, val, is_cut }
 }
 
-/// Whether so few examples are divided that their number decides, not chance.
+/// Whether so few rows are divided that their number decides, not chance.
 pub(super) fn few(store: &Store, fraction: f64) -> bool {
-    let examples = store.documents() / store.unit.documents() as u64;
-    fraction > 0.0 && (2..ENOUGH).contains(&examples)
+    let rows = store.documents() / store.documents_of_row() as u64;
+    fraction > 0.0 && (2..ENOUGH).contains(&rows)
 }
 
-/// The examples that `held` does not name, and those that it does.
+/// The rows that `held` does not name, and those that it does.
 fn apart(spans: &[Span], size: usize, held: impl Fn(u64) -> bool) -> (Vec<Span>, Vec<Span>) {
     let (mut train, mut val) = (Vec::new(), Vec::new());
-    for (number, example) in spans.chunks(size).enumerate() {
+    for (number, row) in spans.chunks(size).enumerate() {
         match held(number as u64) {
-            true => val.extend_from_slice(example),
-            false => train.extend_from_slice(example),
+            true => val.extend_from_slice(row),
+            false => train.extend_from_slice(row),
         }
     }
     (train, val)

@@ -56,7 +56,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
     if measured::most(state).is_some_and(|m| m.place != Place::Process) {
         return None;
     }
-    let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+    let request = target::of_run(head)?;
     // Memory and speed of PyTorch say nothing about plans for this engine.
     if request.extras.ranks.is_some() {
         return None;
@@ -300,7 +300,7 @@ mod tests {
     }
 
     /// A spec, and the log of a run of it at 5,000 tokens a second.
-    fn run(preset: &str, set: &[&str]) -> (crate::spec::RunSpec, RunState) {
+    fn run(preset: &str, set: &[&str]) -> RunState {
         let set: Vec<String> = set.iter().map(|word| (*word).to_string()).collect();
         let sources = crate::spec::SpecSources::default();
         let spec = crate::spec::load(preset, &set, &sources).unwrap().spec;
@@ -331,8 +331,7 @@ mod tests {
         };
         let steps = (1..=READINGS).map(|step| told(1 + step, stepped(step)));
         let events: Vec<Envelope> = [told(1, started)].into_iter().chain(steps).collect();
-        let state = RunState::from_events(&events);
-        (spec, state)
+        RunState::from_events(&events)
     }
 
     /// A run's own speed predicts its own time, whatever its method does with a token.
@@ -343,9 +342,9 @@ mod tests {
             ("dpo-demo", &[]),
             ("quickstart", &["adapter.lora.rank=4"]),
         ] {
-            let (spec, state) = run(preset, set);
+            let state = run(preset, set);
             let mut observation = observe(&state).unwrap();
-            let mut request = target::of_run(&spec.to_value(), 65, 1_000_000).unwrap();
+            let mut request = target::of_run(state.head.as_ref().unwrap()).unwrap();
             observation.n_params = request.arch.n_params();
             Machine {
                 runs: vec![observation],
@@ -363,8 +362,8 @@ mod tests {
 
     #[test]
     fn a_run_of_pytorch_says_nothing_about_this_engine() {
-        assert!(observe(&run("quickstart", &[]).1).is_some());
-        assert_eq!(observe(&run("quickstart", &["engine=torch"]).1), None);
+        assert!(observe(&run("quickstart", &[])).is_some());
+        assert_eq!(observe(&run("quickstart", &["engine=torch"])), None);
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn of<'a>(
 /// `None` if the run has not logged its spec.
 pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
     let head = state.head.as_ref()?;
-    let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+    let request = target::of_run(head)?;
     let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
         return Some(request);
     };
@@ -151,6 +151,23 @@ mod tests {
         assert!(request.device.peak_flops.is_some());
         // The context alone is a gigabyte: no engine on a CPU plans that.
         assert!(plan(&request).memory.total() > 1_000_000_000);
+    }
+
+    /// A viewer resolved `auto` by its own processor, whatever the run's had.
+    #[test]
+    fn auto_is_planned_as_what_it_came_to_where_the_run_trains() {
+        let (mut state, machine) = run_on(r#"{"machine": {}, "readings": {}}"#);
+        let mut planned = |word: Option<&str>| {
+            state.head.as_mut().unwrap().precision = word.map(String::from);
+            request_of(&state, Some(&machine)).unwrap()
+        };
+        let (f32, bf16) = (planned(Some("f32")), planned(Some("bf16")));
+        assert_eq!(f32.precision.products(), "f32");
+        assert_eq!(bf16.precision.products(), "bf16");
+        assert_eq!(f32.extras.asked, bf16.extras.asked);
+        // Older logs do not say it.
+        let here = planned(None);
+        assert!([f32, bf16].contains(&here));
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn plan(request: &Request) -> Plan {
             .is_from_scratch()
             .then(|| BESIROGLU.loss(arch.n_active() as f64, tokens))
             .filter(|loss| *loss < scaling::GUESSING),
-        disk_bytes: shared_bytes * FROZEN_COPIES
+        disk_bytes: shared_bytes * FROZEN_COPIES.min(n_checkpoints(request))
             + (checkpoint_bytes - shared_bytes) * n_checkpoints(request),
         checkpoint_bytes,
         request: request.clone(),
@@ -106,9 +106,12 @@ pub fn plan(request: &Request) -> Plan {
     plan
 }
 
-/// The newest ones, the best, and the one being written.
+/// What a spec says; else two, the best, and the one being written.
 fn n_checkpoints(request: &Request) -> u64 {
-    request.extras.kept_checkpoints.max(2) + 2
+    match request.extras.checkpoints {
+        0 => 4,
+        n => n,
+    }
 }
 
 impl Plan {

@@ -369,8 +369,8 @@ pub struct EngineExtras {
     pub preflight: Preflight,
     /// The spec's precision setting; the request has its resolution on this machine.
     pub asked: crate::nn::Precision,
-    /// Checkpoints kept on disk.
-    pub kept_checkpoints: u64,
+    /// Checkpoints on the disk at once; 0 where nothing says.
+    pub checkpoints: u64,
     /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
     /// Tokens that a step reads in one pass over them, padding included.

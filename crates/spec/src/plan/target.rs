@@ -12,6 +12,7 @@ use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Surroundings};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
+use crate::run::state::Head;
 use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
 use std::path::{Path, PathBuf};
 
@@ -202,16 +203,23 @@ fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
 }
 
 /// The request of a run, from its `Started` event; `None` if the spec is not valid in this build.
-pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> Option<Request> {
+pub fn of_run(head: &Head) -> Option<Request> {
     // JSON is YAML.
-    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?.in_steps();
+    let spec = RunSpec::from_yaml(&head.spec.to_string()).ok()?.in_steps();
     let data = DataSize {
-        vocab_size: usize::try_from(vocab_size).ok()?,
-        epoch_tokens: Some(epoch_tokens),
-        bytes: data_bytes(&spec, epoch_tokens),
+        vocab_size: usize::try_from(head.vocab_size).ok()?,
+        epoch_tokens: Some(head.epoch_tokens),
+        bytes: data_bytes(&spec, head.epoch_tokens),
         ..DataSize::default()
     };
-    Some(of_spec(&spec, data))
+    let mut request = of_spec(&spec, data);
+    // What `auto` came to where the run trains, which need not be this machine.
+    match head.precision.as_deref() {
+        Some("f32") => request.precision = Precision::Fp32,
+        Some("bf16") => request.precision = Precision::Fp32Bf16Products,
+        _ => {}
+    }
+    Some(request)
 }
 
 /// What the update rule of a spec says that it keeps.
@@ -267,8 +275,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
                 Preflight::Off
             },
             asked: train.precision,
-            kept_checkpoints: spec.checkpoint.keep_last as u64
-                + u64::from(spec.rescue.policy == spec::RescuePolicy::Act),
+            checkpoints: spec.checkpoints_at_once(),
             epoch_tokens: data.epoch_tokens,
             // Of a stream both are the same.
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
@@ -602,9 +609,21 @@ mod tests {
     #[test]
     fn a_run_is_planned_from_what_it_told() {
         let spec = spec::load("quickstart", &[], &here()).unwrap().spec;
-        let told = of_run(&spec.to_value(), 65, 1_003_853).unwrap();
+        let mut head = Head {
+            name: spec.name.clone(),
+            method: "pretrain".into(),
+            spec: spec.to_value(),
+            n_params: 0,
+            vocab_size: 65,
+            max_steps: 0,
+            batch_tokens: 0,
+            epoch_tokens: 1_003_853,
+            resumed_from: None,
+            precision: None,
+        };
         let asked = resolve("quickstart", &[], &here()).unwrap();
-        assert_eq!(told, asked);
-        assert!(of_run(&serde_json::json!({"from": "the future"}), 65, 1).is_none());
+        assert_eq!(of_run(&head), Some(asked));
+        head.spec = serde_json::json!({"from": "the future"});
+        assert!(of_run(&head).is_none());
     }
 }

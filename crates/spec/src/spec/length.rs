@@ -1,6 +1,7 @@
 //! How long a run is, and how its batch grows: optimizer steps, the micro-steps of each, and passes over the data (epochs).
 
-use super::{RunConfig, TrainConfig};
+use super::{RescuePolicy, RunConfig, TrainConfig};
+use crate::base::every::Every;
 use crate::base::human;
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,22 @@ impl RunConfig {
         }
     }
 
+    /// Checkpoints that lie on the disk at once, at most: no more than the run saves.
+    pub fn checkpoints_at_once(&self) -> u64 {
+        let max_steps = self.train.max_steps.max(1);
+        let due = |every: Every| match every.steps(max_steps) {
+            0 => 1,
+            every => max_steps.div_ceil(every),
+        };
+        // By `best_by` each evaluation may be the best, which is saved.
+        let best = self.eval.best_by.as_ref().map(|_| due(self.eval.every));
+        let saved = (due(self.checkpoint.every) + best.unwrap_or(0)).min(max_steps);
+        // Where rescues act, the beginning is saved too, and what they give up stays until the end.
+        let acts = u64::from(self.rescue.policy == RescuePolicy::Act);
+        // The newest ones, the best, and the one that is being written.
+        (self.checkpoint.keep_last as u64 + 2).min(saved) + acts
+    }
+
     /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
     pub fn rhythm(&self) -> String {
         let max_steps = self.train.max_steps;
@@ -88,7 +105,6 @@ impl RunConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::every::Every;
 
     fn ramp(stages: &[(usize, u64)]) -> TrainConfig {
         TrainConfig {
@@ -102,6 +118,30 @@ mod tests {
                 .collect(),
             ..TrainConfig::default()
         }
+    }
+
+    #[test]
+    fn no_more_checkpoints_lie_on_the_disk_than_a_run_saves() {
+        let mut config = RunConfig::default();
+        config.checkpoint.keep_last = 3;
+        config.rescue.policy = RescuePolicy::Warn;
+        let mut at_once = |max_steps, every| {
+            config.train.max_steps = max_steps;
+            config.checkpoint.every = every;
+            config.checkpoints_at_once()
+        };
+        assert_eq!(at_once(1, Every::Steps(1)), 1);
+        assert_eq!(at_once(1000, Every::Steps(0)), 1);
+        assert_eq!(at_once(1000, Every::Steps(5000)), 1);
+        assert_eq!(at_once(1000, Every::Steps(400)), 3);
+        assert_eq!(at_once(1000, Every::Share(0.5)), 2);
+        assert_eq!(at_once(1000, Every::Steps(10)), 5);
+        config.checkpoint.every = Every::Steps(0);
+        config.rescue.policy = RescuePolicy::Act;
+        assert_eq!(config.checkpoints_at_once(), 2);
+        config.eval.best_by = Some("val_loss".into());
+        config.eval.every = Every::Steps(500);
+        assert_eq!(config.checkpoints_at_once(), 4);
     }
 
     #[test]

@@ -73,6 +73,16 @@ impl Node {
             .map(String::as_str)
     }
 
+    /// The names that may stand here, or in a list here; none where it is no choice.
+    pub fn choices(&self) -> Vec<&str> {
+        match &self.kind {
+            Kind::Registry(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
+            Kind::Choice(names) => names.iter().map(String::as_str).collect(),
+            Kind::List(item) => item.choices(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Valid values, in words: `integer 1 to 1000`, `one of: random, shuffled`.
     pub fn expected(&self) -> String {
         let range = |min: &Option<f64>, max: &Option<f64>| match (min, max) {
@@ -83,11 +93,7 @@ impl Node {
         };
         match &self.kind {
             Kind::Object(_) => "a section of keys".into(),
-            Kind::Registry(members) => {
-                let names: Vec<_> = members.iter().map(|(n, _)| n.as_str()).collect();
-                format!("one of: {}", names.join(", "))
-            }
-            Kind::Choice(words) => format!("one of: {}", words.join(", ")),
+            Kind::Registry(_) | Kind::Choice(_) => format!("one of: {}", self.choices().join(", ")),
             Kind::Integer { min, max } => format!("a whole number{}", range(min, max)),
             Kind::Number { min, max, .. } => format!("a number{}", range(min, max)),
             Kind::Interval => every::EXPECTED.into(),

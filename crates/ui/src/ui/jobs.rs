@@ -372,6 +372,7 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         val_loss: told.get(&entry.step).and_then(|(loss, _)| *loss),
         best: best == Some(entry.step),
         live: summary.status == RunStatus::Live,
+        writes: summary.method != "reward",
         run: summary.id.clone(),
         step: entry.step,
         path: entry.path,

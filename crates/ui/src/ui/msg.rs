@@ -272,4 +272,6 @@ pub struct CheckpointRow {
     pub best: bool,
     /// The run still trains.
     pub live: bool,
+    /// It writes text; a reward model does not.
+    pub writes: bool,
 }

@@ -350,7 +350,7 @@ fn lay_out(
             is_cut,
         } = hold_out::split(&source.store, fraction, least);
         if fraction > 0.0 {
-            let size = how.unit.documents();
+            let size = source.store.documents_of_row();
             let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
             notes.push(divided(source, parts, is_cut));
         }
@@ -408,7 +408,7 @@ fn lay_out(
     Ok((documents, learning))
 }
 
-/// How much of a source is held out, in words: `parts` are the examples of training and validation.
+/// How much of a source is held out, in words: the rows of training and validation.
 fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
     let name = &source.name;
     match (is_cut, source.store.documents()) {
@@ -466,6 +466,11 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " whole",
         false => "",
     };
+    // The answers of a pair that are judged one by one were once held out apart.
+    let pairs = match val.is_empty() && train.iter().any(|s| s.store.examples_of_row > 1) {
+        true => " pairs",
+        false => "",
+    };
     // Texts beside conversations were once cut as those are.
     let each = match train
         .iter()
@@ -476,7 +481,7 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         false => "",
     };
     let share = config.val_fraction;
-    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{each}").as_bytes())
+    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}").as_bytes())
 }
 
 fn place(train: &[Ready]) -> String {

@@ -54,6 +54,40 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
     assert!(lost.iter().any(|loss| !loss.conversations), "{lost:?}");
 }
 
+/// Of a pair that KTO judges answer by answer, one was trained on while the other, to the same prompt, validated.
+#[test]
+fn judged_answers_of_a_pair_are_held_out_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pairs.jsonl");
+    for pairs in [2, 7, 50] {
+        let row = |n| {
+            let prompt = ('A'..='Z').chain('a'..='z').nth(n).unwrap();
+            format!(r#"{{"prompt": "{prompt}", "chosen": "yes, {n}", "rejected": "no"}}"#)
+        };
+        let rows: Vec<String> = (0..pairs).map(row).collect();
+        std::fs::write(&path, rows.join("\n")).unwrap();
+        let config = serde_json::json!({"path": path, "val_fraction": 0.3});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let request = Request {
+            unit: Unit::Judged,
+            ..Request::new(32)
+        };
+        let data = open(&config, request).unwrap();
+        let (mut train, mut val) = (Vec::new(), Vec::new());
+        for batch in data.every_batch(1) {
+            let side = if batch.origins[0].held_out {
+                &mut val
+            } else {
+                &mut train
+            };
+            side.push(batch.inputs[0]);
+        }
+        assert!(!train.is_empty() && !val.is_empty());
+        assert_eq!(train.len() + val.len(), 2 * pairs);
+        assert!(train.iter().all(|prompt| !val.contains(prompt)));
+    }
+}
+
 /// What the advisor offers for pairs and labelled answers: supervised fine-tuning, KTO, reinforcement learning.
 #[test]
 fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
@@ -95,7 +129,7 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
         (
             "pairs",
             Unit::Judged,
-            120,
+            60,
             "each pair is two labelled answers",
         ),
         ("pairs", Unit::Prompt, 60, "the prompts alone"),

@@ -54,26 +54,31 @@ impl Tokenizing<'_> {
             FormatId::Text => None,
             _ => self.open(source)?.next().transpose()?,
         };
+        // All rows of a format are of one kind; of some no answer is learned.
+        let examples_of_row = first.as_ref().map_or(1, |(_, example)| {
+            fitted(self.unit, self.train_on, example).len().max(1)
+        });
         let first = first.map(|(_, example)| example.content);
         // Prompts and answers are texts or turns.
         let templated = first.as_ref().is_some_and(has_turns);
-        let fitted = first
+        let reading = first
             .as_ref()
             .and_then(|first| told(self.unit, self.train_on, first));
         let key = self.key(source, &rows)?;
         // Such rows were once refused, or skipped.
-        let key = match fitted {
+        let key = match reading {
             Some(words) => key.with("reading", words),
             None => key,
         };
         let hash = key.hash();
         let mut entry = self.entry(&name, source, &key, rows)?;
         entry.store.unit = self.unit;
+        entry.store.examples_of_row = examples_of_row;
         let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
         let supervised = entry.store.supervised(0, tokens as usize);
         self.notes.extend(entry.notes);
         self.notes
-            .extend(fitted.map(|words| format!("{name}: {words}")));
+            .extend(reading.map(|words| format!("{name}: {words}")));
         let examples = match self.unit {
             Unit::Text => format!("{} documents", grouped(documents)),
             Unit::Pair | Unit::Ranked => {

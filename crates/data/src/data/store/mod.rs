@@ -20,6 +20,8 @@ use shard::Shard;
 #[derive(Debug)]
 pub(super) struct Store {
     pub unit: Unit,
+    /// Examples of a row: 2 where a pair is two judged answers.
+    pub examples_of_row: usize,
     shards: Vec<Shard>,
     /// Tokens before each shard.
     before: Vec<u64>,
@@ -36,6 +38,7 @@ impl Store {
         });
         Store {
             unit: Unit::Text,
+            examples_of_row: 1,
             before: before.collect(),
             shards,
             tokens,
@@ -48,6 +51,11 @@ impl Store {
 
     pub fn documents(&self) -> u64 {
         self.shards.iter().map(|s| s.documents() as u64).sum()
+    }
+
+    /// Documents of a row: they are held out together, as they share a prompt.
+    pub fn documents_of_row(&self) -> usize {
+        self.unit.documents() * self.examples_of_row
     }
 
     /// Whether some tokens are read and not supervised.

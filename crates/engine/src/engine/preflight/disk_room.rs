@@ -42,8 +42,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 /// Checkpoints that lie on the disk at once, and files of what they share.
 fn at_once(spec: &RunSpec) -> (u64, u64) {
     let acts = u64::from(spec.rescue.policy == RescuePolicy::Act);
-    // The newest ones, the best, and the one that is being written; what a rescue gives up. A step writes one at most.
-    let kept = (spec.checkpoint.keep_last as u64 + 2 + acts).min(spec.train.max_steps.max(1));
+    let kept = spec.checkpoints_at_once();
     // What a rescue gives up is a copy of its own.
     (kept, (FROZEN_COPIES + acts).min(kept))
 }
@@ -110,14 +109,14 @@ mod tests {
     use crate::base::finding::Status;
 
     #[test]
-    fn a_step_writes_one_checkpoint_at_most() {
+    fn what_a_run_does_not_save_takes_no_room() {
         let of = |steps: &str| {
-            let words = [steps.to_string(), "rescue.policy=warn".into()];
+            let words = [steps, "checkpoint.every=10", "rescue.policy=warn"].map(String::from);
             let loaded = crate::spec::load("quickstart", &words, &Default::default());
             at_once(&loaded.unwrap().spec)
         };
         assert_eq!(of("max_steps=1"), (1, 1));
-        assert_eq!(of("max_steps=3"), (3, 2));
+        assert_eq!(of("max_steps=25"), (3, 2));
         assert_eq!(of("max_steps=100"), (4, 2));
     }
 

@@ -4,7 +4,7 @@ use super::{Canvas, Overlay, Reply};
 use crate::base::finding::Status;
 use crate::diagnosis::diagnose;
 use crate::guide::{self, Subject};
-use crate::plan::target::{DataSize, of_spec};
+use crate::plan::target::of_run;
 use crate::plan::{Plan, plan};
 use crate::run::RunState;
 use crate::ui::action::Action;
@@ -127,13 +127,7 @@ impl GuideSheet {
 /// The plan of a run on this machine, by its spec alone.
 fn planned(state: &RunState, store: &Store) -> Option<(String, Plan)> {
     let head = state.head.as_ref()?;
-    let spec = crate::spec::RunSpec::from_yaml(&head.spec.to_string()).ok()?;
-    let data = DataSize {
-        vocab_size: usize::try_from(head.vocab_size).ok()?,
-        epoch_tokens: Some(head.epoch_tokens),
-        ..DataSize::default()
-    };
-    let mut request = of_spec(&spec, data);
+    let mut request = of_run(head)?;
     store.equip(&mut request);
     request.assume();
     Some((head.name.clone(), plan(&request)))

@@ -24,6 +24,45 @@ fn the_chat_takes_the_newest_checkpoint_of_the_run_and_sends() {
     );
 }
 
+/// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.
+#[test]
+fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
+    let mut rows = checkpoint_rows();
+    rows[0].writes = false;
+    rows[1].writes = false;
+    let (judge, writer) = (rows[0].path.clone(), rows[2].path.clone());
+    let opens = |bench: &Bench, path: &PathBuf| matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if model == path);
+    for held in [false, true] {
+        let mut bench = Bench::new();
+        if held {
+            bench.live();
+        }
+        bench.press("3");
+        bench.msg(Msg::Checkpoints(rows.clone()));
+        assert!(opens(&bench, &writer), "{:?}", bench.effects);
+    }
+    let mut bench = Bench::new();
+    bench.press("3 ctrl-o");
+    bench.msg(Msg::Checkpoints(rows.clone()));
+    let list = bench.picture(120, 30);
+    assert!(
+        list.contains("a reward model, which writes nothing"),
+        "{list}"
+    );
+    bench.write("k3qf").press("enter");
+    assert!(!opens(&bench, &judge), "{:?}", bench.effects);
+    let told = bench.picture(120, 30);
+    assert!(told.contains("is a reward model: it scores"), "{told}");
+    // The newest run is the one that Home selects.
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((runs(), Vec::new()))));
+    bench.press("c");
+    bench.msg(Msg::Checkpoints(rows));
+    assert!(bench.effects.is_empty(), "{:?}", bench.effects);
+    let told = bench.picture(120, 30);
+    assert!(told.contains("is a reward model: it scores"), "{told}");
+}
+
 #[test]
 fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
     let mut bench = Bench::new();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::advisor::wizard::Step;
+use crate::ui::panes::plan::PlanPane;
 
 /// The wizard, with Enter pressed up to a question.
 fn wizard_at(bench: &mut Bench, step: Step) {
@@ -405,4 +406,32 @@ fn a_small_window_says_whether_a_plan_fits_and_the_editor_how_to_train() {
         picture.lines().last().unwrap().contains("t train"),
         "{picture}"
     );
+}
+
+/// A run on its own answers is told in prompts and answers, which were cut behind `16 prompts × 8`.
+#[test]
+fn the_length_of_a_run_on_its_own_answers_is_told_whole_in_a_small_window() {
+    let request = crate::plan::target::resolve("grpo-arithmetic", &[], &Default::default());
+    let request = request.unwrap();
+    let length = request.rollout_length().unwrap();
+    let passes = length.passes_words(request.prompts().unwrap());
+    let mut bench = Bench::new();
+    let panes = bench.app.panes.iter_mut();
+    let mut plans =
+        panes.filter_map(|pane| (&mut **pane as &mut dyn Any).downcast_mut::<PlanPane>());
+    plans.next().unwrap().show(request, None);
+    bench.press("5");
+    for (width, height) in [(80, 24), (100, 30), (160, 48)] {
+        let picture = bench.picture(width, height);
+        let form = usize::from(width * 3 / 8).clamp(28, 46);
+        let right: String = picture
+            .lines()
+            .map(|line| line.chars().skip(form).chain(['\n']).collect::<String>())
+            .collect();
+        let words = right.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cold_start = length.cold_start().unwrap();
+        for whole in [&length.learned(), &cold_start, &passes, "checkpoint"] {
+            assert!(words.contains(whole), "{whole}\n{picture}");
+        }
+    }
 }

@@ -79,14 +79,15 @@ impl Editor {
     fn places(&self) -> Vec<Place> {
         let query = self.query.to_lowercase();
         let fits = |place: &Place| {
-            let text = format!("{} {}", place.path, place.node.doc).to_lowercase();
+            let (path, doc) = (&place.path, &place.node.doc);
+            let text = format!("{path} {} {doc}", place.node.choices().join(" ")).to_lowercase();
             query.split_whitespace().all(|word| text.contains(word))
         };
         let changed = |place: &Place| !self.only_changes || place.value != place.parent;
         let mut places = self.draft.places();
         places.retain(|place| fits(place) && changed(place));
         if !query.trim().is_empty() {
-            places.sort_by_key(|place| closeness(&place.path, query.trim()));
+            places.sort_by_key(|place| closeness(place, query.trim()));
         }
         places
     }
@@ -315,15 +316,19 @@ impl Editor {
     }
 }
 
-/// How well a place's path fits what is searched for, 0 the best: the field itself, its beginning, a part of the path, a
-/// word of the description.
-fn closeness(path: &str, query: &str) -> u8 {
+/// How well a place fits what is searched for, 0 the best: the field itself, its beginning, a part of the path, one of its
+/// choices, a word of the description.
+fn closeness(place: &Place, query: &str) -> u8 {
+    let path = place.path.as_str();
     let field = path.rsplit('.').next().unwrap_or(path);
+    let choices = place.node.choices();
     match () {
         () if field == query || path == query => 0,
         () if field.starts_with(query) => 1,
         () if path.contains(query) => 2,
-        () => 3,
+        () if choices.iter().any(|choice| choice.starts_with(query)) => 3,
+        () if choices.iter().any(|choice| choice.contains(query)) => 4,
+        () => 5,
     }
 }
 

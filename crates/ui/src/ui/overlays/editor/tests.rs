@@ -112,6 +112,28 @@ fn the_field_of_that_name_comes_first() {
 }
 
 #[test]
+fn a_choice_finds_its_field_behind_those_of_that_name() {
+    let mut editor = editor();
+    for (query, field) in [
+        ("lora", "adapter"),
+        ("sophia", "optimizer"),
+        ("bf16", "train.precision"),
+        ("shuffled", "data.order"),
+    ] {
+        search(&mut editor, query);
+        assert_eq!(editor.places()[0].path, field, "{query}");
+    }
+    search(&mut editor, "adapter");
+    editor.act(Action::Accept);
+    editor.paste("lora");
+    editor.act(Action::Accept);
+    search(&mut editor, "lora");
+    let paths: Vec<String> = editor.places().into_iter().map(|place| place.path).collect();
+    let rank = paths.iter().position(|path| path == "adapter.lora.rank");
+    assert!(rank < paths.iter().position(|path| path == "adapter"), "{paths:?}");
+}
+
+#[test]
 fn only_changes_shows_only_changes() {
     let mut editor = editor();
     let all = editor.places().len();

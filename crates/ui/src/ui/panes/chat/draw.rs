@@ -230,7 +230,7 @@ impl ChatPane {
     fn nothing(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
         let key = |action| context.keymap.label(action);
         let choose = key(Action::Checkpoints);
-        let words = if context.store.checkpoints.is_empty() {
+        let words = if !context.store.checkpoints.iter().any(|row| row.writes) {
             format!(
                 "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press {} on \
                  its screen ({}). A model folder or a .gguf file does as well: {choose}.",

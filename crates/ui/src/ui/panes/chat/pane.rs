@@ -137,28 +137,41 @@ impl ChatPane {
         if wanted.len() > 1 {
             return self.beside(&wanted, context);
         }
-        let run = wanted.pop();
-        let run = run.or_else(|| store.held.as_ref().and_then(|held| held.path.clone()));
-        let of_run =
-            |row: &&CheckpointRow| run.as_ref().is_some_and(|run| row.path.starts_with(run));
-        let newest = store.checkpoints.iter().filter(of_run);
-        let newest = newest.max_by_key(|row| row.step);
-        match newest.or(store.checkpoints.first()).cloned() {
+        let named = wanted.pop();
+        let newest_of = |run: &PathBuf| newest(&store.checkpoints, run);
+        // A reward model is opened for nobody who did not ask for it, and refused to those who did.
+        let found = match &named {
+            Some(run) => newest_of(run),
+            None => {
+                let held = store.held.as_ref().and_then(|held| held.path.as_ref());
+                held.and_then(newest_of).filter(|row| row.writes)
+            }
+        };
+        let mut others = store.checkpoints.iter().filter(|row| row.writes);
+        match found.or_else(|| others.next()).cloned() {
             Some(row) => {
                 self.picking = Picking::Replace;
-                self.open(ChatModel::of_row(row), context)
+                self.open_row(row, context)
             }
             None => Vec::new(),
         }
     }
 
+    /// Opens a checkpoint of a run, or says why there is nothing to talk to.
+    fn open_row(&mut self, row: CheckpointRow, context: &mut PaneContext) -> Vec<Request> {
+        if row.writes {
+            return self.open(ChatModel::of_row(row), context);
+        }
+        let name = one_line(short_run(&row.run));
+        vec![info(&format!(
+            "{name} is a reward model: it scores answers and writes none; llmtui score {name} FILE scores answers with it"
+        ))]
+    }
+
     /// The newest checkpoints of several runs, side by side in place of all models that are there.
     fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
-        let newest = |run: &PathBuf| {
-            let of_run = rows.iter().filter(|row| row.path.starts_with(run));
-            of_run.max_by_key(|row| row.step).cloned()
-        };
+        let newest = |run: &PathBuf| newest(rows, run).filter(|row| row.writes).cloned();
         let found: Vec<CheckpointRow> = runs.iter().filter_map(newest).take(MAX_COLUMNS).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
@@ -271,12 +284,19 @@ fn model(path: PathBuf) -> Choice {
     Choice::Answer(topic(MODEL), Answer::Path(path))
 }
 
+/// The newest checkpoint of a run.
+fn newest<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
+    let of_run = rows.iter().filter(|row| row.path.starts_with(run));
+    of_run.max_by_key(|row| row.step)
+}
+
 fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
     let loss = row.val_loss.map(|x| format!("val {}", human::number(x)));
     let words = [
         loss,
         row.best.then(|| "best".into()),
         row.live.then(|| "still training".into()),
+        (!row.writes).then(|| "a reward model, which writes nothing".into()),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     let run = one_line(short_run(&row.run));
@@ -460,11 +480,10 @@ impl Pane for ChatPane {
             }
             (MODEL, Answer::Path(path)) => {
                 let mut rows = context.store.checkpoints.iter();
-                let model = match rows.find(|row| row.path == path) {
-                    Some(row) => ChatModel::of_row(row.clone()),
-                    None => ChatModel::of_path(path),
-                };
-                self.open(model, context)
+                match rows.find(|row| row.path == path).cloned() {
+                    Some(row) => self.open_row(row, context),
+                    None => self.open(ChatModel::of_path(path), context),
+                }
             }
             (MODEL, Answer::Text(text)) if text.is_empty() => {
                 vec![Request::Open(Box::new(place_prompt()))]

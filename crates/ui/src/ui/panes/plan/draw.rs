@@ -230,16 +230,30 @@ fn draw_right(
     }
     let mut facts = facts(plan);
     facts.extend(shown.engine.as_ref().map(|choice| ("engine", engine_words(choice))));
-    let room = usize::from(area.bottom().saturating_sub(at.y)).saturating_sub(facts.len() + 1);
+    let lines = fact_lines(&facts, usize::from(area.width), theme);
+    let room = usize::from(area.bottom().saturating_sub(at.y)).saturating_sub(lines.len() + 1);
     parts(buffer, &mut at, plan, room, theme);
     at.next();
-    for (label, value) in facts {
-        let words = [
-            word(format!("{label:<12}"), Meaning::Muted),
-            word(value, Meaning::Text),
-        ];
+    for words in lines {
         at.line(buffer, &words, theme);
     }
+}
+
+/// Facts with their labels, those that are longer than the width on several lines.
+fn fact_lines(facts: &[(&'static str, String)], width: usize, theme: &Theme) -> Vec<[Word; 2]> {
+    const LABEL: usize = 12;
+    let columns = width.saturating_sub(LABEL + 1);
+    let lines = facts.iter().flat_map(|(label, value)| {
+        let wrapped = text::wrap(value, columns, usize::MAX, theme.ascii).into_iter();
+        wrapped.enumerate().map(move |(i, line)| {
+            let label = if i == 0 { label } else { "" };
+            [
+                word(format!("{label:<LABEL$}"), Meaning::Muted),
+                word(line, Meaning::Text),
+            ]
+        })
+    });
+    lines.collect()
 }
 
 /// Rows from the top of an area.
@@ -443,9 +457,12 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     facts.push((
         "disk",
         format!(
-            "{} for {} checkpoints",
+            "{} for {}",
             binary(plan.disk_bytes),
-            plan.n_checkpoints()
+            match plan.n_checkpoints() {
+                1 => "1 checkpoint".to_string(),
+                n => format!("{n} checkpoints"),
+            }
         ),
     ));
     facts

@@ -1,0 +1,255 @@
+//! Files and words that are wrong: each is met with its place, the cause and what helps.
+
+use super::*;
+
+/// (text of a file, phrases that the report must contain)
+const WRONG_FILES: &[(&str, &[&str])] = &[
+    (
+        "max_stpes: 5",
+        &["my.yaml:1", "max_stpes", "did you mean max_steps?"],
+    ),
+    (
+        "train:\n  max_steps: 0",
+        &["my.yaml:2", "0 is too small", "at least 1"],
+    ),
+    (
+        "train:\n  max_steps: many",
+        &["a whole number", "the text `many`"],
+    ),
+    ("train:\n  max_steps: 1.5", &["a whole number", "1.5"]),
+    ("train:\n  max_steps: 1_000", &["write 1000 without"]),
+    (
+        "model:\n  n_lyaer: 3",
+        &["model.n_lyaer", "did you mean n_layer?"],
+    ),
+    ("model:\n  bias: yes", &["true or false", "write true"]),
+    ("model: 3", &["a section of keys, found 3"]),
+    ("model:", &["there is no value here"]),
+    (
+        "model:\n  position: roep",
+        &["`roep` is unknown", "did you mean rope?"],
+    ),
+    (
+        "model:\n  position: {learned: {}, rope: {}}",
+        &["both learned and rope"],
+    ),
+    (
+        "model: {position: {rope: {theta: 0.5}}}",
+        &["0.5 is too small"],
+    ),
+    ("optimizer: sgd", &["`sgd` is unknown", "adamw"]),
+    (
+        "optimizer: {adamw: {momentum: 0.9}}",
+        &["optimizer.adamw.momentum", "unknown key"],
+    ),
+    (
+        "lr: 1e-3\noptimizer: {adamw: {lr: 1e-4}}",
+        &["set twice", "remove one"],
+    ),
+    ("lr: fast", &["a number", "the text `fast`"]),
+    ("lr: 0", &["learns nothing"]),
+    (
+        "optimizer: {adamw: {eps: 0}}",
+        &["optimizer.adamw.eps", "divides by 0", "1e-8 is usual"],
+    ),
+    (
+        "optimizer: {muon: {adamw_eps: 1e-30}}",
+        &["optimizer.muon.adamw_eps", "1e-20 is the least"],
+    ),
+    (
+        "optimizer: {adafactor: {eps: 0}}",
+        &["optimizer.adafactor.eps", "1e-37 is the least"],
+    ),
+    ("lr: .nan", &["not a finite number", "my.yaml:1"]),
+    ("seed: -1", &["-1 is too small"]),
+    ("name: a/b", &["letters, digits"]),
+    ("name: 12", &["put it in quotes"]),
+    ("name: {a: 1}", &["expected text, found a section"]),
+    ("model: {dropout: 0.99}", &["0.99 is too large"]),
+    ("fp16: true", &["set train.precision"]),
+    ("precision: f16", &["one of: auto, f32, bf16"]),
+    ("train: {precision: true}", &["one of: auto, f32, bf16"]),
+    ("activation_checkpointing: all", &["did you mean full?"]),
+    (
+        "activation_checkpointing: {every_n: 0}",
+        &["0 is too small"],
+    ),
+    (
+        "activation_checkpointing: {every_n: 2, full: }",
+        &["both every_n and full are selected"],
+    ),
+    (
+        "eval: {every: 1.5}",
+        &["eval.every", "a share of the run below 1", "1.5"],
+    ),
+    (
+        "save_every: -0.5",
+        &["checkpoint.every", "a share of the run below 1"],
+    ),
+    ("num_train_epochs: -1", &["train.epochs", "too small"]),
+    ("model: {lr: 1}", &["did you mean optimizer"]),
+    ("data: {order: shufled}", &["did you mean shuffled?"]),
+    (
+        "data: {corpus: shakespeare}",
+        &["no corpus", "tinyshakespeare"],
+    ),
+    ("data: {path: absent.txt}", &["absent.txt does not exist"]),
+    (
+        "data: {path: ~/x.txt}",
+        &[
+            "my.yaml:1",
+            "data.path",
+            "HOME is not set",
+            "write the whole path",
+        ],
+    ),
+    (
+        "seed: 1\ndata: {sources: [~nobody/x.jsonl]}",
+        &["my.yaml:2", "data.sources", "`~nobody` is not expanded"],
+    ),
+    ("extends: ~/base.yaml", &["extends", "HOME is not set"]),
+    ("data: {val_fraction: 0}", &["held-out"]),
+    ("data: {val_fraction: 2}", &["2 is too large", "0.9"]),
+    (
+        "tokenizer: {file: {path: t.json}}",
+        &["t.json does not exist"],
+    ),
+    ("tokenizer: file", &["which file?"]),
+    (
+        "model: {from: gone}",
+        &["train.from", "gone does not exist"],
+    ),
+    (
+        "model: {d_model: 130, n_head: 4}",
+        &["not a multiple", "128 or 132"],
+    ),
+    (
+        "model: {n_kv_head: 3}",
+        &["n_head 4 is not a multiple of n_kv_head 3"],
+    ),
+    (
+        "model: {d_model: 12, n_head: 4, position: rope}",
+        &["head_dim is 3: odd"],
+    ),
+    ("schedule: {cosine: {min_lr: 1}}", &["min_lr 1 is above"]),
+    (
+        "schedule: constant\nmin_lr: 1e-4",
+        &["schedule.constant has no min_lr"],
+    ),
+    (
+        "checkpoint: {keep_last: 1}",
+        &["1 is too small", "at least 2"],
+    ),
+    (
+        "micro_batch_size: 1000000\ngrad_accum_steps: 1000000",
+        &["tokens in one step"],
+    ),
+    (
+        "model: {vocab_size: 300}\ntokenizer: bpe",
+        &["smaller than the tokenizer's 1024"],
+    ),
+    (
+        "sample: {sampling: {top_p: 0}}",
+        &["top_p 0 keeps no token"],
+    ),
+    (
+        "sample: {sampling: {stop: [1]}}",
+        &["expected text, found 1"],
+    ),
+    ("a: [1\nb: 2", &["not valid YAML", "my.yaml:"]),
+    ("seed: 1\nseed: 2", &["duplicate key `seed`"]),
+    ("- a\n- b", &["not a map of keys"]),
+    ("extends: [a, b]", &["at most one parent"]),
+    (
+        "extends: nobody",
+        &["my.yaml:1", "no preset is called `nobody`", "quickstart"],
+    ),
+    ("extends: my.yaml", &["forms a cycle"]),
+];
+
+#[test]
+fn every_wrong_file_is_met_with_words_that_help() {
+    for (text, phrases) in WRONG_FILES {
+        let Err(errors) = file(text) else {
+            panic!("accepted: {text}");
+        };
+        let report = errors.to_string();
+        for phrase in *phrases {
+            assert!(
+                report.contains(phrase),
+                "{text}\nlacks `{phrase}`:\n{report}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_issues_come_at_once_each_with_its_own_origin() {
+    let (dir, sources) = nowhere();
+    let text = "max_stpes: 5\nmodel:\n  n_head: 3\n  bias: maybe\nlr: -1\n";
+    fs::write(dir.path().join("my.yaml"), text).unwrap();
+    let errors = spec::load(
+        "my.yaml",
+        &["savee_every=1".into(), "seed".into()],
+        &sources,
+    )
+    .unwrap_err();
+    let places: Vec<String> = errors
+        .issues()
+        .iter()
+        .map(|i| i.origin.to_string())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "my.yaml:1",
+            "my.yaml:4",
+            "my.yaml:5",
+            "-s savee_every=1",
+            "-s seed",
+            "my.yaml:3"
+        ]
+        .iter()
+        .map(|s| s.to_string())
+        .collect::<Vec<_>>()
+        .as_slice(),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_missing_file_has_neighbours() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("corpus.txt"), "x").unwrap();
+    let error = spec::load("quickstart", &["data.path=corpsu.txt".into()], &sources).unwrap_err();
+    assert!(
+        error.to_string().contains("did you mean corpus.txt?"),
+        "{error}"
+    );
+    // Two of four letters are another word, not a slip.
+    fs::write(dir.path().join("home"), "x").unwrap();
+    for key in ["data.path", "train.from"] {
+        let error = spec::load("quickstart", &[format!("{key}=nope")], &sources).unwrap_err();
+        assert!(!error.to_string().contains("did you mean"), "{error}");
+    }
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    let error = spec::load("quickstart", &["data.path=empty".into()], &sources).unwrap_err();
+    assert!(error.to_string().contains("no data file"), "{error}");
+}
+
+#[test]
+fn an_unknown_preset_or_file_is_named_with_what_is_near() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("my.yaml"), "").unwrap();
+    for (target, phrase) in [
+        ("quickstat", "did you mean quickstart?"),
+        ("mx.yaml", "did you mean my.yaml?"),
+        ("my", "did you mean my.yaml?"),
+        ("other.toml", "specs are YAML"),
+        ("zzzzzzzzz", "presets: "),
+        ("./", "is a folder"),
+    ] {
+        let error = spec::load(target, &[], &sources).unwrap_err().to_string();
+        assert!(error.contains(phrase), "{target}: {error}");
+    }
+}
