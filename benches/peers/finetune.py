@@ -1,5 +1,5 @@
-# Fine-tuning steps beside TRL and PEFT on the same model folder, rows, batch and threads, in f32, each side in turn in a process of its own:
-#   python benches/peers/finetune.py PROGRAM MODEL-FOLDER [--gguf FILE] [--threads 2] [--rows 2] [--tokens 128] [--steps 6] [--rounds 2]
+# Fine-tuning steps beside TRL and PEFT on the same model folder, rows, batch, threads and precision, each side in turn in a process of its own:
+#   python benches/peers/finetune.py PROGRAM MODEL-FOLDER [--gguf FILE] [--threads 2] [--rows 2] [--tokens 128] [--steps 6] [--rounds 2] [--precision f32|bf16]
 # Cases: all weights, LoRA (rank 8 on all linear layers), QLoRA (the GGUF's own formats; the other side has no 4-bit base on a processor and
 # trains LoRA on f32), DPO through LoRA. Every sequence fills its row. A figure is the median of all steps but the first two, memory
 # the peak of the process. Needs torch, transformers, trl and peft.
@@ -17,7 +17,7 @@ import json, sys, time, torch
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-case, folder, rows, tokens, steps, threads, data = sys.argv[1:8]
+case, folder, rows, tokens, steps, threads, data, precision = sys.argv[1:9]
 rows, tokens, steps = int(rows), int(tokens), int(steps)
 torch.set_num_threads(int(threads))
 tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -28,7 +28,7 @@ class Clock(TrainerCallback):
     def on_step_begin(self, *a, **k): self.begun = time.perf_counter()
     def on_step_end(self, *a, **k): times.append(time.perf_counter() - self.begun)
 common = dict(output_dir="/tmp/none", per_device_train_batch_size=rows, gradient_accumulation_steps=1, max_steps=steps, report_to=[],
-              save_strategy="no", logging_strategy="no", max_length=tokens, gradient_checkpointing=False, use_cpu=True, bf16=False,
+              save_strategy="no", logging_strategy="no", max_length=tokens, gradient_checkpointing=False, use_cpu=True, bf16=precision == "bf16",
               learning_rate=1e-5, max_grad_norm=1.0, disable_tqdm=True)
 lora = LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM")
 set_of = Dataset.from_list([json.loads(line) for line in open(data)])
@@ -52,6 +52,7 @@ parser.add_argument("--rows", type=int, default=2)
 parser.add_argument("--tokens", type=int, default=128)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--rounds", type=int, default=2)
+parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
 parser.add_argument("--cases", default="full,lora,qlora,dpo")
 args = parser.parse_args()
 
@@ -70,7 +71,7 @@ def measured(command):
 
 def theirs(case, data):
     numbers = [str(x) for x in (args.rows, args.tokens, args.steps, args.threads)]
-    text, peak = measured([sys.executable, "-c", PEER, "lora" if case == "qlora" else case, args.model, *numbers, str(data)])
+    text, peak = measured([sys.executable, "-c", PEER, "lora" if case == "qlora" else case, args.model, *numbers, str(data), args.precision])
     line = next(line for line in text.splitlines() if line.startswith("SECONDS "))
     return json.loads(line[8:])[2:], peak
 
@@ -78,7 +79,7 @@ def theirs(case, data):
 def ours(case, data, folder):
     words = [f"train.from={args.gguf if case == 'qlora' else args.model}", f"data.path={data}", f"train.micro_batch_size={args.rows}",
              "train.grad_accum_steps=1", f"model.seq_len={args.tokens}", f"max_steps={args.steps}", f"threads={args.threads}",
-             "precision=f32", "eval_every=0", "eval.rows=2", "sample_every=0", "save_every=0", "preflight.enabled=false",
+             f"precision={args.precision}", "eval_every=0", "eval.rows=2", "sample_every=0", "save_every=0", "preflight.enabled=false",
              "health.enabled=false", "lr=1e-5", "schedule=constant", "data.cache=off"]
     if case != "full":
         words += ["adapter.lora.rank=8", "adapter.lora.alpha=16", "adapter.lora.dropout=0", "adapter.lora.targets=all"]

@@ -9,9 +9,10 @@ use super::dropout::Kept;
 use super::fetch;
 use super::lanes::{Buffer, InLanes, LINE, Vector, widest};
 use super::matmul::{Accumulation, Destination, Mat};
-use super::numbers::{Values, bf16};
+use super::numbers::{Number, Values, bf16};
+use super::simd::has_bf16;
 use super::threads::{self, Shared};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Whether these beat packed matmuls at a rank, of A's side of an adapter with dropout in front: level at 24 on processors with AMX.
 pub fn pays(rank: usize) -> bool {
@@ -82,6 +83,18 @@ pub fn project(
     at.check(x.len());
     to.check(z.len());
     assert_eq!(factor.len(), to.cols * at.cols, "a factor");
+    // Numbers that are bf16 in any case are multiplied in pairs, which must begin at whole words.
+    let is_even = at.first.is_multiple_of(2) && at.width.is_multiple_of(2);
+    let pairs = is_even && has_bf16() && matches!(x, Values::Bf16(_));
+    let mut rounded = ROUNDED.take();
+    if pairs {
+        rounded.clear();
+        for row in factor.chunks_exact(at.cols) {
+            let start = rounded.len();
+            rounded.extend(row.iter().map(|&x| bf16::narrow(x)));
+            rounded.resize(start + pair_stride(at.cols), bf16::ZERO);
+        }
+    }
     let z = Shared(z.as_mut_ptr());
     each_rows(at.rows, 2 * to.cols * at.cols, |first, rows| {
         let job = Job {
@@ -89,11 +102,13 @@ pub fn project(
             z: (z.0.cast_const(), to),
             kept,
             factor,
+            rounded: &rounded,
             scale: scale * kept.map_or(1.0, |kept| kept.scale),
         };
         // SAFETY: all sizes were checked, and each task writes its rows.
-        unsafe { project_rows(false, &job, z, first, rows) }
+        unsafe { project_rows(pairs, &job, z, first, rows) }
     });
+    ROUNDED.set(rounded);
 }
 
 /// `x` += `scale` · `z` · `factor`, where it is kept.
@@ -114,6 +129,7 @@ pub fn expand(
             z: (z.as_ptr(), from),
             kept,
             factor,
+            rounded: &[],
             scale: scale * kept.map_or(1.0, |kept| kept.scale),
         };
         // SAFETY: as above.
@@ -138,6 +154,7 @@ pub fn factor_gradient(
         z: (z.as_ptr(), from),
         kept,
         factor: &[],
+        rounded: &[],
         scale: scale * kept.map_or(1.0, |kept| kept.scale),
     };
     let to = Shared(dfactor.as_mut_ptr());
@@ -179,6 +196,16 @@ pub fn transpose(matrix: &[f32], cols: usize, turned: &mut [f32]) {
 
 thread_local! {
     static SUMS: RefCell<Buffer> = RefCell::default();
+    /// A factor in bf16. Taken out while in use: a waiting thread may be given other work.
+    static ROUNDED: Cell<Vec<bf16>> = const { Cell::new(Vec::new()) };
+}
+
+/// Numbers of a register of pairs.
+const PAIRS: usize = 2 * LINE;
+
+/// Numbers from a row of a factor in bf16 to the next: whole registers.
+fn pair_stride(cols: usize) -> usize {
+    cols.next_multiple_of(PAIRS)
 }
 
 fn each_rows(rows: usize, cost: usize, work: impl Fn(usize, usize) + Sync + Send) {
@@ -220,6 +247,8 @@ struct Job<'a> {
     z: (*const f32, View),
     kept: Option<Kept<'a>>,
     factor: &'a [f32],
+    /// The factor in bf16, rows [`pair_stride`] apart.
+    rounded: &'a [bf16],
     scale: f32,
 }
 
@@ -301,6 +330,12 @@ widest! { fn project_rows(pairs, job: &Job<'_>, z: Shared, first: usize, rows: u
 unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: usize) {
     // SAFETY: the caller's.
     unsafe {
+        if V::NUMBERS == 2
+            && let Source::Bf16(x) = job.x.0
+        {
+            let at = (x, z);
+            return in_blocks!(project_pairs_at::<V>(job, at), (first, rows));
+        }
         of_numbers!(job.x.0, |x| {
             let at = (x, z);
             in_blocks!(project_at::<V>(job, at), (first, rows));
@@ -337,6 +372,61 @@ unsafe fn project_at<V: Vector, const M: usize, const R: usize>(
                 *z.at(to.start(row + i) + rank + r) = sum.total() * job.scale;
             }
         }
+    }
+}
+
+/// The same of pairs.
+#[inline(always)]
+unsafe fn project_pairs_at<V: Vector, const M: usize, const R: usize>(
+    job: &Job<'_>,
+    (from, z): (*const bf16, Shared),
+    row: usize,
+    rank: usize,
+) {
+    let (at, to) = (job.x.1, job.z.1);
+    let stride = pair_stride(at.cols);
+    let factor = job.rounded[rank * stride..(rank + R) * stride].as_ptr();
+    // SAFETY: rows of x and z, ranks of the factor.
+    unsafe {
+        let mut sums = [[V::zero(); R]; M];
+        for column in (0..at.cols).step_by(PAIRS) {
+            let mut x = [V::zero(); M];
+            for (i, x) in x.iter_mut().enumerate() {
+                let from = from.add(at.start(row + i) + column);
+                let words = pairs_of::<V>(from, at.cols - column);
+                *x = match job.kept {
+                    Some(kept) => words.keep_numbers(kept.bits(row + i, column)),
+                    None => words,
+                };
+            }
+            for r in 0..R {
+                let f = V::load(factor.add(r * stride + column).cast());
+                for (sums, x) in sums.iter_mut().zip(x) {
+                    sums[r] = f.multiply_add(x, sums[r]);
+                }
+            }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (r, sum) in sums.into_iter().enumerate() {
+                *z.at(to.start(row + i) + rank + r) = sum.total() * job.scale;
+            }
+        }
+    }
+}
+
+/// Up to `n` numbers as pairs, and 0.
+#[inline(always)]
+unsafe fn pairs_of<V: Vector>(from: *const bf16, n: usize) -> V {
+    #[repr(align(64))]
+    struct Line([bf16; PAIRS]);
+    // SAFETY: the caller's, for n numbers.
+    unsafe {
+        if n >= PAIRS {
+            return V::load(from.cast());
+        }
+        let mut line = Line([bf16::ZERO; PAIRS]);
+        std::ptr::copy_nonoverlapping(from, line.0.as_mut_ptr(), n);
+        V::load(line.0.as_ptr().cast())
     }
 }
 
@@ -502,12 +592,39 @@ mod tests {
         let mut z = vec![0.0; dz.len()];
         project((Values::F32(&x), at), kept, &factor, 0.5, (&mut z, to));
         assert_close("z", &z, &exact, 1e-6);
+        let halves: Vec<bf16> = x.iter().map(|&x| bf16::narrow(x)).collect();
+        let (wide, near) = (Values::Bf16(&halves).as_f32(), rounded(&factor));
+        let (mut kept_f32, mut kept_bf16) = (z.clone(), z.clone());
+        project(
+            (Values::F32(&wide), at),
+            kept,
+            &near,
+            0.5,
+            (&mut kept_f32, to),
+        );
+        project(
+            (Values::Bf16(&halves), at),
+            kept,
+            &near,
+            0.5,
+            (&mut kept_bf16, to),
+        );
+        let exact_f32: Vec<f64> = kept_f32.iter().map(|&x| f64::from(x)).collect();
+        assert_close("z of bf16", &kept_bf16, &exact_f32, 1e-5);
         let mut dx = vec![0.0; x.len()];
         expand((&dz, to), &factor, 0.5, kept, (&mut dx, at));
         assert_close("dx", &dx, &grads[0], 1e-6);
         expand((&dz, to), &factor, 0.5, kept, (&mut dx, at));
         let twice: Vec<f64> = grads[0].iter().map(|x| 2.0 * x).collect();
         assert_close("dx, added", &dx, &twice, 1e-6);
+        let mut sums = [vec![f32::NAN; factor.len()], vec![f32::NAN; factor.len()]];
+        for (x, sums) in [Values::F32(&wide), Values::Bf16(&halves)]
+            .into_iter()
+            .zip(&mut sums)
+        {
+            factor_gradient((&dz, to), (x, at), kept, 0.5, sums, Accumulation::Overwrite);
+        }
+        assert!(sums[0] == sums[1], "dfactor of bf16");
         let mut dfactor = vec![f32::NAN; factor.len()];
         for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
             factor_gradient(
@@ -521,6 +638,10 @@ mod tests {
             let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
             assert_close("dfactor", &dfactor, &exact, 1e-6);
         }
+    }
+
+    fn rounded(x: &[f32]) -> Vec<f32> {
+        x.iter().map(|&x| bf16::narrow(x).wide()).collect()
     }
 
     #[test]

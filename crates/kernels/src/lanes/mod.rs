@@ -59,6 +59,13 @@ pub(super) trait Vector: Copy {
     unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
     /// Itself, and 0 where the lane's bit of `bits` is 0, the lowest being the first lane's.
     unsafe fn keep_bits(self, bits: u32) -> Self;
+    /// The same for each number of the words.
+    #[inline(always)]
+    unsafe fn keep_numbers(self, bits: u32) -> Self {
+        const { assert!(Self::NUMBERS == 1) };
+        // SAFETY: the caller's.
+        unsafe { self.keep_bits(bits) }
+    }
     /// Itself, and 0 of its sign where it is subnormal, see `math::normal`.
     unsafe fn normal(self) -> Self;
     /// Itself, and 0 where `of` is below `end`, but not where `of` is NaN.

@@ -206,6 +206,9 @@ zmm! {
     fn multiply_add(self, b: Self, sum: Self) -> Self {
         ZmmPairs(_mm512_dpbf16_ps(sum.0, as_pairs(self.0), as_pairs(b.0)))
     }
+    fn keep_numbers(self, bits: u32) -> Self {
+        ZmmPairs(_mm512_castsi512_ps(_mm512_maskz_mov_epi16(bits, _mm512_castps_si512(self.0))))
+    }
     fn store_bf16(self, to: *mut bf16) {
         _mm256_storeu_si256(to.cast(), std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.0)))
     }
