@@ -290,7 +290,10 @@ pub(crate) mod tests {
         std::fs::write(&path, LZ4).unwrap();
         let fault = read(&path).pop().unwrap().unwrap_err();
         let said = format!("{fault:?}");
-        assert!(fault.fatal && said.contains("compressed with lz4"), "{said}");
+        assert!(
+            fault.fatal && said.contains("compressed with lz4"),
+            "{said}"
+        );
         assert!(said.contains("compression='zstd'"), "{said}");
     }
 }
