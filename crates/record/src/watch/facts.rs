@@ -71,3 +71,21 @@ impl Facts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_log_does_not_say_is_no_setting() {
+        let leaves = |facts: Facts| facts.as_spec().to_string().matches(':').count();
+        let groups = leaves(Facts::default());
+        assert!(!Facts::default().as_spec().to_string().contains("null"));
+        let facts = Facts {
+            lr: Some(5e-5),
+            ..Facts::default()
+        };
+        assert_eq!(facts.as_spec()["optimizer"]["of the log"]["lr"], 5e-5);
+        assert_eq!(leaves(facts), groups + 1);
+    }
+}
