@@ -317,6 +317,10 @@ fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
     std::fs::write(dir.path().join("README.md"), "mine").unwrap();
     fails(dir.path(), &["card", "gone"], 2, &["\"gone\""]);
     fails(dir.path(), &["watch", "gone"], 2, &["gone does not exist"]);
+    std::fs::write(dir.path().join("a.jsonl"), "{}").unwrap();
+    let rows = ["tokenizer", "check", "gone", "a.jsonl"];
+    let way_out = "llmtui data convert a.jsonl --to text --out a.txt";
+    fails(dir.path(), &rows, 2, &[way_out]);
     let config = ["import", "gone.yml"];
     fails(dir.path(), &config, 2, &["gone.yml", "try: ", "Axolotl"]);
 }
