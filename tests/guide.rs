@@ -68,18 +68,23 @@ fn links_lead_somewhere() {
 fn verbs_and_settings_are_the_programs() {
     let dir = tempfile::tempdir().unwrap();
     let (_, help) = llmtui(&["--help"], dir.path());
+    let lists = |help: &str, verb: &str| help.contains(&format!("\n  {verb} "));
     for page in pages() {
         for code in code(page.body) {
             if let Some(words) = code.strip_prefix("llmtui ") {
                 let words: Vec<&str> = words.split(' ').collect();
-                assert!(
-                    help.contains(&format!("\n  {} ", words[0])),
-                    "{}: {code}",
-                    page.id
-                );
-                if let ("train", Some(preset)) =
-                    (words[0], words.get(1).filter(|word| !word.starts_with('-')))
-                {
+                assert!(lists(&help, words[0]), "{}: {code}", page.id);
+                // Of `data inspect FILE` both words are verbs.
+                let (_, of_verb) = llmtui(&[words[0], "--help"], dir.path());
+                if let Some(second) = words.get(1).filter(|_| of_verb.contains("\nCommands:\n")) {
+                    assert!(lists(&of_verb, second), "{}: {code}", page.id);
+                }
+                if let ("train", Some(preset)) = (
+                    words[0],
+                    words
+                        .get(1)
+                        .filter(|word| !word.starts_with('-') && **word != "SPEC"),
+                ) {
                     let sources = SpecSources::default();
                     assert!(
                         llmtui::spec::preset_text(preset, &sources).is_some(),

@@ -307,3 +307,51 @@ fn a_run_is_planned_by_its_spec() {
     let typo = ["plan", "quickstrat"];
     fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
 }
+
+#[test]
+fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    // The rows of arc_easy would come from the hub.
+    let eval = ["eval", "gone", "--tasks", "arc_easy"];
+    fails(dir.path(), &eval, 2, &["\"gone\"", "llmtui runs"]);
+    std::fs::write(dir.path().join("README.md"), "mine").unwrap();
+    fails(dir.path(), &["card", "gone"], 2, &["\"gone\""]);
+    fails(dir.path(), &["watch", "gone"], 2, &["gone does not exist"]);
+    std::fs::write(dir.path().join("a.jsonl"), "{}").unwrap();
+    let rows = ["tokenizer", "check", "gone", "a.jsonl"];
+    let way_out = "llmtui data convert a.jsonl --to text --out a.txt";
+    fails(dir.path(), &rows, 2, &[way_out]);
+    let config = ["import", "gone.yml"];
+    fails(dir.path(), &config, 2, &["gone.yml", "try: ", "Axolotl"]);
+}
+
+#[test]
+fn half_a_state_of_a_trainer_is_no_log_without_readings() {
+    let dir = tempfile::tempdir().unwrap();
+    let half = r#"{"global_step": 2, "log_history": [{"step": 1, "loss": 2.5}, {"st"#;
+    std::fs::write(dir.path().join("trainer_state.json"), half).unwrap();
+    let phrases = ["no whole JSON object", "try: copy it again"];
+    for verb in [
+        &["watch", ".", "--headless"][..],
+        &["diagnose", "trainer_state.json"],
+    ] {
+        fails(dir.path(), verb, 2, &phrases);
+    }
+    // A format that was asked for is the one that is missed.
+    let csv = ["watch", ".", "--format", "csv"];
+    fails(dir.path(), &csv, 2, &["5 folders deep (csv)"]);
+}
+
+#[test]
+fn a_dry_run_says_that_there_is_no_pytorch_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let dry = ["train", "smoke", "--dry-run", "-s", "engine=torch"];
+    let (code, out, said) = llmtui(dir.path(), &dry);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        out.contains("there is no PyTorch") && out.contains("llmtui engine install torch"),
+        "{out}"
+    );
+    let (_, out, _) = llmtui(dir.path(), &[&dry[..], &["--nodes", "a,b"]].concat());
+    assert!(!out.contains("no PyTorch"), "{out}");
+}

@@ -250,4 +250,9 @@ fn a_lora_run_hands_over_its_adapter_alone_or_merged() {
         "--format peft",
     );
     refused(&["release", "out", "--format", "peft"], "taken as it is");
+    refused(&["release", "out", "--license", "mit"], "README.md");
+    refused(
+        &["release", "out", "--dtype", "f16"],
+        "--dtype: out is a folder",
+    );
 }

@@ -81,11 +81,11 @@ pub(super) fn language(text: &str) -> Result<String, String> {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let run = run_ref::named(&args.run, cx)?;
     if args.to.exists() && !args.force {
         let what = format!("{} is there already", shown(&args.to));
         return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
     }
-    let run = run_ref::named(&args.run, cx)?;
     let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
     let about = about(&run, &folder, &args.evals, cx)?;
     let about = About {

@@ -5,11 +5,13 @@ use super::target::{Target, say_notes};
 use super::{Context, out};
 use crate::base::finding::Finding;
 use crate::base::human::{epochs, grouped, short};
+use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::{TrainState, extra_sets};
 use crate::spec::{RolloutLength, RunSpec};
+use crate::workers::{EnvironmentError, environment};
 use serde::Serialize;
 
 /// A run that was not started.
@@ -73,7 +75,7 @@ pub fn run(target: &Target, json: bool, cx: &Context) -> anyhow::Result<Exit> {
         })?;
     }
     let n_params = TrainState::blank(&spec, &data)?.models.policy.n_params();
-    let outline = outline(spec, &data, n_params, extra_tokens, target);
+    let outline = outline(spec, &data, n_params, extra_tokens, target, &cx.env);
     if json {
         say!("{}", out::json(&outline)?)?;
         return Ok(Exit::Done);
@@ -110,6 +112,7 @@ fn outline(
     n_params: usize,
     extra_tokens: Vec<(String, u64)>,
     target: &Target,
+    env: &Env,
 ) -> Outline {
     let sequences = spec.method.needs().unit.sequences() as u64;
     let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
@@ -119,6 +122,15 @@ fn outline(
         Target::Resumed(..) => None,
     };
     let changes = loaded.iter().flat_map(|loaded| loaded.notes());
+    // Other machines have a PyTorch of their own, and a job may run elsewhere: no reason to refuse the spec.
+    let here = spec.engine.torch().filter(|torch| torch.nodes.is_empty());
+    let lacking = here.and_then(|torch| environment::python(torch, env).err());
+    let lacking = lacking.map(|error| {
+        format!(
+            "{error}: here the run would end at once; {}",
+            EnvironmentError::HINT
+        )
+    });
     let rollouts = spec.rollout_length();
     let prompts = rollouts.map(|_| data.micro_steps_per_epoch(1).round() as u64);
     let learned = |n: u64| rollouts.is_none().then_some(n);
@@ -149,7 +161,7 @@ fn outline(
         ranks: spec.engine.torch().map(|torch| torch.placed()),
         advice: spec.review_on(data),
         changes: changes.map(|note| note.to_string()).collect(),
-        notes: data.notes.clone(),
+        notes: data.notes.iter().cloned().chain(lacking).collect(),
         resumes,
         place: data.place.clone(),
         spec,
@@ -177,7 +189,10 @@ impl Outline {
         let pairs = self.spec.method.needs().unit.sequences() > 1;
         let padding = if pairs { ", padding included" } else { "" };
         let mut lines = vec![
-            format!("{}: {}", self.name, self.about),
+            match self.about.is_empty() {
+                true => self.name.clone(),
+                false => format!("{}: {}", self.name, self.about),
+            },
             format!(
                 "model   {} parameters, {} layers of {}, {} tokens of context, vocabulary {}",
                 short(self.n_params as f64),

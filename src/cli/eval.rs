@@ -14,7 +14,7 @@ use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::models::{ModelSource, Parts};
-use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, TaskError};
+use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, Task, TaskError};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -95,13 +95,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             false => show::list(&listed),
         });
     }
-    let mut prepared = prepare(args, cx)?;
-    let mut models = Vec::new();
+    // Names first, rows last: a word that names nothing is told before any row is downloaded.
+    let tasks = named(args, cx)?;
+    let found = args.models.iter().map(|word| find(word, cx));
+    let mut models = found.collect::<anyhow::Result<Vec<Asked>>>()?;
+    let mut prepared = prepare(args, tasks, cx)?;
     if let Some(file) = &args.answers {
         models.push(elsewhere(file, &prepared)?);
-    }
-    for word in &args.models {
-        models.push(find(word, cx)?);
     }
     // What cannot be asked is refused before any model is: nothing has been computed or written then.
     let chat = prepared.iter().any(|task| task.task.config().chat);
@@ -148,38 +148,46 @@ pub(super) fn known(tasks: &[String], cx: &Context) -> Result<(), Failure> {
     })
 }
 
-/// All rows of all tasks, before anything is computed. All that cannot be had is named at once.
-fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
+/// The tasks that are asked for, without their rows.
+fn named(args: &Args, cx: &Context) -> anyhow::Result<Vec<Task>> {
     let words: Vec<&str> = match args.tasks.is_empty() {
         true => BY_DEFAULT.to_vec(),
         false => (args.tasks.iter().map(|task| task.trim()))
             .filter(|task| !task.is_empty())
             .collect(),
     };
-    let read = crate::data::inspect::reading(&cx.env);
-    let one = |word: &str| -> Result<Prepared, TaskError> {
-        let mut task = tasks::load(word, &cx.env)?;
-        if let Some(shots) = args.shots {
-            task = task.with_shots(shots)?;
+    all(words.into_iter().map(|word| {
+        let task = tasks::load(word, &cx.env)?;
+        match args.shots {
+            Some(shots) => task.with_shots(shots),
+            None => Ok(task),
         }
-        task.prepare(args.limit.map(|n| n as usize), &read)
-    };
-    let (mut prepared, mut errors) = (Vec::new(), Vec::new());
-    for word in words {
-        match one(word) {
-            Ok(task) => prepared.push(task),
+    }))
+}
+
+/// All rows of all tasks, before anything is computed.
+fn prepare(args: &Args, tasks: Vec<Task>, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
+    let read = crate::data::inspect::reading(&cx.env);
+    let limit = args.limit.map(|n| n as usize);
+    let prepared = all(tasks.into_iter().map(|task| task.prepare(limit, &read)))?;
+    Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {
+        let what = format!("{task}: the checkpoint of its reward model is damaged: {fault}");
+        Failure::yours(one_line(&what), Fault::HINT)
+    })?;
+    Ok(prepared)
+}
+
+/// Every one of them, or all that cannot be had, named at once.
+fn all<T>(results: impl Iterator<Item = Result<T, TaskError>>) -> anyhow::Result<Vec<T>> {
+    let (mut had, mut errors) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(one) => had.push(one),
             Err(error) => errors.push(error),
         }
     }
     match errors.as_slice() {
-        [] => {
-            Manifest::verify_tasks(&prepared).map_err(|(task, fault)| {
-                let what =
-                    format!("{task}: the checkpoint of its reward model is damaged: {fault}");
-                Failure::yours(one_line(&what), Fault::HINT)
-            })?;
-            Ok(prepared)
-        }
+        [] => Ok(had),
         [error] => Err(failed(error).into()),
         [first, ..] => {
             let lines: Vec<String> = errors.iter().map(|e| one_line(&e.to_string())).collect();

@@ -8,7 +8,7 @@ use crate::base::text::shown;
 use crate::engine::export::{
     self, About, AdapterSource, ExportError, FORMATS, Options, PEFT, Source, Written,
 };
-use crate::models::{self, Kind, Parts};
+use crate::models::{self, Kind, ModelSource, Parts};
 use crate::plan::quantity::parse_bytes;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ pub struct Args {
     /// For --format peft: the base's id on the hub, which its files name; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
-    /// For a GGUF file: write its weights in f32, f16 or bf16 for training
+    /// For a GGUF file with quantized weights: write them in f32, f16 or bf16 for training
     #[arg(long)]
     pub dequantize: bool,
     /// Largest weight file; larger models are sharded
@@ -89,7 +89,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
     let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
-    if is_file && args.format != "gguf" && !args.dequantize {
+    // What cannot be opened is refused below, with its cause.
+    let quantized = || ModelSource::open(&folder).is_ok_and(|source| source.is_quantised());
+    if is_file && args.format != "gguf" && !args.dequantize && quantized() {
         let what = format!("{} holds quantized weights", shown(&folder));
         let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());

@@ -27,15 +27,18 @@ pub struct Args {
     pub to: Option<PathBuf>,
 }
 
+/// What to do about a file that is no config.
+const TAKES: &str = "name the YAML or JSON file that LLaMA-Factory, Axolotl or TRL trains by; --from says which tool's it is";
+
 pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
     let text = read_plain_text(&args.file)
-        .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), ""))?;
+        .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), TAKES))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(&args.file, &text);
     let from = args.from.as_deref().and_then(Dialect::by_id);
     let imported = import::import_with(&stem, &text, from, info.as_ref())
-        .map_err(|e| Failure::yours(format!("{file}: {e}"), ""))?;
+        .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
     let heading = format!("Imported from {} ({}).", file, imported.dialect.id());

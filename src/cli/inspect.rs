@@ -82,7 +82,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn inspect(word: &str, cx: &Context) -> anyhow::Result<Inspected> {
     let folder = model_ref::find(word, Parts::Everything, cx)?;
     if is_gguf(&folder) {
-        let what = format!("{}: weights in a GGUF file are quantized", shown(&folder));
+        let what = format!(
+            "{}: the weights of a GGUF file are not inspected",
+            shown(&folder)
+        );
         let fix =
             "`llmtui export FILE.gguf --dequantize --to DIR` writes a folder that can be inspected";
         return Err(Failure::yours(what, fix).into());

@@ -133,9 +133,27 @@ fn tell(
     say!("text               {} tokens", before.tokens)?;
     say!("perplexity before  {:.4}", before.value())?;
     say!(
-        "perplexity after   {:.4}  ({:+.2} %)",
+        "perplexity after   {:.4}  ({} %)",
         after.value(),
-        100.0 * (after.value() / before.value() - 1.0)
+        change(before.value(), after.value())
     )?;
     Ok(())
+}
+
+/// Per cent to two digits; none is `+0.00`, also where it was a little less.
+fn change(before: f64, after: f64) -> String {
+    let percent = (1e4 * (after / before - 1.0)).round() / 100.0;
+    format!("{:+.2}", percent + 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_change_has_no_minus() {
+        assert_eq!(change(26.3140, 26.3138), "+0.00");
+        assert_eq!(change(30.1354, 30.2443), "+0.36");
+        assert_eq!(change(30.0, 29.7), "-1.00");
+    }
 }

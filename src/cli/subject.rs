@@ -1,8 +1,9 @@
 //! What a command reads: a run of this program, or the log of another program's.
 
-use super::exit::Failure;
+use super::exit::{Failure, absent};
 use super::{Context, run_ref};
 use crate::base::clock::SystemClock;
+use crate::base::files::open_plain;
 use crate::base::text::{one_line, shown};
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
@@ -33,6 +34,9 @@ impl LogArgs {
     /// # Errors
     /// There is none of a known format.
     pub fn find(&self, path: &Path) -> Result<Found, Failure> {
+        if !path.exists() {
+            return Err(absent(path));
+        }
         let hint = "llmtui watch --list names the formats; llmtui watch --callback prints what makes a trainer's log live";
         find(path, self.format.as_deref())
             .map_err(|e| Failure::yours(one_line(&e.to_string()), hint))
@@ -103,6 +107,20 @@ pub fn fold_log(found: &Found, args: &LogArgs) -> anyhow::Result<RunState> {
 
 /// A log of a known format that says nothing of a training.
 pub fn no_readings(found: &Found) -> Failure {
+    // Trainers write this file anew at each checkpoint: half of one is read again, and a copy of half stays half.
+    let is_json = |file| {
+        serde_json::from_reader::<_, serde::de::IgnoredAny>(std::io::BufReader::new(file)).is_ok()
+    };
+    if found.format.entry.id == "trainer_state" && !open_plain(&found.path).is_ok_and(is_json) {
+        let what = format!(
+            "{} is no whole JSON object: it was cut off, or is being written",
+            shown(&found.path)
+        );
+        return Failure::yours(
+            what,
+            "copy it again; llmtui watch --follow waits for the rest",
+        );
+    }
     let what = format!("{} has no readings yet", shown(&found.path));
     let hint =
         "--map names the columns (step=it, train/loss=nll), llmtui watch --follow waits for them";

@@ -70,6 +70,25 @@ fn a_run_starts_from_a_gguf_file_as_from_its_dequantised_folder() {
     let arguments = ["export", "m.gguf", "--dequantize", "--to", "folder"];
     let output = place.go(&arguments);
     assert_eq!(code(&output), 0, "{}", err(&output));
+    // Floats of 16 bits are no quantized weights: nothing must be agreed to for a folder of them.
+    let half = [
+        "export",
+        "folder",
+        "--format",
+        "gguf",
+        "--dtype",
+        "f16",
+        "--to",
+        "half.gguf",
+    ];
+    for (arguments, expected) in [
+        (&half[..], 0),
+        (&["export", "half.gguf", "--to", "from-half"], 0),
+        (&["export", "m.gguf", "--to", "from-blocks"], 2),
+    ] {
+        let output = place.go(arguments);
+        assert_eq!(code(&output), expected, "{arguments:?}: {}", err(&output));
+    }
     let (by_folder, folder_files) = trained("train.from=folder");
     assert_eq!(losses, by_folder);
     assert!(losses.len() >= 3 && files == folder_files);

@@ -43,7 +43,10 @@ pub fn export(
     };
     export::check_free(to).map_err(|e| failed(&e))?;
     let about = match run {
-        Some(run) => card::about(run, checkpoint, &args.evals, cx)?,
+        Some(run) => {
+            let evals = args.evals.as_deref().unwrap_or(Path::new("evals"));
+            card::about(run, checkpoint, evals, cx)?
+        }
         None => About::default(),
     };
     let about = About {
@@ -53,7 +56,7 @@ pub fn export(
         ..about
     };
     let options = Options {
-        dtype: args.dtype.clone(),
+        dtype: args.dtype.clone().unwrap_or_else(|| "f32".into()),
         max_shard_bytes: SHARD,
     };
     match args.format.as_deref() == Some(PEFT.0) {

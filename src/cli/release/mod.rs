@@ -52,12 +52,12 @@ pub struct Args {
     /// For a run: a language of its card (en, de …); may be repeated
     #[arg(long = "language", value_name = "CODE", value_parser = card::language)]
     pub languages: Vec<String>,
-    /// For a run: the data type of the weights
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
-    pub dtype: String,
-    /// For a run: folder of evaluations (see llmtui eval --out)
-    #[arg(long, value_name = "DIR", default_value = "evals")]
-    pub evals: PathBuf,
+    /// For a run: the data type of the weights; default: f32
+    #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"])]
+    pub dtype: Option<String>,
+    /// For a run: folder of evaluations (see llmtui eval --out); default: evals
+    #[arg(long, value_name = "DIR")]
+    pub evals: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -86,6 +86,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let of_run = [
         ("--format", args.format.is_some()),
         ("--base-model", args.base_model.is_some()),
+        ("--license", args.license.is_some()),
+        ("--language", !args.languages.is_empty()),
+        ("--dtype", args.dtype.is_some()),
+        ("--evals", args.evals.is_some()),
     ];
     if let (Target::Folder(folder), Some((option, _))) =
         (&target, of_run.into_iter().find(|(_, said)| *said))
@@ -94,7 +98,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "{option}: {} is a folder, which is taken as it is",
             shown(folder)
         );
-        let hint = "leave it out, or name a run or a checkpoint; llmtui export FOLDER --format peft --base-model ORG/NAME writes an adapter again";
+        let hint = match option {
+            "--license" | "--language" => {
+                "write it into the metadata of README.md there, or name a run or a checkpoint"
+            }
+            _ => {
+                "leave it out, or name a run or a checkpoint; llmtui export FOLDER writes a model or an adapter (--format peft) again"
+            }
+        };
         return Err(Failure::yours(what, hint).into());
     }
     let here = Here {

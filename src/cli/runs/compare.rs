@@ -167,10 +167,7 @@ fn readings(out: &mut String, tracks: &[Track]) {
         known.all(|step| Some(step) == first)
     };
     let uneven = steps.iter().any(|steps| !even(steps));
-    out.push_str(match uneven {
-        true => "\nnewest reading (and its step, where the runs' differ); * the best of the runs\n",
-        false => "\nnewest reading; * the best of the runs\n",
-    });
+    let mut rows = String::new();
     for (figure, steps) in figures.iter().zip(&steps) {
         let even = even(steps);
         let winner = figure.winner(&figure.last).filter(|_| even);
@@ -182,12 +179,24 @@ fn readings(out: &mut String, tracks: &[Track]) {
                 format!("{star}{}{step}", human::reading(x, &figure.unit))
             })
         };
-        row(out, &figure.id, figure.last.iter().enumerate().map(cell));
+        row(
+            &mut rows,
+            &figure.id,
+            figure.last.iter().enumerate().map(cell),
+        );
     }
+    block(
+        out,
+        match uneven {
+            true => "newest reading (and its step, where the runs' differ)",
+            false => "newest reading",
+        },
+        &rows,
+    );
     if !uneven {
         return;
     }
-    out.push_str("\nat the last common step; * the best of the runs\n");
+    let mut rows = String::new();
     for (figure, steps) in figures.iter().zip(&steps) {
         let common = steps.iter().flatten().min().copied();
         let several = steps.iter().flatten().count() > 1;
@@ -206,8 +215,18 @@ fn readings(out: &mut String, tracks: &[Track]) {
             })
         };
         let name = format!("{} @{}", figure.id, grouped(common));
-        row(out, &name, values.iter().enumerate().map(cell));
+        row(&mut rows, &name, values.iter().enumerate().map(cell));
     }
+    block(out, "at the last common step", &rows);
+}
+
+/// Rows under their heading, which explains the star where there is one.
+fn block(out: &mut String, heading: &str, rows: &str) {
+    let star = match rows.contains('*') {
+        true => "; * the best of the runs",
+        false => "",
+    };
+    out.push_str(&format!("\n{heading}{star}\n{rows}"));
 }
 
 /// The step of each run's newest reading of a metric.
@@ -335,6 +354,10 @@ mod tests {
         let newest = line("train/loss ");
         assert!(newest.contains("@20") && newest.contains("@10"), "{text}");
         assert!(!newest.contains('*'), "no best of different steps: {text}");
+        assert!(
+            !line("newest reading").contains('*'),
+            "a star that is nowhere: {text}"
+        );
         let common = line("train/loss @10");
         let best = common.split(' ').next_back().unwrap_or_default();
         assert!(best.starts_with("*3.5"), "{text}");

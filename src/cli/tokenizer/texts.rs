@@ -47,7 +47,13 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
             return Err(Failure::yours(
                 format!("{}: .{ending} is not plain text", shown(path)),
-                "a tokenizer is trained on text: extract the text to a .txt file first",
+                format!(
+                    "only plain text is read here; of rows of text, llmtui data convert {} --to text --out {} writes it",
+                    shown(path),
+                    shown(Path::new(
+                        path.with_extension("txt").file_name().unwrap_or_default()
+                    )),
+                ),
             ));
         }
         files.push(path.clone());

@@ -255,8 +255,8 @@ fn add(
 
 /// The adapters of the order. `bare`: the base has none of its own.
 fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeError> {
-    // Only where the base itself is named: a run on a quantized file has no other form, and `packed_bytes` of a run is `None`.
-    if from.packed_bytes().is_some() && !order.dequantize {
+    // Only where the base itself is named: a run on a quantized file has no other form, and is a folder.
+    if from.is_quantised() && !order.dequantize {
         return Err(cannot(
             format!(
                 "{} holds quantized weights, to which nothing can be added",

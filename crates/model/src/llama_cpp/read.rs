@@ -160,6 +160,11 @@ impl GgufModel {
         !self.tensors.values().all(is_f32)
     }
 
+    /// Whether any weights lost something to a smaller format: f32, f16 and bf16 are numbers, blocks with a scale are not.
+    pub fn is_quantised(&self) -> bool {
+        self.tensors.values().any(|tensor| tensor.kind.block > 1)
+    }
+
     /// Bytes of all weights.
     pub fn weight_bytes(&self) -> u64 {
         self.tensors.values().map(|tensor| tensor.bytes).sum()

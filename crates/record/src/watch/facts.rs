@@ -59,10 +59,33 @@ impl Facts {
 
     /// In the form of a spec, as far as rules and screens read one.
     pub fn as_spec(&self) -> Value {
+        // What the log does not say is no setting: beside a run of this program it would read as one that differs.
+        let known = |key: &str, fact: Option<Value>| match fact {
+            Some(fact) => serde_json::json!({key: fact}),
+            None => serde_json::json!({}),
+        };
         serde_json::json!({
-            "optimizer": {"of the log": {"lr": self.lr}},
-            "schedule": {"of the log": {"warmup_steps": self.warmup_steps}},
-            "train": {"clip_norm": self.clip_norm},
+            "optimizer": {"of the log": known("lr", self.lr.map(Value::from))},
+            "schedule": {"of the log": known("warmup_steps", self.warmup_steps.map(Value::from))},
+            "train": known("clip_norm", self.clip_norm.map(Value::from)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_log_does_not_say_is_no_setting() {
+        let leaves = |facts: Facts| facts.as_spec().to_string().matches(':').count();
+        let groups = leaves(Facts::default());
+        assert!(!Facts::default().as_spec().to_string().contains("null"));
+        let facts = Facts {
+            lr: Some(5e-5),
+            ..Facts::default()
+        };
+        assert_eq!(facts.as_spec()["optimizer"]["of the log"]["lr"], 5e-5);
+        assert_eq!(leaves(facts), groups + 1);
     }
 }

@@ -99,7 +99,7 @@ pub fn find(path: &Path, wanted: Option<&str>) -> Result<Found, WatchError> {
     }
     newest(&path, wanted).ok_or_else(|| WatchError::Nothing {
         path: path.clone(),
-        known: known(),
+        known: wanted.map_or_else(known, |format| format.entry.id.into()),
     })
 }
 

@@ -380,6 +380,11 @@ impl ModelSource {
         }
     }
 
+    /// Whether weights are stored in blocks with a scale, from which floats only come back by dequantizing.
+    pub fn is_quantised(&self) -> bool {
+        matches!(self, ModelSource::Gguf(file) if file.is_quantised())
+    }
+
     /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
     pub fn packed_bytes(&self) -> Option<u64> {
         match self {

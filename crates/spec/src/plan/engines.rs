@@ -60,7 +60,7 @@ const MOST: u64 = 64;
 /// The engine for a request, with the GPUs that are known of; `None` where nothing is known of any device.
 pub fn choose(request: &Request, gpus: Option<&Gpus>) -> Option<EngineChoice> {
     let Some(gpus) = gpus.filter(|gpus| gpus.memory > 0) else {
-        let reason = "no GPU here and none named (--gpu): this program's own engine trains on the processor, and PyTorch would find no more there";
+        let reason = "no GPU here: this program's own engine trains on the processor, and PyTorch would find no more there";
         return (request.estimator == Estimator::Engine).then(|| on_processor(request, reason));
     };
     if let Some(lack) = lacks(request) {

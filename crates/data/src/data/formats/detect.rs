@@ -262,6 +262,21 @@ fn several(
     )
 }
 
+/// A column of turns by its name whose value is the text of a list, as tables in text have it: JSON, or a list as Python prints it.
+fn turns_as_text(first: &Record) -> Option<&str> {
+    let parts = FormatId::ALL.iter().flat_map(|f| f.format().parts);
+    let turns = parts.filter(|p| matches!(p.shape, super::Shape::Roles | super::Shape::Senders));
+    let mut columns = turns.flat_map(|part| part.columns);
+    columns.find_map(|column| {
+        let (name, value) = first.fields.get_key_value(*column)?;
+        value
+            .as_str()?
+            .trim_start()
+            .starts_with("[{")
+            .then_some(name.as_str())
+    })
+}
+
 /// No format fits: the one for which most columns look right, and the mapping that it would take.
 fn no_format(first: &Record, columns: &Columns) -> DataError {
     let names = column_names(first.fields.keys());
@@ -272,6 +287,14 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
         && let Some(fault) = faults.into_iter().next()
     {
         return fault;
+    }
+    if let Some(column) = turns_as_text(first) {
+        let what = format!(
+            "holds text in the column {}, and turns are a list of objects",
+            one_line(column)
+        );
+        let fix = "a cell of a table in text holds text alone: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
+        return DataError::source(&first.place, what, fix);
     }
     let mut best: Option<(usize, FormatId, String)> = None;
     for format in FormatId::ALL {

@@ -42,6 +42,24 @@ fn chat(turns: &[(&str, &str)]) -> Turns {
 }
 
 #[test]
+fn turns_in_a_cell_of_text_are_named_instead_of_another_format() {
+    for text in [
+        r#"[{"role": "user", "content": "Hi"}]"#,
+        "[{'from': 'human', 'value': 'Hi'}]",
+    ] {
+        let row = record(json!({"conversations": text, "id": "1"}));
+        let fault = detect(std::slice::from_ref(&row), &Columns::default(), None).unwrap_err();
+        assert!(
+            fault
+                .to_string()
+                .contains("text in the column conversations"),
+            "{fault}"
+        );
+        assert!(fault.hint().contains(".jsonl"), "{}", fault.hint());
+    }
+}
+
+#[test]
 fn every_format_has_an_entry_that_fits_its_word() {
     for id in FormatId::ALL {
         let format = id.format();

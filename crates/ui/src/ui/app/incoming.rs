@@ -84,7 +84,12 @@ impl App {
         self.ask_draw();
         match result {
             Ok(SavedSpec { path, fault }) => {
-                let path = path.display();
+                // A bare word names a preset before a file.
+                let bare = path.extension().is_none() && path.components().count() == 1;
+                let path = match bare {
+                    true => format!("./{}", path.display()),
+                    false => path.display().to_string(),
+                };
                 match fault {
                     None => self.toast(
                         Level::Info,

@@ -7,6 +7,8 @@ use crate::base::files::open_plain;
 use crate::data::source::fault::Trouble;
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
+use parquet::basic::Compression;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Map, Value, json};
@@ -35,6 +37,9 @@ const LIMITS: Limits = Limits {
     line_bytes: MAX_ROW_BYTES,
     total_bytes: u64::MAX,
 };
+
+/// How the child begins to say that a file is sound, but compressed in a way that is not read.
+const COMPRESSED: &str = "its columns are compressed with ";
 
 /// The parser's option that asks for the number of rows alone.
 const ANNOUNCED: &str = "announced";
@@ -89,6 +94,9 @@ impl Iterator for Rows {
             Ok(line) => json::record(line.as_bytes(), place),
             Err(e) => {
                 let fix = match &e {
+                    ChildError::Refused(why) if why.starts_with(COMPRESSED) => {
+                        "write it with zstd, snappy, gzip or none, e.g. pq.write_table(pq.read_table(IN), OUT, compression='zstd')"
+                    }
                     ChildError::Refused(_) => {
                         "it is damaged, was cut off or is no parquet: fetch or write it again"
                     }
@@ -109,6 +117,9 @@ fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
     if request.options == ANNOUNCED {
         return say(&announced.to_string());
     }
+    if let Some(codec) = unread_codec(reader.metadata()) {
+        return Err(format!("{COMPRESSED}{codec}, which is not read here"));
+    }
     let mut given = 0;
     for row in reader {
         let row = row.map_err(|e| format!("row {} cannot be decoded: {e}", given + 1))?;
@@ -119,6 +130,19 @@ fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{given} rows are there, {announced} are announced")),
     }
+}
+
+/// A compression that the library is built without: it would call every row of the file damaged.
+fn unread_codec(metadata: &ParquetMetaData) -> Option<&'static str> {
+    let groups = metadata.row_groups().iter();
+    groups
+        .flat_map(|group| group.columns())
+        .find_map(|column| match column.compression() {
+            Compression::BROTLI(_) => Some("brotli"),
+            Compression::LZ4 | Compression::LZ4_RAW => Some("lz4"),
+            Compression::LZO => Some("lzo"),
+            _ => None,
+        })
 }
 
 fn fields(row: Row) -> Map<String, Value> {
@@ -245,5 +269,31 @@ pub(crate) mod tests {
             let last = read(&path).pop().unwrap();
             assert!(last.unwrap_err().fatal, "{length} bytes");
         }
+    }
+
+    /// Two rows of `text`, as pyarrow writes them with compression='lz4'.
+    const LZ4: &[u8] = b"\
+        \x50\x41\x52\x31\x15\x04\x15\x14\x15\x16\x4c\x15\x04\x15\x00\x12\x00\x00\xa0\x01\x00\x00\x00\x61\
+        \x01\x00\x00\x00\x62\x15\x00\x15\x12\x15\x14\x2c\x15\x04\x15\x10\x15\x06\x15\x06\x1c\x00\x00\x00\
+        \x90\x02\x00\x00\x00\x04\x01\x01\x03\x02\x15\x04\x19\x2c\x35\x00\x18\x06\x73\x63\x68\x65\x6d\x61\
+        \x15\x02\x00\x15\x0c\x25\x02\x18\x04\x74\x65\x78\x74\x25\x00\x4c\x1c\x00\x00\x00\x16\x04\x19\x1c\
+        \x19\x1c\x26\x00\x1c\x15\x0c\x19\x35\x00\x06\x10\x19\x18\x04\x74\x65\x78\x74\x15\x0e\x16\x04\x16\
+        \x68\x16\x6c\x26\x3a\x26\x08\x29\x2c\x15\x04\x15\x00\x15\x02\x00\x15\x00\x15\x10\x15\x02\x00\x3c\
+        \x16\x04\x19\x06\x19\x26\x00\x04\x00\x00\x00\x16\x68\x16\x04\x26\x08\x16\x6c\x00\x28\x20\x70\x61\
+        \x72\x71\x75\x65\x74\x2d\x63\x70\x70\x2d\x61\x72\x72\x6f\x77\x20\x76\x65\x72\x73\x69\x6f\x6e\x20\
+        \x32\x36\x2e\x30\x2e\x31\x19\x1c\x1c\x00\x00\x00\x92\x00\x00\x00\x50\x41\x52\x31";
+
+    #[test]
+    fn a_compression_that_is_not_read_is_named_instead_of_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        std::fs::write(&path, LZ4).unwrap();
+        let fault = read(&path).pop().unwrap().unwrap_err();
+        let said = format!("{fault:?}");
+        assert!(
+            fault.fatal && said.contains("compressed with lz4"),
+            "{said}"
+        );
+        assert!(said.contains("compression='zstd'"), "{said}");
     }
 }

@@ -592,6 +592,13 @@ fn what_was_saved_and_cannot_run_is_not_praised() {
     let picture = bench.picture(100, 30);
     assert!(picture.contains("cannot run yet"), "{picture}");
     assert!(!picture.contains("llmtui train"), "{picture}");
+    bench.wait(10_000);
+    // `llmtui train sft` is the preset.
+    bench.msg(Msg::Saved(Ok(crate::ui::msg::SavedSpec {
+        path: "sft".into(),
+        fault: None,
+    })));
+    assert!(bench.picture(100, 30).contains("llmtui train ./sft"));
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
         let every = Every::deserialize(&head.spec["sample"]["every"]).ok()?;
         Some(every.steps(head.max_steps))
     });
+    if state.is_foreign() {
+        return "Another program trains this run: its log holds no samples.".into();
+    }
     match (every, &state.finished) {
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(

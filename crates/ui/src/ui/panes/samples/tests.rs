@@ -112,3 +112,12 @@ fn before_the_first_sample_it_says_when_one_comes() {
     let text = screen(&mut pane, &mut around, 80, 22);
     assert!(text.contains("The first sample comes at step"), "{text}");
 }
+
+#[test]
+fn no_samples_are_promised_of_a_run_that_another_program_trains() {
+    let mut around = around(&[]);
+    let held = around.store.held.as_mut().unwrap();
+    (held.state.pid, held.state.engine) = (0, "csv".into());
+    let shown = screen(&mut SamplesPane::default(), &mut around, 100, 20);
+    assert!(shown.contains("its log holds no samples"), "{shown}");
+}
