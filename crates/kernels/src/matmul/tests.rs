@@ -261,10 +261,10 @@ fn a_product_of_low_rank_joins_the_sums() {
         let mut mask = vec![0.0; m * dropout::mask_words(n)];
         dropout::draw_mask(&DROPOUT, n, &mut mask);
         let before = values(m * n, 11);
-        for (used, kept) in [
-            (&used[..], None),
-            (&[], None),
-            (&[], Some(DROPOUT.kept(&mask, n))),
+        for (used, kept, scale) in [
+            (&used[..], None, 1.0),
+            (&[], None, 0.5),
+            (&[], Some(DROPOUT.kept(&mask, n)), 1.0),
         ] {
             let low_rank = LowRank {
                 z: &z,
@@ -272,7 +272,7 @@ fn a_product_of_low_rank_joins_the_sums() {
                 factor: &factor,
                 used,
                 kept,
-                scale: 0.5,
+                scale,
             };
             for compute in BOTH.map(Compute::pool) {
                 let mut wanted = before.clone();
@@ -284,7 +284,7 @@ fn a_product_of_low_rank_joins_the_sums() {
                         let is_kept = kept.bits(row, col / 8 * 8) >> (col % 8) & 1 == 1;
                         if is_kept { kept.scale } else { 0.0 }
                     });
-                    *wanted += 0.5 * factor * terms.sum::<f32>();
+                    *wanted += scale * factor * terms.sum::<f32>();
                 }
                 let check = |out: &[f32], tolerance: f32| {
                     for (at, (x, wanted)) in out.iter().zip(&wanted).enumerate() {

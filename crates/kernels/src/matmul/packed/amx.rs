@@ -112,7 +112,7 @@ impl Tiles for Bf16 {
             } else {
                 square::<1>(steps, left, right, lines, ahead, behind);
             }
-            behind.finish(rows, write);
+            behind.follow(rows, write);
         }
         tile(size.0, words, (left, right), write, ahead, behind);
     }
@@ -188,28 +188,74 @@ impl Behind {
     unsafe fn write(&mut self, count: usize) {
         let Some(write) = self.write else { return };
         let to = self.rows.min(self.next + count);
-        for row in self.next..to {
-            let mut sums = self.sums.row(row);
-            if let Some(added) = self.added {
-                for (j, (sum, joins)) in sums.iter_mut().zip(self.joining.row(row)).enumerate() {
-                    let kept = added.kept::<avx512::Bf16>(joins, row, j * SIDE);
-                    *sum = avx512::Bf16::add(*sum, kept);
+        match self.added {
+            None => {
+                for row in self.next..to {
+                    finish_row::<avx512::Bf16, 2>(&self.sums.row(row), None, row, write);
                 }
             }
-            finish_row::<avx512::Bf16, 2>(&sums, row, write);
+            Some(_) => self.write_joined(to),
         }
         self.next = to;
     }
 
-    /// Adds a product of low rank to the sums in the tile registers, with inputs rounded as all are.
+    /// The same up to row `to`, with what joins. Apart, and without arguments in memory: the loop over a tile must not grow by it.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+    unsafe fn write_joined(&self, to: usize) {
+        let Some((write, added)) = self.write.zip(self.added) else {
+            return;
+        };
+        for row in self.next..to {
+            let [a, b] = self.joining.row(row);
+            let kept = [
+                added.kept::<avx512::Bf16>(a, row, 0),
+                added.kept::<avx512::Bf16>(b, row, SIDE),
+            ];
+            finish_row::<avx512::Bf16, 2>(&self.sums.row(row), Some(kept), row, write);
+        }
+    }
+
+    /// The tile whose sums lie in the registers comes next.
     #[inline(always)]
-    unsafe fn join(&mut self, rows: usize, cols: usize, added: Added) {
+    unsafe fn follow(&mut self, rows: usize, mut write: Write) {
+        self.added = write.low_rank.take();
+        (self.write, self.next, self.rows) = (Some(write), 0, rows);
+        if self.added.is_some() {
+            self.take_joined();
+        } else {
+            self.sums.take();
+        }
+    }
+
+    /// Takes the sums of a tile that a product of low rank joins: in the registers, where all of it does.
+    #[inline(never)]
+    #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma")]
+    unsafe fn take_joined(&mut self) {
+        let Some((write, added)) = self.write.zip(self.added) else {
+            return;
+        };
+        if added.is_whole() {
+            self.join(write.cols, added);
+            self.sums.take();
+            self.added = None;
+        } else {
+            self.sums.take();
+            amx::clear();
+            self.join(write.cols, added);
+            self.joining.take();
+        }
+    }
+
+    /// Adds a product of low rank to the sums in the registers, with inputs rounded as all are.
+    #[inline(always)]
+    unsafe fn join(&mut self, cols: usize, added: Added) {
         let (left, right) = self.panels.0.split_at_mut(Bf16::ROWS * SIDE);
         let (left, right) = (left.as_mut_ptr(), right.as_mut_ptr());
         let ranks = added.ranks(cols);
         for first in ranks.clone().step_by(SIDE * Bf16::PER_WORD) {
             let part = first..ranks.end.min(first + SIDE * Bf16::PER_WORD);
-            let (z, factor) = added.sources(part.clone(), rows, cols);
+            let (z, factor) = added.sources(part.clone(), self.rows, cols);
             left_along(left, z);
             let place = Some((added.col(), first));
             if self.held != place {
@@ -221,30 +267,6 @@ impl Behind {
             }
             step::<2>(left, right);
         }
-    }
-
-    /// The tile whose sums lie in the registers comes next.
-    #[inline(always)]
-    unsafe fn finish(&mut self, rows: usize, write: Write) {
-        match write.low_rank {
-            Some(added) if added.is_whole() => self.join(rows, write.cols, added),
-            Some(added) => {
-                self.sums.take();
-                amx::clear();
-                self.join(rows, write.cols, added);
-                self.joining.take();
-                return self.follow(rows, write);
-            }
-            None => {}
-        }
-        self.sums.take();
-        self.follow(rows, write);
-    }
-
-    #[inline(always)]
-    fn follow(&mut self, rows: usize, mut write: Write) {
-        self.added = write.low_rank.take().filter(|added| !added.is_whole());
-        (self.write, self.next, self.rows) = (Some(write), 0, rows);
     }
 }
 

@@ -166,28 +166,40 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
     sums: &[[I::Sum; N]; M],
     write: Write,
 ) {
-    for (i, sums) in sums.iter().enumerate() {
-        // SAFETY: a row of the tile, guaranteed by the caller.
-        unsafe { finish_row::<I, N>(sums, i, write) };
+    // Asked once: where nothing joins, which is most often, rows are written as if nothing could.
+    match write.low_rank {
+        None => {
+            for (i, sums) in sums.iter().enumerate() {
+                // SAFETY: a row of the tile, guaranteed by the caller.
+                unsafe { finish_row::<I, N>(sums, None, i, write) };
+            }
+        }
+        Some(added) => {
+            for (i, sums) in sums.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe {
+                    let joins = added.row_of::<I, N>(i, write.cols);
+                    finish_row::<I, N>(sums, Some(joins), i, write);
+                }
+            }
+        }
     }
 }
 
-/// Writes row `i` of a tile.
+/// Writes row `i` of a tile, with what joins it.
 ///
 /// # Safety
 /// As for [`tile`].
 #[inline(always)]
 pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
     sums: &[I::Sum; N],
+    joins: Option<[I::Sum; N]>,
     i: usize,
     write: Write,
 ) {
     // SAFETY: a row of the tile, guaranteed by the caller.
     unsafe {
         let scale = I::splat(write.scale);
-        let joined = write
-            .low_rank
-            .map(|added| added.row_of::<I, N>(i, write.cols));
         for (j, &sum) in sums.iter().enumerate() {
             let col = j * I::LANES;
             let n = write.cols.saturating_sub(col).min(I::LANES);
@@ -203,8 +215,8 @@ pub(super) unsafe fn finish_row<I: Instructions, const N: usize>(
             if let Some(bias) = write.bias {
                 x = I::add(x, I::load(bias.add(col), n));
             }
-            if let Some(joined) = joined {
-                x = I::add(x, joined[j]);
+            if let Some(joins) = joins {
+                x = I::add(x, joins[j]);
             }
             match write.to.add(i * write.stride + col) {
                 To::F32(to) => I::store(to, n, x),
