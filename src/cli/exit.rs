@@ -258,6 +258,8 @@ pub fn report_panics(crash_dir: &Path) {
         }
         if crate::engine::no_thread(&message) {
             STARVED.store(true, Ordering::Relaxed);
+            // Other threads may abort over the same lack.
+            crate::kernels::allocations::failure::note_short();
             tell!(
                 "llmtui: {message}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)"
             );

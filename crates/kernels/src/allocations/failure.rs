@@ -5,12 +5,13 @@
 //!
 //! Allocations whose failure their caller handles change nothing: only the abort is caught. This takes a handler of
 //! `SIGABRT`; an abort for another reason goes its way. What aborts without asking this allocator (the C library, for the
-//! destructors of a thread) is told apart by looking: where not even [`LITTLE`] can be mapped, it was about memory.
+//! destructors of a thread) is told apart by looking: where not even [`LITTLE`] can be mapped, or memory was short on any thread a
+//! moment ago, it was about memory. (Threads that end give back in between what the aborting one lacked.)
 
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -18,6 +19,8 @@ use std::thread;
 const RESERVES: [usize; 3] = [16 << 20, 4 << 20, 1 << 20];
 /// Bytes that a process which is not out of memory can map.
 const LITTLE: usize = 256 << 10;
+/// Seconds for which memory counts as short after a failure on any thread.
+const MOMENT: i64 = 2;
 /// Seconds that the final message may take: they may wait for what the held thread has locked.
 const PATIENCE: u32 = 20;
 
@@ -32,6 +35,8 @@ thread_local! {
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 /// Bytes of the allocation that the program ends over.
 static FATAL: AtomicUsize = AtomicUsize::new(0);
+/// When memory was last short on any thread, in seconds of the system's monotonic clock.
+static SHORT_AT: AtomicI64 = AtomicI64::new(i64::MIN);
 static CODE: AtomicI32 = AtomicI32::new(3);
 /// The speaker listens. Before, nobody would hear: even the start of its thread may lack memory.
 static LISTENS: AtomicBool = AtomicBool::new(false);
@@ -43,6 +48,17 @@ type Speech = Box<dyn FnMut(usize) + Send>;
 /// asked the system for memory past it must.
 pub fn note(bytes: usize) {
     FAILED.set(bytes);
+    note_short();
+}
+
+/// Memory is short on some thread, or address space for another one.
+pub fn note_short() {
+    SHORT_AT.store(seconds(), Ordering::Relaxed);
+}
+
+/// The monotonic clock. A plain system call, for use in a signal handler.
+fn seconds() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Monotonic).tv_sec
 }
 
 /// Something to say or do before the process exits over an allocation; taken back when dropped.
@@ -181,7 +197,8 @@ extern "C" fn too_late(_: libc::c_int) {
 extern "C" fn aborting(_: libc::c_int) {
     let mut bytes = FAILED.get();
     if bytes == 0 {
-        if is_room() {
+        let is_short = seconds().saturating_sub(SHORT_AT.load(Ordering::Relaxed)) <= MOMENT;
+        if is_room() && !is_short {
             return;
         }
         bytes = LITTLE;
