@@ -2,15 +2,27 @@
 //! quantized model runs through the same pass as any other, and its backward reaches what trains.
 
 use super::aligned::Aligned;
-use super::matmul::{Accumulation, Compute, Mat, Plus, matmul, matmul_plus};
+use super::matmul::{
+    Accumulation, Compute, ComputeDtype, Lines, Mat, Plus, matmul, matmul_in_blocks, matmul_plus,
+};
 use super::numbers::ValuesMut;
-use super::quant::Packed;
+use super::quant::{self, Packed};
 use super::threads;
 
 /// Rows of a packed matrix that are dequantised at once: 4 MiB for 4,096 columns.
 const PANEL: usize = 256;
 /// Operations per dequantised value, for deciding on threads.
 const DECODING: usize = 4;
+/// Rows from which on dequantizing a packed matrix takes less time than matmuls with eight bits.
+const MANY: usize = 64;
+/// Rows that blocks are cut at: whole panels.
+const ROWS: usize = 16;
+
+/// Whether matmuls of many rows see a packed matrix as bf16: in tile registers that is faster, and activations are rounded to
+/// bf16 instead of eight bits.
+fn is_dequantized(compute: Compute) -> bool {
+    compute.arithmetic == ComputeDtype::Bf16 && quant::is_fast()
+}
 
 /// Weights (rows, cols), row-major; rows are output features, vocabulary entries, …
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +42,11 @@ impl<'a> Matrix<'a> {
             }
             Matrix::Packed(packed) => {
                 debug_assert_eq!(packed.rows(), rows, "rows of a packed matrix");
+                if x.row_count() >= MANY && is_dequantized(compute) {
+                    let make = |rows, to: &mut [_]| packed.dequantize(rows, 0..x.cols(), to);
+                    let right = (Lines::Columns, &make as _);
+                    return matmul_in_blocks(y, x, (rows, ROWS), right, plus, compute);
+                }
                 let wide = x.to_f32();
                 let x = wide
                     .as_ref()
@@ -48,13 +65,18 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// `dx` (dy.rows, cols) = `dy` (dy.rows, rows) · self + addends. A packed matrix is dequantized a panel of rows at a time;
-    /// the rounding of its activations counts as the identity.
+    /// `dx` (dy.rows, cols) = `dy` (dy.rows, rows) · self + addends. A packed matrix is dequantized a part at a time; where
+    /// activations were rounded to eight bits, that counts as the identity.
     pub fn input_gradient(self, dx: ValuesMut, dy: Mat, cols: usize, plus: Plus, compute: Compute) {
         match self {
             Matrix::Dense(values) => {
                 let weights = Mat::new(values, dy.cols(), cols);
                 matmul_plus(dx, dy, weights, plus, compute);
+            }
+            Matrix::Packed(packed) if is_dequantized(compute) => {
+                let make = |columns, to: &mut [_]| packed.dequantize(0..dy.cols(), columns, to);
+                let right = (Lines::Rows, &make as _);
+                matmul_in_blocks(dx, dy, (cols, quant::STEP), right, plus, compute);
             }
             Matrix::Packed(packed) => dx.write_f32(|dx| {
                 packed_gradient(packed, dx, dy, cols, plus.into, compute);
@@ -111,7 +133,6 @@ fn packed_gradient(
 mod tests {
     use super::*;
     use crate::check::{assert_close, normal};
-    use crate::matmul::ComputeDtype;
     use crate::quant::Kind;
 
     #[test]

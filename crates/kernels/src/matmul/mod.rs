@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 mod compute;
+mod in_blocks;
 mod low_rank;
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 mod packed;
@@ -18,6 +19,7 @@ mod view;
 
 use crate::numbers::ValuesMut;
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
+pub use in_blocks::{Lines, matmul_in_blocks};
 pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};
@@ -36,20 +38,7 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, c
 
 /// `out` (a.rows, b.cols) = a b + addends, in one pass over the destination. In bf16 the sum is rounded once.
 pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Compute) {
-    check_length(out.len(), a, b);
-    if plus.into == Accumulation::Add {
-        let is_alone = plus.residual.is_none() && matches!(out, ValuesMut::F32(_));
-        assert!(is_alone, "a matmul onto its destination");
-    }
-    if let Some(residual) = plus.residual {
-        assert_eq!(residual.len(), out.len(), "residual of a matmul");
-    }
-    if let Some(bias) = plus.bias {
-        assert_eq!(bias.len(), b.cols, "bias of a matmul");
-    }
-    if let Some(low_rank) = plus.low_rank {
-        low_rank.check(a.rows, b.cols);
-    }
+    check(&out, a, b.cols, plus);
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
         let to = packed::To::of(&mut out);
@@ -68,6 +57,24 @@ pub fn matmul_plus(mut out: ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Comp
             low_rank.add_to(out, b.cols);
         }
     });
+}
+
+/// What [`matmul_plus`] panics for: sizes, and sums that bf16 cannot go on with.
+fn check(out: &ValuesMut, a: Mat, cols: usize, plus: Plus) {
+    assert_eq!(out.len(), a.rows * cols, "destination of a matmul");
+    if plus.into == Accumulation::Add {
+        let is_alone = plus.residual.is_none() && matches!(out, ValuesMut::F32(_));
+        assert!(is_alone, "a matmul onto its destination");
+    }
+    if let Some(residual) = plus.residual {
+        assert_eq!(residual.len(), out.len(), "residual of a matmul");
+    }
+    if let Some(bias) = plus.bias {
+        assert_eq!(bias.len(), cols, "bias of a matmul");
+    }
+    if let Some(low_rank) = plus.low_rank {
+        low_rank.check(a.rows, cols);
+    }
 }
 
 fn check_length(len: usize, a: Mat, b: Mat) {

@@ -72,7 +72,13 @@ impl Floats {
 
     /// Some rows as f32, one behind the other.
     fn widen(&self, first: usize, to: &mut [f32]) {
-        let range = first * self.cols..first * self.cols + to.len();
+        self.some_of_row(first, 0, to);
+    }
+
+    /// What follows column `column` of row `row`, as f32.
+    pub fn some_of_row(&self, row: usize, column: usize, to: &mut [f32]) {
+        let first = row * self.cols + column;
+        let range = first..first + to.len();
         match &self.values {
             Values::F32(values) => to.copy_from_slice(&values[range]),
             Values::F16(values) => widen_f16(&values[range], to),

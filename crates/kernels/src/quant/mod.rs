@@ -1,8 +1,9 @@
-//! Quantized weights: the formats, and matmuls with matrices that stay quantized. Forward only: nothing here has a
-//! gradient.
+//! Quantized weights: the formats, and matmuls with matrices that stay quantized or are dequantized block by block. They
+//! are frozen: nothing here has a gradient.
 #![allow(unsafe_code)]
 
 mod activations;
+mod dequantize;
 mod floats;
 mod formats;
 pub mod half;
@@ -12,6 +13,7 @@ mod packed;
 mod repack;
 mod tile;
 
+pub use dequantize::{STEP, is_fast};
 pub use formats::{Format, Kind};
 pub use packed::{PackError, Packed};
 

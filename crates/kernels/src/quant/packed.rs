@@ -39,22 +39,22 @@ pub struct Packed {
 
 /// Rows of one format.
 #[derive(Debug)]
-struct Part {
-    first: usize,
-    rows: usize,
-    body: Body,
+pub(super) struct Part {
+    pub first: usize,
+    pub rows: usize,
+    pub body: Body,
 }
 
 #[derive(Debug)]
-enum Body {
+pub(super) enum Body {
     Floats(Floats),
     Panels(Panels),
 }
 
 /// Panels of sixteen rows, without gaps.
 #[derive(Debug)]
-struct Panels {
-    kind: Kind,
+pub(super) struct Panels {
+    pub kind: Kind,
     /// Units per panel.
     units: usize,
     panel_bytes: usize,
@@ -95,12 +95,13 @@ impl Panels {
         }
     }
 
-    fn panel(&self, panel: usize) -> &[u8] {
+    pub fn panel(&self, panel: usize) -> &[u8] {
         let bytes = self.lines.as_flattened_bytes();
         &bytes[panel * self.panel_bytes..][..self.panel_bytes]
     }
 
-    fn row(&self, row: usize, to: &mut [f32]) {
+    /// The first values of row `row`, a whole number of blocks.
+    pub fn row(&self, row: usize, to: &mut [f32]) {
         let panel = self.panel(row / ROWS);
         with_layout!(self.kind, row_of(panel, row % ROWS, to), ());
     }
@@ -196,6 +197,10 @@ impl Packed {
 
     pub fn cols(&self) -> usize {
         self.cols
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
     /// Bytes read by a matmul.

@@ -4,9 +4,15 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
-use super::Lanes;
+use super::{Lanes, ROWS};
+use crate::lanes::transpose;
+use crate::numbers::bf16;
+use crate::quant::activations::BLOCK;
+use crate::quant::layout::{Codes, GROUPS, Layout, Scales};
 use crate::quant::tile::{Job, by_layout, tile};
 use std::arch::x86_64::*;
+use std::mem::transmute;
+use std::ops::Range;
 
 pub(in crate::quant) struct Avx512;
 
@@ -84,8 +90,85 @@ impl Lanes for Avx512 {
 /// The machine must have the instructions; the job's pointers must be valid for what it says.
 pub(in crate::quant) unsafe fn run(job: &Job) {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,avx2,fma,f16c")]
-    unsafe fn sized<L: crate::quant::layout::Layout, const M: usize>(job: &Job) {
+    unsafe fn sized<L: Layout, const M: usize>(job: &Job) {
         tile::<Avx512, L, M>(job);
     }
     by_layout!(job, sized, [1 2 3 4 5 6 7 8]);
+}
+
+/// Some rows of a panel's sixteen, some of their columns, as bf16 without gaps: block by block, sixteen rows at once, and then
+/// turned.
+///
+/// # Safety
+/// The machine must have AVX-512 with bf16; columns must be cut between blocks; the panel and `to` must be as large as is said.
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma,f16c")]
+pub(in crate::quant) unsafe fn dequantize<L: Layout>(
+    panel: &[u8],
+    rows: Range<usize>,
+    columns: &Range<usize>,
+    to: &mut [bf16],
+) {
+    assert!(rows.end <= ROWS && to.len() == rows.len() * columns.len());
+    for column in columns.clone().step_by(BLOCK) {
+        let (unit, block) = (
+            column / BLOCK / L::Scales::BLOCKS,
+            column / BLOCK % L::Scales::BLOCKS,
+        );
+        let unit = &panel[unit * L::UNIT..][..L::UNIT];
+        let words = transpose(turned::<L>(unit.as_ptr(), block));
+        for (row, words) in words[rows.clone()].iter().enumerate() {
+            let at = row * columns.len() + column - columns.start;
+            _mm512_storeu_si512(to[at..][..BLOCK].as_mut_ptr().cast(), *words);
+        }
+    }
+}
+
+/// A block of sixteen rows: of each pair of columns, a pair of bf16 of each row. The order of operations is that of
+/// [`crate::quant::repack::row`].
+#[inline(always)]
+unsafe fn turned<L: Layout>(unit: *const u8, block: usize) -> [__m512i; BLOCK / 2] {
+    let codes = unit.add(L::Scales::BYTES + block * L::Codes::BYTES);
+    let each_part = GROUPS / L::Scales::PARTS;
+    let mut words = [_mm512_setzero_si512(); BLOCK / 2];
+    let minimum = L::Scales::minimum::<Avx512>(unit, block);
+    for part in 0..L::Scales::PARTS {
+        let scale = L::Scales::scale::<Avx512>(unit, block, part);
+        for group in part * each_part..(part + 1) * each_part {
+            let codes = L::Codes::group::<Avx512>(codes, group);
+            let pairs = [
+                (codes, _mm512_srli_epi32::<8>(codes)),
+                (
+                    _mm512_srli_epi32::<16>(codes),
+                    _mm512_srli_epi32::<24>(codes),
+                ),
+            ];
+            for (at, (first, second)) in pairs.into_iter().enumerate() {
+                let first = value::<L>(first, scale, minimum);
+                words[2 * group + at] = pair(first, value::<L>(second, scale, minimum));
+            }
+        }
+    }
+    words
+}
+
+/// What the codes in the lowest byte of each row stand for.
+#[inline(always)]
+unsafe fn value<L: Layout>(code: __m512i, scale: __m512, minimum: __m512) -> __m512 {
+    let code = _mm512_and_si512(code, _mm512_set1_epi32(255));
+    let code = _mm512_sub_epi32(code, _mm512_set1_epi32(L::OFFSET));
+    let product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(code));
+    if L::Scales::MINIMUM {
+        _mm512_add_ps(product, minimum)
+    } else {
+        product
+    }
+}
+
+/// Rounds; the first is the lower half of each word.
+#[inline(always)]
+unsafe fn pair(low: __m512, high: __m512) -> __m512i {
+    let low: __m256i = transmute(_mm512_cvtneps_pbh(low));
+    let high: __m256i = transmute(_mm512_cvtneps_pbh(high));
+    let high = _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(high));
+    _mm512_or_si512(_mm512_cvtepu16_epi32(low), high)
 }

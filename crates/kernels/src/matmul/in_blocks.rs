@@ -1,0 +1,201 @@
+//! Matmuls whose right input is made block by block, as quantized weights are: it never lies in memory as a whole.
+
+use super::{Compute, Mat, Plus, check};
+use crate::lanes::Buffer;
+use crate::numbers::{ValuesMut, bf16, halves_mut};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Which way the numbers of a block lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lines {
+    /// One column of the right input behind the other: (count, k).
+    Columns,
+    /// As rows of some columns: (k, count).
+    Rows,
+}
+
+/// Numbers of a block: 8 MiB. The left input is packed anew for each.
+const BLOCK: usize = 4 << 20;
+
+thread_local! {
+    /// The block, of the thread that asked for the product; grows as needed and is kept. Taken out while in use.
+    static MADE: Cell<Buffer> = Cell::default();
+}
+
+/// [`super::matmul_plus`] with a right input of (a.cols, `n`) bf16, of which `make` writes the columns that it is asked for; they
+/// are cut at multiples of `step`. The bits are those of the whole. A machine without kernels of our own takes it as one block.
+///
+/// # Panics
+/// As [`super::matmul_plus`].
+pub fn matmul_in_blocks(
+    out: ValuesMut,
+    a: Mat,
+    (n, step): (usize, usize),
+    right: (Lines, &dyn Fn(Range<usize>, &mut [bf16])),
+    plus: Plus,
+    compute: Compute,
+) {
+    let most = (BLOCK / a.cols.max(1) / step * step).max(step);
+    blocks_of(most, out, a, n, right, plus, compute);
+}
+
+/// At most `most` columns at once.
+fn blocks_of(
+    most: usize,
+    mut out: ValuesMut,
+    a: Mat,
+    n: usize,
+    (lines, make): (Lines, &dyn Fn(Range<usize>, &mut [bf16])),
+    plus: Plus,
+    compute: Compute,
+) {
+    check(&out, a, n, plus);
+    let k = a.cols;
+    let most = if by_kernel::is_there(compute) {
+        most
+    } else {
+        n
+    };
+    let mut buffer = MADE.take();
+    let words = buffer.get((most.min(n) * k).div_ceil(2));
+    for from in (0..n).step_by(most.max(1)) {
+        let count = most.min(n - from);
+        let block = &mut halves_mut(words)[..count * k];
+        make(from..from + count, block);
+        let b = match lines {
+            Lines::Columns => Mat::of((&*block).into(), count, k).t(),
+            Lines::Rows => Mat::of((&*block).into(), k, count),
+        };
+        by_kernel::columns((&mut out, n, from), a, b, plus, compute);
+    }
+    MADE.set(buffer);
+}
+
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+mod by_kernel {
+    use super::super::packed::{self, Kernel, Write};
+    use super::super::{Accumulation, job};
+    use super::{Compute, Mat, Plus, ValuesMut};
+
+    pub fn is_there(compute: Compute) -> bool {
+        Kernel::best(compute.arithmetic).is_some()
+    }
+
+    /// Columns `from`.. of an `out` that has `n` of them, with checked sizes.
+    pub fn columns(
+        (out, n, from): (&mut ValuesMut, usize, usize),
+        a: Mat,
+        b: Mat,
+        plus: Plus,
+        compute: Compute,
+    ) {
+        let Some(kernel) = Kernel::best(compute.arithmetic) else {
+            return super::whole(out, a, b, plus, compute);
+        };
+        let to = packed::To::of(out);
+        let own = to.as_base().filter(|_| plus.into == Accumulation::Add);
+        let base = plus.residual.map(<[f32]>::as_ptr).or(own);
+        let mut job = job((to, n), a, b, 1.0, (base.map(|base| (base, n)), plus.bias));
+        job.write.low_rank = plus.low_rank.as_ref().map(packed::Added::new);
+        // SAFETY: the machine has the kernel; the destination and what lies beside it have n columns, b the next of them.
+        unsafe {
+            job.write = Write {
+                cols: b.cols,
+                ..job.write.at(0, from)
+            };
+            packed::product(kernel, &job, compute.threads.count());
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
+mod by_kernel {
+    use super::{Compute, Mat, Plus, ValuesMut};
+
+    pub fn is_there(_: Compute) -> bool {
+        false
+    }
+
+    pub fn columns(
+        (out, _, _): (&mut ValuesMut, usize, usize),
+        a: Mat,
+        b: Mat,
+        plus: Plus,
+        compute: Compute,
+    ) {
+        super::whole(out, a, b, plus, compute);
+    }
+}
+
+/// All columns.
+fn whole(out: &mut ValuesMut, a: Mat, b: Mat, plus: Plus, compute: Compute) {
+    let out = match out {
+        ValuesMut::F32(x) => ValuesMut::F32(x),
+        ValuesMut::Bf16(x) => ValuesMut::Bf16(x),
+    };
+    super::matmul_plus(out, a, b, plus, compute);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Accumulation, ComputeDtype, LowRank, matmul_plus};
+    use super::*;
+    use crate::check::normal;
+
+    #[test]
+    fn blocks_give_the_bits_of_the_whole() {
+        let (m, n, k) = (70, 150, 96);
+        let a = normal(m * k, 0);
+        let b: Vec<bf16> = normal(n * k, 1).into_iter().map(bf16::from_f32).collect();
+        let (residual, bias) = (normal(m * n, 2), normal(n, 3));
+        let (z, factor) = (normal(m * 4, 4), normal(4 * n, 5));
+        let low_rank = LowRank {
+            z: &z,
+            ranks: 4,
+            factor: &factor,
+            used: &[],
+            kept: None,
+            scale: 0.5,
+        };
+        let plain = Plus {
+            low_rank: Some(low_rank),
+            bias: Some(&bias),
+            ..Plus::default()
+        };
+        let beside = Plus {
+            residual: Some(&residual),
+            ..plain
+        };
+        let onto = Plus::from(Accumulation::Add);
+        let a = Mat::new(&a, m, k);
+        for arithmetic in [ComputeDtype::F32, ComputeDtype::Bf16] {
+            let compute = Compute::pool(arithmetic);
+            for (lines, plus) in [
+                (Lines::Columns, plain),
+                (Lines::Columns, beside),
+                (Lines::Rows, plain),
+                (Lines::Rows, onto),
+            ] {
+                let right = match lines {
+                    Lines::Columns => Mat::of((&*b).into(), n, k).t(),
+                    Lines::Rows => Mat::of((&*b).into(), k, n),
+                };
+                let make = |columns: Range<usize>, to: &mut [bf16]| match lines {
+                    Lines::Columns => to.copy_from_slice(&b[columns.start * k..columns.end * k]),
+                    Lines::Rows => {
+                        for (to, row) in to.chunks_mut(columns.len()).zip(b.chunks(n)) {
+                            to.copy_from_slice(&row[columns.clone()]);
+                        }
+                    }
+                };
+                let mut whole = normal(m * n, 6);
+                let mut blocks = whole.clone();
+                matmul_plus((&mut *whole).into(), a, right, plus, compute);
+                let right = (lines, &make as &dyn Fn(Range<usize>, &mut [bf16]));
+                blocks_of(64, (&mut *blocks).into(), a, n, right, plus, compute);
+                assert_eq!(whole, blocks, "{lines:?} {arithmetic:?}");
+            }
+        }
+    }
+}
