@@ -35,10 +35,11 @@ impl Pass {
         texts: Option<&mut Texts>,
         output: Output,
     ) -> Slot {
-        let kept = plan.among([&block.qkv]);
+        let is_cached = texts.is_some();
+        let kept = plan.among([&block.qkv], is_cached);
         let h = self.norm_before(plan, x, block.norm1.as_ref(), kept);
         // Rows whose keys are cached, or that a norm reads, are f32.
-        let is_plain = block.qk_norm.is_none() && texts.is_none();
+        let is_plain = block.qk_norm.is_none() && !is_cached;
         let to = if is_plain { kept } else { Storage::F32 };
         let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New(to));
         if h != x {
@@ -51,7 +52,7 @@ impl Pass {
         }
         let mixed = match texts {
             Some(texts) => self.cached_attention(plan, qkv, texts, layer),
-            None => self.attention(plan, qkv, layer, plan.among([&block.attn_out])),
+            None => self.attention(plan, qkv, layer, plan.among([&block.attn_out], false)),
         };
         self.read(qkv);
         let last = Last::Linear {
@@ -71,13 +72,13 @@ impl Pass {
             drop: self.drops(plan, Place::Mlp(layer)),
         };
         let kept = match &block.mlp {
-            MlpSpans::One(spans) => plan.among([&spans.wide]),
+            MlpSpans::One(spans) => plan.among([&spans.wide], is_cached),
             MlpSpans::Many(_) => Storage::F32,
         };
         let h = self.norm_before(plan, after, block.norm2.as_ref(), kept);
         let y = match &block.mlp {
             MlpSpans::One(spans) => {
-                let kept = Output::New(plan.among([&spans.wide, &spans.out]));
+                let kept = Output::New(plan.among([&spans.wide, &spans.out], is_cached));
                 let wide = self.linear(plan, h, None, &spans.wide, kept);
                 if h != after {
                     self.release_recomputable(h);

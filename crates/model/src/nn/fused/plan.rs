@@ -7,6 +7,7 @@ use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
 use crate::kernels::numbers::Storage;
 use crate::kernels::qk_norm::QkNorm;
+use crate::kernels::quant;
 use crate::kernels::rotary::RotaryTable;
 use crate::kernels::skinny;
 use crate::nn::checkpointing::ActivationCheckpointing;
@@ -89,14 +90,20 @@ impl<'a> Plan<'a> {
     }
 
     /// What is kept that these linear layers write or read, and else only products: in bf16 they round to bf16, so that is
-    /// what is written. Quantized weights have kernels that read f32, and so have adapters whose product is one of its own.
-    pub(super) fn among<const N: usize>(&self, linears: [&LinearSpans; N]) -> Storage {
+    /// what is written. Adapters whose product is one of its own have kernels that read f32, and so have quantized weights, but
+    /// where matmuls of many rows see them as bf16. Texts that are written (`is_cached`) have few rows.
+    pub(super) fn among<const N: usize>(
+        &self,
+        linears: [&LinearSpans; N],
+        is_cached: bool,
+    ) -> Storage {
         let joins = |number: usize| {
             let adapter = &self.layout.adapters[number];
             adapter.joins() && skinny::pays(adapter.a.rows)
         };
         let is_plain = |spans: &LinearSpans| spans.adapter.is_none_or(joins);
-        let are_plain = !self.weights.are_stored() && linears.into_iter().all(is_plain);
+        let are_rounded = !self.weights.are_stored() || (quant::is_fast() && !is_cached);
+        let are_plain = are_rounded && linears.into_iter().all(is_plain);
         match self.arithmetic {
             ComputeDtype::Bf16 if are_plain => Storage::Bf16,
             _ => Storage::F32,
