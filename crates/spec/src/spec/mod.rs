@@ -8,6 +8,7 @@ mod base;
 mod config;
 mod draft;
 mod engines;
+mod files;
 mod group;
 mod home;
 mod implied;
@@ -33,6 +34,7 @@ pub use config::{
 };
 pub use draft::{Change, Draft, Place, SaveError, save_new, shown};
 pub use engines::torch_is_installed;
+pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
 pub use layer::{goes_along, is_default, key_is_known, setting_named};

@@ -228,3 +228,44 @@ fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
     );
     assert!(picture.contains(" failed       - "), "{picture}");
 }
+
+#[test]
+fn a_saved_spec_is_listed_opened_planned_and_trained() {
+    let mut bench = bench();
+    let mut rows = bench.app.store.presets.clone();
+    bench.msg(Msg::Saved(Ok(crate::ui::msg::SavedSpec {
+        path: "/specs/poems.yaml".into(),
+        fault: None,
+    })));
+    assert_eq!(bench.effects, [Effect::ListPresets]);
+    let path = "/specs/poems.yaml";
+    rows.insert(
+        0,
+        PresetRow {
+            name: path.into(),
+            about: "extends quickstart, in /specs".into(),
+            kind: PresetKind::File,
+        },
+    );
+    bench.msg(Msg::Presets(rows));
+    let picture = bench.picture(80, 30);
+    // The selection stays where it was.
+    assert!(
+        picture.contains("your specs") && picture.contains("▸ quickstart"),
+        "{picture}"
+    );
+    bench.wait(10_000);
+    let picture = bench.press("home").picture(80, 30);
+    assert!(
+        picture.contains("▸ poems.yaml") && picture.contains("in /specs"),
+        "{picture}"
+    );
+    bench.press("e");
+    assert_eq!(bench.effects, [Effect::OpenEditor(path.into())]);
+    let picker = bench.press("5").write("o").picture(80, 30);
+    assert!(picker.contains("poems.yaml"), "{picker}");
+    bench.press("esc").press("1").press("home").press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let target = path.into();
+    assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
+}
