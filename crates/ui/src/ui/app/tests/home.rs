@@ -107,6 +107,22 @@ fn a_template_is_set_up_before_it_is_trained() {
 }
 
 #[test]
+fn runs_of_a_ladder_are_told_apart_on_80_columns() {
+    let rung = |n: usize| {
+        let mut run = runs().remove(1);
+        run.name = format!("quickstart-tokens-{n}");
+        run.id = format!("2026-11-21-1422-quickstart-tokens-{n}-a2b{n}");
+        run.path = format!("runs/{}", run.id).into();
+        run
+    };
+    let mut bench = bench_with((1..4).map(rung).collect());
+    let picture = bench.picture(80, 30);
+    for n in 1..4 {
+        assert!(picture.contains(&format!("-{n}-a2b{n} ")), "{picture}");
+    }
+}
+
+#[test]
 fn a_pipeline_is_started_but_neither_edited_nor_planned() {
     let mut bench = bench();
     bench.press("down").press("e");

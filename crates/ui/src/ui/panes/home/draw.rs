@@ -8,7 +8,7 @@ use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
 use crate::run::lineage::find_parent;
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
-use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
+use crate::ui::layout::{cut, cut_middle, fill, rule, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
 use crate::ui::store::{PresetRow, Store, short_run};
 use crate::ui::theme::{Meaning, Theme};
@@ -408,17 +408,12 @@ impl Columns {
         };
         let curve = glyphs.sparkline(&run.curve, self.curve);
         let age = human::age(store.now.since(run.updated));
+        // What tells runs of one name apart stands at its end.
+        let room = self.name.saturating_sub(branch.width());
+        let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
         RowText {
             mark: Some((mark, meaning)),
-            main: fill(
-                &cut(
-                    &format!("{branch}{}", one_line(short_run(&run.id))),
-                    self.name,
-                    glyphs.ellipsis,
-                ),
-                self.name,
-                "",
-            ),
+            main: fill(&format!("{branch}{name}"), self.name, glyphs.ellipsis),
             rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
     }
