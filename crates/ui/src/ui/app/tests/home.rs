@@ -107,6 +107,18 @@ fn a_template_is_set_up_before_it_is_trained() {
 }
 
 #[test]
+fn the_editor_shows_its_undo_and_its_help_on_80_columns() {
+    let mut bench = bench();
+    let draft = crate::spec::Draft::open("dpo", &crate::spec::SpecSources::default()).unwrap();
+    bench.msg(Msg::Editor(Ok(Box::new(draft))));
+    let picture = bench.picture(80, 24);
+    let foot = picture.lines().last().unwrap_or_default();
+    for hint in ["enter change", "u undo", "? help", "esc "] {
+        assert!(foot.contains(hint), "{hint}: {foot}");
+    }
+}
+
+#[test]
 fn runs_of_a_ladder_are_told_apart_on_80_columns() {
     let rung = |n: usize| {
         let mut run = runs().remove(1);
