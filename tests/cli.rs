@@ -76,6 +76,11 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     file.set_modified(newer).unwrap();
     let (third, _) = ladder(" --dry-run");
     assert!(!third.contains("finished before"), "{third}");
+    // A plan of one of them names the machine that it is for.
+    let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
+    let told = text(&plan.stderr);
+    assert!(told.contains("note: planned for this machine ("), "{told}");
+    assert!(!told.contains("trained on"), "{told}");
 }
 
 #[test]

@@ -213,13 +213,17 @@ pub fn of_run(head: &Head) -> Option<Request> {
         ..DataSize::default()
     };
     let mut request = of_spec(&spec, data);
-    // What `auto` came to where the run trains, which need not be this machine.
+    as_trained(&mut request, head);
+    Some(request)
+}
+
+/// What `precision: auto` came to where the run trains, which need not be this machine.
+pub fn as_trained(request: &mut Request, head: &Head) {
     match head.precision.as_deref() {
         Some("f32") => request.precision = Precision::Fp32,
         Some("bf16") => request.precision = Precision::Fp32Bf16Products,
         _ => {}
     }
-    Some(request)
 }
 
 /// What the update rule of a spec says that it keeps.
