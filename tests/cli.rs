@@ -33,6 +33,64 @@ fn help_is_complete_and_steady() {
 }
 
 #[test]
+fn a_job_asks_for_its_kind_and_a_place_that_is_wrong_is_named_with_its_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "text,label\n").unwrap();
+    std::fs::write(dir.path().join("h.csv"), "text,label\n").unwrap();
+    for (words, said) in [
+        ("engine script quickstart", ["--slurm", "--skypilot"]),
+        (
+            "engine script quickstart --slurm --to no/job.sh",
+            ["its folder does not exist", "mkdir -p no"],
+        ),
+        (
+            "presets eject quickstart --to no/mine.yaml",
+            ["its folder does not exist", "mkdir -p no"],
+        ),
+        (
+            "presets eject quickstart --to file/mine.yaml",
+            ["file is a file", "another folder"],
+        ),
+        (
+            "new --defaults no/mine.yaml",
+            ["its folder does not exist", "mkdir -p no"],
+        ),
+        (
+            "doctor --record file",
+            ["file already exists", "another name"],
+        ),
+        (
+            "runs --runs-dir file",
+            ["file: it is a file", "--runs-dir DIR"],
+        ),
+        (
+            "report some --runs-dir file",
+            ["file: it is a file", "--runs-dir DIR"],
+        ),
+        (
+            "train quickstart --headless --runs-dir file",
+            ["file: it is a file", "--runs-dir DIR"],
+        ),
+        (
+            "export /nothing/here --to x",
+            ["/nothing/here does not exist", "folder"],
+        ),
+        (
+            "train quickstart -s data.path=h.csv --dry-run",
+            ["h.csv has no rows", "header"],
+        ),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = llmtui(dir.path(), &words);
+        let errors = text(&output.stderr);
+        let fits = said.iter().all(|word| errors.contains(word));
+        assert!(fits && !errors.contains("os error"), "{words:?}: {errors}");
+        let code = output.status.code();
+        assert!(matches!(code, Some(2 | 3)), "{words:?}: {code:?}");
+    }
+}
+
+#[test]
 fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     let dir = tempfile::tempdir().unwrap();
     // No passage twice: validation would be found in the training text.
