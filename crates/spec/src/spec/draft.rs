@@ -370,7 +370,7 @@ impl Draft {
 
 fn because(path: &Path, source: &std::io::Error) -> String {
     let (what, fix) = crate::base::files::not_written(path, source);
-    format!("{what}: {fix}")
+    format!("{what}; {fix}")
 }
 
 /// Why a spec was not saved; the sentence says what to do.

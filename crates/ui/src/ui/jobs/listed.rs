@@ -73,12 +73,15 @@ fn files(env: &Env, sources: &SpecSources) -> Vec<PresetRow> {
             Err(_) => (path.clone(), path.parent()),
         };
         let folder = folder.map(shown).filter(|folder| !folder.is_empty());
-        let folder = folder.map(|folder| format!("in {folder}"));
-        let about = Some(one_line(&spec.about)).filter(|about| !about.is_empty());
-        let words: Vec<String> = [about, folder].into_iter().flatten().collect();
+        let about = one_line(&spec.about);
+        let about = match folder {
+            Some(folder) if about.is_empty() => format!("in {folder}"),
+            Some(folder) => format!("{about} ({folder})"),
+            None => about,
+        };
         Some(PresetRow {
             name: name.to_str()?.to_string(),
-            about: words.join(", "),
+            about,
             kind: PresetKind::File,
         })
     })
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(files[0].about, "extends quickstart");
         assert_eq!(
             files[1].about,
-            format!("extends quickstart, in {}", other.display())
+            format!("extends quickstart ({})", other.display())
         );
         // Each opens in the editor, loads, and stands before the presets.
         for row in &files {

@@ -297,3 +297,16 @@ fn a_saved_spec_is_listed_opened_planned_and_trained() {
     let target = path.into();
     assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
 }
+
+#[test]
+fn panes_without_a_run_list_no_keys_that_do_nothing() {
+    let mut bench = bench();
+    let panes = ["health", "samples", "examples"];
+    for pane in PANES.iter().filter(|pane| panes.contains(&pane.id)) {
+        bench.app.act(crate::ui::action::Action::Open(pane));
+        let picture = bench.picture(80, 24);
+        let foot = picture.lines().last().unwrap_or_default().trim();
+        let first = foot.split("  ").next().unwrap_or_default();
+        assert_eq!(first, ": palette", "{}: {foot}", pane.id);
+    }
+}
