@@ -472,7 +472,7 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         answers.length = None;
     }
     if let Some(tokens) = args.tokens {
-        (request.tokens, request.tokens_said) = (tokens, Said::Stated);
+        request.set_tokens(tokens);
     }
     if let Some(mfu) = args.mfu {
         (request.mfu, request.mfu_said) = (mfu, Said::Stated);

@@ -38,7 +38,7 @@ pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
 pub use layer::{goes_along, is_default, key_is_known, setting_named};
-pub use length::BatchStage;
+pub use length::{BatchStage, Saves};
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes};
