@@ -374,7 +374,7 @@ fn nothing_to_read_is_an_error_of_its_own() {
     }
     fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "holds text");
     fails("a.json", b"[]", &["a.json", "no text"], "holds text");
-    fails("a.csv", b"text,n\n", &["a.csv", "no text"], "holds text");
+    fails("a.csv", b"text,n\n", &["a.csv", "no rows"], "header");
     let room = Room::new();
     fs::create_dir(room.path("empty.jsonl")).unwrap();
     expect(&room, "empty.jsonl", &["holds no data files"], "glob");

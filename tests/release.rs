@@ -42,6 +42,33 @@ fn statuses(json: &str) -> Vec<(String, String)> {
 }
 
 #[test]
+fn a_reader_that_closes_the_pipe_ends_no_upload() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, code, errors) = llmtui(dir.path(), &["init", "smoke", "--to", "made"]);
+    assert_eq!(code, 0, "{errors}");
+    for name in ["manifest.json", "state.json"] {
+        fs::remove_file(dir.path().join("made").join(name)).unwrap();
+    }
+    fs::write(dir.path().join("made/README.md"), CARD).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(["release", "made", "--repo", "me/tiny", "--upload"])
+        .current_dir(dir.path())
+        .env_clear()
+        .env("HOME", dir.path())
+        .env("HF_TOKEN", "hf_none")
+        .env("HF_ENDPOINT", "http://127.0.0.1:9")
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    // Nobody answers at that port: nothing was sent, which is no success.
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+}
+
+#[test]
 fn a_model_is_checked_laid_out_and_not_sent_unasked() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

@@ -6,7 +6,7 @@ use super::{
     finding,
 };
 use crate::base::files::write_new;
-use crate::base::text::{one_line, shown};
+use crate::base::text::one_line;
 use crate::hardware::doctor::{Finding, Status, examine};
 use crate::hardware::machine::Machine;
 use crate::hardware::{Live, Provider, Recorded, Recording};
@@ -78,10 +78,8 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
         machine: machine.clone(),
         readings: BTreeMap::new(),
     };
-    write_new(path, recording.to_json().as_bytes(), 0o666).map_err(|e| {
-        let what = format!("{} cannot be written: {e}", shown(path));
-        Failure::unwritten(what, &e, "choose another file name").into()
-    })
+    write_new(path, recording.to_json().as_bytes(), 0o666)
+        .map_err(|e| Failure::not_written(path, &e).into())
 }
 
 /// ```text

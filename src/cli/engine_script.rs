@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 /// The job trains headless. A signal before the time limit makes it save a checkpoint; it is requeued and goes on until the run is
 /// complete. Nothing is submitted.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("kind").required(true).args(["slurm", "skypilot"])))]
 #[command(after_help = "Examples:
   llmtui engine script my.yaml --slurm --gpus 4 --time 08:00:00 -s engine=torch --to job.sh && sbatch job.sh
   llmtui engine script my.yaml --slurm --nodes 4 --gpus 8 -s engine=torch -s engine.torch.shard=fsdp2 --to job.sh
@@ -33,14 +34,10 @@ pub struct ScriptArgs {
     /// Change one value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// An sbatch script
-    #[arg(
-        long,
-        required_unless_present = "skypilot",
-        conflicts_with = "skypilot"
-    )]
+    /// Write a script for SLURM's sbatch; this or --skypilot
+    #[arg(long)]
     slurm: bool,
-    /// A SkyPilot task (YAML)
+    /// Write a task for SkyPilot (YAML); this or --slurm
     #[arg(long)]
     skypilot: bool,
     /// Write it into this file, which must not exist; default: standard output
@@ -55,16 +52,16 @@ pub struct ScriptArgs {
     /// Processor cores. Default: 4 for each GPU; without GPUs train.threads, or 8
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     cpus: Option<u64>,
-    /// The time limit of one allocation: HH:MM:SS, D-HH:MM:SS, minutes
+    /// With --slurm: the time limit of one allocation: HH:MM:SS, D-HH:MM:SS, minutes
     #[arg(long, value_name = "TIME", conflicts_with = "skypilot")]
     time: Option<String>,
-    /// SLURM's partition
+    /// With --slurm: the partition to submit to, as sinfo lists them; default: the cluster's own
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
     partition: Option<String>,
-    /// The kind of GPU, as SkyPilot names it: H100, A100-80GB, L4
+    /// With --skypilot: the GPU to rent, by SkyPilot's name for it: H100, A100-80GB, L4; `sky show-gpus` lists them
     #[arg(long, value_name = "NAME", requires = "skypilot", value_parser = word)]
     gpu: Option<String>,
-    /// A bucket for runs: s3://…, gs://…; without one they are lost with the machine
+    /// With --skypilot: the bucket that keeps the runs, s3://… or gs://…; without one they are lost with the rented machine
     #[arg(long, value_name = "URL", requires = "skypilot", value_parser = bucket)]
     bucket: Option<String>,
 }
@@ -389,11 +386,5 @@ fn fit(what: &str, text: &str) -> anyhow::Result<()> {
 
 /// Writes a file that must be new, for its owner to run.
 fn write_script(path: &Path, text: &str) -> anyhow::Result<()> {
-    write_new(path, text.as_bytes(), 0o755).map_err(|e| {
-        let hint = match e.kind() {
-            std::io::ErrorKind::AlreadyExists => "delete it, or name another file",
-            _ => "check the folder, its permissions and the disk",
-        };
-        Failure::unwritten(format!("{}: {e}", shown(path)), &e, hint).into()
-    })
+    write_new(path, text.as_bytes(), 0o755).map_err(|e| Failure::not_written(path, &e).into())
 }

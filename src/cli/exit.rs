@@ -113,6 +113,12 @@ impl Failure {
         }
     }
 
+    /// The same, in words for what is wrong with its place.
+    pub fn not_written(path: &Path, error: &io::Error) -> Failure {
+        let (what, hint) = crate::base::files::not_written(path, error);
+        Failure::unwritten(what, error, hint)
+    }
+
     /// Data that cannot be used, or not be kept.
     pub fn data(error: &DataError) -> Failure {
         match error.is_of_the_machine() {
@@ -153,7 +159,7 @@ impl Failure {
         let what = error.to_string();
         match error {
             SaveError::Exists(_) => Failure::yours(what, hint),
-            SaveError::Io { source, .. } => Failure::unwritten(what, source, hint),
+            SaveError::Io { source, path } => Failure::not_written(path, source),
         }
     }
 
@@ -220,7 +226,7 @@ pub fn chain(error: &anyhow::Error) -> String {
     said.join(": ")
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
             .downcast_ref::<std::io::Error>()

@@ -6,23 +6,34 @@ use super::{
     exit::{Exit, Failure},
     run_ref,
 };
+use crate::base::clock::UnixMillis;
+use crate::base::files::read_plain_text;
 use crate::base::human::{self, grouped, short};
-use crate::link::Incoming;
 use crate::link::launch::{EngineOptions, Launcher};
+use crate::link::{Incoming, Link};
 use crate::plan::learn::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::{Request, plan, target};
+use crate::run::index::{self, RunStatus};
 use crate::run::{RunDir, RunState};
-use crate::spec::{self, RunSpec};
-use crate::wire::Outcome;
+use crate::spec::{self, Loaded, RunSpec};
+use crate::wire::{Event, Outcome};
 use serde::Serialize;
-use std::time::Duration;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Most attempts at joining a run.
+const MAX_TRIES: u32 = 40;
+/// Most entries of a folder of data that are looked at.
+const MAX_ENTRIES: usize = 10_000;
 
 /// Predict a run's loss from three or more small ones
 ///
 /// The small runs scale the target down along one axis. A power law fitted to their validation losses predicts the
-/// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory.
+/// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory, where the next
+/// ladder finds those that finished with the same settings.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui ladder shakespeare --dry-run
@@ -36,6 +47,9 @@ pub struct Args {
     /// Number of small runs
     #[arg(long, value_name = "N", default_value_t = FEWEST as u64, value_parser = clap::value_parser!(u64).range(3..=8))]
     pub runs: u64,
+    /// Train every small run, even where one with the same settings and data has finished
+    #[arg(long)]
+    pub fresh: bool,
     /// Show what would run and what it would cost, then stop
     #[arg(long)]
     pub dry_run: bool,
@@ -49,6 +63,8 @@ pub struct Args {
 struct Rung {
     /// The run's id; absent before it has run.
     run: Option<String>,
+    /// An earlier ladder trained it.
+    reused: bool,
     params: u64,
     tokens: u64,
     steps: u64,
@@ -108,8 +124,19 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         fit: None,
         prediction: None,
     };
+    let mut steps = Vec::new();
+    for (small, rung) in runs.iter().zip(&mut report.runs) {
+        let step = Step::load(small, (name, &set), cx)?;
+        if let Some(done) = (!args.fresh)
+            .then(|| finished(&step.loaded.spec, cx))
+            .flatten()
+        {
+            rung.take(done);
+        }
+        steps.push(step);
+    }
     if !args.dry_run {
-        climb(&mut report, &runs, (name, &set), cx)?;
+        climb(&mut report, &steps, cx)?;
     }
     use std::io::Write;
     let text = match args.json {
@@ -127,6 +154,7 @@ fn seconds(request: &Request) -> Option<f64> {
 fn rung(run: &SmallRun, axis: Axis) -> Rung {
     Rung {
         run: None,
+        reused: false,
         params: run.request.arch.n_params(),
         tokens: run.request.tokens,
         steps: run.steps,
@@ -137,25 +165,123 @@ fn rung(run: &SmallRun, axis: Axis) -> Rung {
     }
 }
 
-/// Runs the rungs of a target with its settings one after the other and fits the curve.
-fn climb(
-    report: &mut Report,
-    runs: &[SmallRun],
-    (name, set): (&str, &[String]),
-    cx: &Context,
-) -> anyhow::Result<()> {
-    for (i, small) in runs.iter().enumerate() {
+impl Rung {
+    fn take(&mut self, done: Done) {
+        self.run = Some(done.id);
+        self.reused = true;
+        self.seconds = Some(done.seconds);
+        self.loss = Some(done.loss);
+    }
+}
+
+/// What a rung trains.
+struct Step {
+    loaded: Loaded,
+    /// Why it has this engine, where it was to be decided.
+    engine: Option<String>,
+}
+
+impl Step {
+    fn load(
+        small: &SmallRun,
+        (name, set): (&str, &[String]),
+        cx: &Context,
+    ) -> anyhow::Result<Step> {
         let set = [set, &small.settings].concat();
-        let loaded = spec::load(name, &set, &cx.spec_sources())?;
-        let loaded = super::memory::decided(loaded, cx);
-        let dir = create(&loaded.spec, &loaded.asked, cx)?;
-        tell!(
-            "run {} of {}: {} ({} steps)",
-            i + 1,
-            runs.len(),
-            dir.id(),
-            grouped(small.steps)
-        );
+        let mut loaded = spec::load(name, &set, &cx.spec_sources())?;
+        let engine = crate::plan::start::decide_here(&mut loaded, &cx.env);
+        Ok(Step { loaded, engine })
+    }
+}
+
+/// What a finished run came to.
+struct Done {
+    id: String,
+    seconds: f64,
+    loss: f64,
+}
+
+/// The newest finished run of exactly this spec that nobody adjusted on its way and whose files are as it found them.
+fn finished(spec: &RunSpec, cx: &Context) -> Option<Done> {
+    let (runs, _unreadable) = index::list(&cx.runs_dir).ok()?;
+    let mut of_name = runs.iter().filter(|run| {
+        run.status == RunStatus::Finished && run.name == spec.name && run.parent.is_none()
+    });
+    let yaml = spec.to_yaml();
+    of_name.find_map(|summary| {
+        let run = RunDir::open(&summary.path).ok()?;
+        let same = read_plain_text(run.spec_path()).is_ok_and(|text| text == yaml);
+        if !same || changed_since(spec, summary.created) {
+            return None;
+        }
+        let (mut loss, mut adjusted) = (None, false);
+        index::scan_events(
+            &run.events_path(),
+            &["Finished", "Adjusted"],
+            |event| match event {
+                Event::Finished { val_loss, .. } => loss = val_loss.map(|loss| loss.0),
+                Event::Adjusted { .. } => adjusted = true,
+                _ => {}
+            },
+        )
+        .ok()?;
+        let loss = loss.filter(|loss| !adjusted && loss.is_finite())?;
+        Some(Done {
+            id: summary.id.clone(),
+            seconds: summary.seconds,
+            loss,
+        })
+    })
+}
+
+/// Whether a file that the spec names, or one in a folder that it names, was written after `then`.
+fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
+    let files = RefCell::new(Vec::new());
+    let note = |path: &Path| {
+        files.borrow_mut().push(path.to_path_buf());
+        path.to_path_buf()
+    };
+    let mut data = spec.data.clone();
+    data.fix_paths(&note);
+    let named = [&data.path, &data.val_path].into_iter().flatten().cloned();
+    let start = spec.train.from.iter().map(PathBuf::from);
+    let mut files = files.into_inner();
+    files.retain(|path| path != Path::new(&spec.data.cache));
+    files.extend(named.chain(start));
+    let then = UNIX_EPOCH + Duration::from_millis(then.0);
+    let newer = |path: &Path| {
+        let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
+        modified.is_ok_and(|at| at > then)
+    };
+    let any_newer = |path: &PathBuf| {
+        // Of a pattern all that lies beside it.
+        let folder = match path.exists() {
+            true => path,
+            false => path.parent().unwrap_or(path),
+        };
+        let inside = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        newer(path) || inside.take(MAX_ENTRIES).any(|entry| newer(&entry.path()))
+    };
+    files.iter().any(any_newer)
+}
+
+/// Runs the rungs one after the other, those that finished before excepted, and fits the curve.
+fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()> {
+    for (i, step) in steps.iter().enumerate() {
+        let place = format!("run {} of {}", i + 1, steps.len());
+        let rung = &mut report.runs[i];
+        if let (Some(id), Some(loss), true) = (&rung.run, rung.loss, rung.reused) {
+            tell!(
+                "{place}: {id} finished before, validation loss {}; --fresh trains it again",
+                human::number(loss)
+            );
+            continue;
+        }
+        if let Some(why) = &step.engine {
+            tell!("note: {why}");
+        }
+        let dir = create(&step.loaded.spec, &step.loaded.asked, cx)?;
+        tell!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
         let state = train(&dir, cx)?;
         let finish = state.finished.as_ref();
         let outcome = finish.map_or(Outcome::Crashed, |f| f.outcome);
@@ -169,7 +295,6 @@ fn climb(
             }
             .into());
         }
-        let rung = &mut report.runs[i];
         rung.run = Some(dir.id().to_string());
         rung.seconds = Some(state.seconds);
         rung.loss = finish.and_then(|f| f.val_loss);
@@ -198,7 +323,7 @@ fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
 fn train(run: &RunDir, cx: &Context) -> anyhow::Result<RunState> {
     let launcher = Launcher::this_program(&cx.env)?;
     launcher.start_detached(run, &EngineOptions::default())?;
-    let mut link = crate::link::open(run, &cx.env)?;
+    let mut link = join(run, cx)?;
     let mut state = RunState::new();
     loop {
         match link.blocking_recv() {
@@ -206,6 +331,21 @@ fn train(run: &RunDir, cx: &Context) -> anyhow::Result<RunState> {
             Incoming::CaughtUp => {}
             Incoming::Closed(_) => return Ok(state),
         }
+    }
+}
+
+/// A run of a second may end while it is joined: then its log is there.
+fn join(run: &RunDir, cx: &Context) -> anyhow::Result<Link> {
+    // Nobody sends: a wait that is not a sleep.
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    let mut tries = 1;
+    loop {
+        match crate::link::open(run, &cx.env) {
+            Ok(link) => return Ok(link),
+            Err(error) if tries >= MAX_TRIES => return Err(error.into()),
+            Err(_) => tries += 1,
+        }
+        let _ = never.recv_timeout(Duration::from_millis(50));
     }
 }
 
@@ -238,6 +378,14 @@ fn table(report: &Report, args: &Args) -> String {
         words(all),
         words(report.target_seconds)
     ));
+    let reused = report.runs.iter().filter(|rung| rung.reused).count();
+    if reused > 0 {
+        out.push_str(&format!(
+            "  {reused} of {} runs finished before and {} not trained again: --fresh trains all\n",
+            report.runs.len(),
+            if reused == 1 { "is" } else { "are" }
+        ));
+    }
     if let (Some(fit), Some(p)) = (&report.fit, &report.prediction) {
         let x = if args.axis == Axis::Tokens {
             "tokens"
@@ -296,6 +444,7 @@ mod tests {
     fn the_table_tells_the_line_and_the_prediction() {
         let rung = |tokens: u64, loss| Rung {
             run: Some("r".into()),
+            reused: true,
             params: 804_096,
             tokens,
             steps: 10,
@@ -318,11 +467,14 @@ mod tests {
             spec: SpecArgs::default(),
             axis: Axis::Tokens,
             runs: 3,
+            fresh: false,
             dry_run: false,
             json: false,
         };
         let text = table(&report, &args);
         assert!(text.contains("total 6.0 s, the target alone ?"), "{text}");
         assert!(text.contains("predicted at 1.60M tokens: 1."), "{text}");
+        let told = "3 of 3 runs finished before and are not trained again";
+        assert!(text.contains(told), "{text}");
     }
 }

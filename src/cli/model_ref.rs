@@ -66,7 +66,9 @@ pub fn find_with(
     match (run, models::repo(word)) {
         (Ok(_), _) => best_of(word, cx),
         // No repository is called like a file.
-        (Err(_), _) if is_model_file(path) => Err(super::exit::absent(path).into()),
+        (Err(_), _) if is_model_file(path) || is_a_place(word) => {
+            Err(super::exit::absent(path).into())
+        }
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) if run_ref::means_a_pipeline(word, cx) => {
             Err(run_ref::not_found(word, &error, cx).into())
@@ -164,6 +166,13 @@ fn pull_with(
     };
     let found = models::fetch(&hub, &repo, parts, &progress);
     Ok(found.map_err(|error| failed(word, &error))?)
+}
+
+/// Whether a word can only be a path.
+fn is_a_place(word: &str) -> bool {
+    ["/", "./", "../", "~/"]
+        .iter()
+        .any(|start| word.starts_with(start))
 }
 
 /// Whether a word ends like a file of weights.

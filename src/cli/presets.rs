@@ -176,17 +176,12 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
         )
         .into());
     };
-    match write_new(path, text.as_bytes(), 0o666) {
-        Ok(()) => Ok(()),
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Failure::yours(
-            format!("{} already exists", shown(path)),
-            "choose another name with --to FILE",
-        )
-        .into()),
-        Err(e) => Err(Failure::machine(
-            format!("{} cannot be written: {e}", shown(path)),
-            "choose another location with --to FILE",
-        )
-        .into()),
-    }
+    write_new(path, text.as_bytes(), 0o666).map_err(|e| {
+        let exit = match e.kind() {
+            ErrorKind::AlreadyExists => Exit::Yours,
+            _ => Exit::Machine,
+        };
+        let failure = Failure::not_written(path, &e);
+        Failure { exit, ..failure }.into()
+    })
 }

@@ -1,7 +1,7 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
-use crate::base::files::read_plain_text;
+use crate::base::files::{is_of_the_name, read_plain_text};
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
@@ -10,6 +10,9 @@ use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
 use std::path::Path;
+
+/// What to do where `--runs-dir` names no folder.
+pub const RUNS_DIR: &str = "name a folder with --runs-dir DIR";
 
 /// The named run, or the newest live one.
 pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
@@ -42,7 +45,10 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
             false => match error {
                 ResolveError::Run(error) => Failure::run(error),
                 ResolveError::Io { error: cause, path } => {
-                    let hint = format!("check the disk and the permissions of {}", shown(path));
+                    let hint = match is_of_the_name(cause) {
+                        true => RUNS_DIR.to_string(),
+                        false => format!("check the disk and the permissions of {}", shown(path)),
+                    };
                     Failure::unwritten(error.to_string(), cause, hint)
                 }
                 _ => Failure::yours(error.to_string(), "llmtui runs"),

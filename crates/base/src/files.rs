@@ -1,5 +1,6 @@
 //! Atomic files, exclusive locks, private folders, and free disk space.
 
+use crate::text::shown;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -179,6 +180,41 @@ pub fn is_of_the_name(error: &io::Error) -> bool {
             | Kind::InvalidInput
             | Kind::InvalidFilename
     )
+}
+
+/// A file that could not be written: what is wrong, and what to do.
+pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
+    use io::ErrorKind as Kind;
+    let (file, folder) = (shown(path), folder_of(path));
+    match error.kind() {
+        Kind::AlreadyExists => (
+            format!("{file} already exists"),
+            "choose another name: nothing is written over".into(),
+        ),
+        Kind::IsADirectory => (format!("{file} is a folder"), "name a file in it".into()),
+        Kind::NotFound => (
+            format!("{file} cannot be written: its folder does not exist"),
+            format!("mkdir -p {}, or name another folder", shown(folder)),
+        ),
+        Kind::NotADirectory => {
+            let above = path.ancestors().find(|above| above.is_file());
+            (
+                format!(
+                    "{file} cannot be written: {} is a file, not a folder",
+                    shown(above.unwrap_or(folder))
+                ),
+                "name another folder".into(),
+            )
+        }
+        Kind::PermissionDenied => (
+            format!("{file} cannot be written: permission denied"),
+            format!("check the permissions of {}", shown(folder)),
+        ),
+        _ => (
+            format!("{file} cannot be written: {error}"),
+            format!("check the disk of {}", shown(folder)),
+        ),
+    }
 }
 
 /// Opening a pipe waits for its other end, unless told not to.
@@ -482,5 +518,32 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(private_dir(&file).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_written_says_where_why_and_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        fs::write(&file, "x").unwrap();
+        let said = |path: &Path| {
+            let error = write_new(path, b"y", 0o666).unwrap_err();
+            let (what, fix) = not_written(path, &error);
+            format!("{what}; {fix}")
+        };
+        for (path, words) in [
+            (file.clone(), ["already exists", "another name"]),
+            (
+                dir.path().join("no/b"),
+                ["its folder does not exist", "mkdir -p"],
+            ),
+            (
+                file.join("b"),
+                ["/a is a file, not a folder", "another folder"],
+            ),
+        ] {
+            let said = said(&path);
+            let fits = words.iter().all(|word| said.contains(word));
+            assert!(fits && !said.contains("os error"), "{said}");
+        }
     }
 }

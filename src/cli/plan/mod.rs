@@ -24,7 +24,8 @@ use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::solve::what_fits;
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
-use crate::run::index;
+use crate::run::{RunDir, index};
+use crate::wire::Event;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -240,13 +241,13 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let set = model_ref::with_runs(&args.set, cx)?;
     let mut found = match Path::new(&args.target).join("run.json").is_file() {
-        true => of_run(&args.target, &set, cx)?,
+        true => of_run(args, &set, cx)?,
         false => target::resolve(&args.target, &set, &cx.spec_sources()),
     };
     if matches!(found, Err(TargetError::Unknown { .. }))
         && index::resolve(&cx.runs_dir, &args.target).is_ok()
     {
-        found = of_run(&args.target, &set, cx)?;
+        found = of_run(args, &set, cx)?;
     }
     // The description of a model of the hub is enough.
     if matches!(found, Err(TargetError::Unknown { .. })) && models::repo(&args.target).is_some() {
@@ -284,19 +285,53 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     }
 }
 
-/// A run by the spec that it was created with.
+/// A run by the spec that it was created with, in the precision that it trains in; the plan is for this machine unless another is
+/// named, which is told.
 fn of_run(
-    word: &str,
+    args: &Args,
     set: &[String],
     cx: &Context,
 ) -> anyhow::Result<Result<Request, TargetError>> {
-    let run = run_ref::named(word, cx)?;
+    let run = run_ref::named(&args.target, cx)?;
     let spec = run.spec_path();
     let mut found = target::resolve(&spec.to_string_lossy(), set, &cx.spec_sources());
     if let Ok(request) = &mut found {
         request.name = one_line(&run.folder());
+        let says_precision = set.iter().any(|word| {
+            word.split('=')
+                .next()
+                .is_some_and(|key| key.ends_with("precision"))
+        });
+        // A log that cannot be read says nothing; then its spec is planned as it is.
+        let head = run_ref::fold(&run).ok().and_then(|state| state.head);
+        if let Some(head) = head.filter(|_| !says_precision) {
+            target::as_trained(request, &head);
+        }
+        if args.gpu.is_none() && !args.json {
+            let here = crate::hardware::host_name();
+            let there = trained_on(&run).filter(|there| *there != here);
+            let there = there.map_or(String::new(), |there| {
+                format!(", and the run trained on {}", one_line(&there))
+            });
+            tell!(
+                "note: planned for this machine ({}){there}",
+                one_line(&here)
+            );
+        }
     }
     Ok(found)
+}
+
+/// The machine of a run's newest engine.
+fn trained_on(run: &RunDir) -> Option<String> {
+    let mut host = None;
+    // A log that cannot be read names none.
+    let _ = index::scan_events(&run.events_path(), &["MachineDescribed"], |event| {
+        if let Event::MachineDescribed { machine } = event {
+            host = machine["host"].as_str().map(String::from).or(host.take());
+        }
+    });
+    host
 }
 
 const REFERENCES: [(&str, ReferenceChoice); 4] = [
@@ -437,7 +472,7 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         answers.length = None;
     }
     if let Some(tokens) = args.tokens {
-        (request.tokens, request.tokens_said) = (tokens, Said::Stated);
+        request.set_tokens(tokens);
     }
     if let Some(mfu) = args.mfu {
         (request.mfu, request.mfu_said) = (mfu, Said::Stated);

@@ -3,7 +3,7 @@
 mod make;
 mod push;
 
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, is_broken_pipe};
 use super::{Context, card, finding, model_ref, out};
 use crate::base::finding::{Finding, Status};
 use crate::base::text::{one_line, shown};
@@ -142,17 +142,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         )?),
     };
     if !args.json {
-        say!("{}", shown(&folder))?;
-        let rows: String = findings
-            .iter()
-            .map(|f| finding::rows(f, TITLE, ""))
-            .collect();
-        say!("{}\n{}", rows.trim_end(), finding::tally(&findings))?;
-        if let Some(made) = &made {
-            say!("\nlaid out in {}", shown(made))?;
-        }
-        if let Some(parcel) = &parcel {
-            push::tell(parcel, args)?;
+        match report(args, &folder, &findings, made.as_deref(), parcel.as_ref()) {
+            // Who has read enough (`| head`) still wants it sent.
+            Err(error) if args.upload && is_broken_pipe(&error) => {}
+            told => told?,
         }
     }
     let mut sent = None;
@@ -179,6 +172,29 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         false => Exit::Done,
     })
+}
+
+/// What was found, and what goes up.
+fn report(
+    args: &Args,
+    folder: &Path,
+    findings: &[Finding],
+    made: Option<&Path>,
+    parcel: Option<&push::Parcel>,
+) -> anyhow::Result<()> {
+    say!("{}", shown(folder))?;
+    let rows: String = findings
+        .iter()
+        .map(|f| finding::rows(f, TITLE, ""))
+        .collect();
+    say!("{}\n{}", rows.trim_end(), finding::tally(findings))?;
+    if let Some(made) = made {
+        say!("\nlaid out in {}", shown(made))?;
+    }
+    match parcel {
+        Some(parcel) => push::tell(parcel, args),
+        None => Ok(()),
+    }
 }
 
 fn value(

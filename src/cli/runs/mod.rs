@@ -4,7 +4,12 @@ mod compare;
 mod follow;
 mod tree;
 
-use super::{Context, exit::Exit, out};
+use super::{
+    Context,
+    exit::{Exit, Failure},
+    out,
+    run_ref::RUNS_DIR,
+};
 use crate::base::clock::{Clock, UnixMillis};
 use crate::base::text::{cut_middle, shown};
 use crate::base::{human, text::one_line};
@@ -48,7 +53,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return follow::follow(cx);
     }
     let (mut runs, unreadable) = index::list(&cx.runs_dir)
-        .map_err(|e| anyhow::Error::new(e).context(shown(&cx.runs_dir)))?;
+        .map_err(|e| Failure::unwritten(format!("{}: {e}", shown(&cx.runs_dir)), &e, RUNS_DIR))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
     for error in &unreadable {
         tell!("llmtui: {error}");

@@ -52,6 +52,8 @@ pub enum DataError {
     },
     #[error("{place} has no text")]
     Empty { place: String },
+    #[error("{place} has no rows")]
+    Rowless { place: String },
     #[error("no .txt file in {0}")]
     NoTexts(PathBuf),
     #[error("{place} has {bytes} bytes of text; text is held in memory, up to {limit} bytes")]
@@ -145,6 +147,7 @@ impl DataError {
             }
             DataError::NotUtf8 { .. } => "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
             DataError::Empty { .. } => "name a file that holds text",
+            DataError::Rowless { .. } => "name a file with rows; a header alone holds none",
             DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
             DataError::TooLarge { .. } => "train on a part of it",
             DataError::NoCorpus(_) => "a text of your own goes to data.path",

@@ -44,6 +44,9 @@ pub struct Examples {
     ended: bool,
 }
 
+/// Kinds of files whose rows stand under names of columns.
+const TABLES: [&str; 3] = ["csv", "tsv", "parquet"];
+
 /// Opens a source and finds out how its rows are to be read. `format` holds for a source that does not say its own.
 ///
 /// # Errors
@@ -72,6 +75,9 @@ pub fn examples(
     if good.is_empty() {
         return Err(match waiting.into_iter().find_map(Result::err) {
             Some(fault) => fault.into(),
+            None if TABLES.contains(&rows.kind()) => DataError::Rowless {
+                place: source.to_string(),
+            },
             None => DataError::Empty {
                 place: source.to_string(),
             },
@@ -190,7 +196,10 @@ mod tests {
             OnBadRow::Error,
         )
         .unwrap();
-        assert_eq!(found.detection().to_string(), "text (text), 2 of 2 rows");
+        assert_eq!(
+            found.detection().to_string(),
+            "text (text), by the first 2 rows"
+        );
         let contents: Vec<Content> = found.map(|e| e.unwrap().1.content).collect();
         assert_eq!(
             contents,
@@ -281,5 +290,20 @@ mod tests {
             .unwrap()
             .collect();
         assert!(found[0].is_ok() && found[1].is_err() && found.len() == 2);
+    }
+
+    #[test]
+    fn a_table_with_a_header_alone_has_no_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.csv"), "text,label\n").unwrap();
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let source = SourceConfig::path("a.csv");
+        let error = examples(&source, FormatChoice::Auto, OnBadRow::Error, &context);
+        let error = error.err().unwrap();
+        assert!(error.to_string().ends_with("has no rows"), "{error}");
+        assert!(error.hint().contains("header"), "{}", error.hint());
     }
 }

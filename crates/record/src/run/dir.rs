@@ -67,6 +67,7 @@ impl RunDir {
         asked_yaml: &str,
         clock: &dyn Clock,
     ) -> Result<RunDir, RunError> {
+        check_place(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
         std::fs::create_dir_all(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
         let now = clock.now();
         let run = fresh_dir(runs_dir, || new_id(name, now))?;
@@ -279,6 +280,18 @@ fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir
         }
     }
     Err(RunError::io(&runs_dir, last))
+}
+
+/// Whether runs may be below `runs_dir`: it is a folder, or not there yet.
+///
+/// # Errors
+/// It is a file.
+pub(super) fn check_place(runs_dir: &Path) -> io::Result<()> {
+    let why = "it is a file, and runs are kept in a folder";
+    match runs_dir.is_file() {
+        true => Err(io::Error::new(io::ErrorKind::NotADirectory, why)),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -154,6 +154,7 @@ pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
 
 /// Every run directory in `runs_dir`, in no order.
 fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
+    super::dir::check_place(runs_dir)?;
     let folder = match std::fs::read_dir(runs_dir) {
         Ok(folder) => folder,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -27,7 +27,7 @@ pub struct Found {
     pub named: bool,
     /// The run's name, by its folder or its file.
     pub name: String,
-    /// Other runs with such logs in the same folder.
+    /// Other runs with logs below the same folder, whatever their format.
     pub others: usize,
 }
 
@@ -143,7 +143,14 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         Some(_) => furthest(of_one_run)?.1,
         None => path,
     };
-    let others: BTreeSet<_> = others.iter().map(|log| folder_of(&log.2)).collect();
+    let mut others: BTreeSet<_> = others.iter().filter_map(|log| folder_of(&log.2)).collect();
+    // A program may write logs of several formats, in folders within its own.
+    for other in logs.iter().filter_map(|log| folder_of(&log.2)) {
+        let within = |known: &&Path| known.starts_with(other) || other.starts_with(known);
+        if !folder.iter().chain(&others).any(within) {
+            others.insert(other);
+        }
+    }
     Some(Found {
         format,
         path: path.clone(),
@@ -388,5 +395,28 @@ mod tests {
             std::fs::rename(of.path().join(&name), dir.path().join("b").join(&name)).unwrap();
         }
         assert_eq!(find(dir.path(), None).unwrap().others, 1);
+    }
+
+    #[test]
+    fn logs_of_other_programs_are_other_runs_but_not_those_within_a_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |log: &str, text: &str| {
+            let path = dir.path().join(log);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let csv = "step,loss\n1,2.5\n2,2.25\n";
+        let json = "{\"step\": 1, \"loss\": 2.5}\n{\"step\": 2, \"loss\": 2.25}\n";
+        let state = "{\"global_step\": 1, \"log_history\": [{\"step\": 1, \"loss\": 2.5}]}";
+        write("trl/checkpoint-1/trainer_state.json", state);
+        write("trl/logs/metrics.csv", csv);
+        assert_eq!(find(dir.path(), None).unwrap().others, 0);
+        write("lightning/version_0/metrics.csv", csv);
+        write("mine/log.jsonl", json);
+        let found = find(dir.path(), None).unwrap();
+        assert_eq!(found.others, 2, "{found:?}");
+        // Only those of a format that was named.
+        let wanted = found.format.entry.id;
+        assert_eq!(find(dir.path(), Some(wanted)).unwrap().others, 0);
     }
 }

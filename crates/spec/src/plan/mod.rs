@@ -108,10 +108,7 @@ pub fn plan(request: &Request) -> Plan {
 
 /// What a spec says; else two, the best, and the one being written.
 fn n_checkpoints(request: &Request) -> u64 {
-    match request.extras.checkpoints {
-        0 => 4,
-        n => n,
-    }
+    request.extras.saves.map_or(4, |saves| saves.at_once())
 }
 
 impl Plan {

@@ -8,7 +8,7 @@ use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
-use crate::spec::RolloutLength;
+use crate::spec::{RolloutLength, Saves};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
 /// [`FACTS`].
@@ -359,7 +359,7 @@ pub enum Preflight {
 }
 
 /// What this engine holds besides the model; 0 and defaults for the general estimator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct EngineExtras {
     /// Bytes of the dataset: text while reading, then tokens.
     pub data_bytes: u64,
@@ -369,8 +369,8 @@ pub struct EngineExtras {
     pub preflight: Preflight,
     /// The spec's precision setting; the request has its resolution on this machine.
     pub asked: crate::nn::Precision,
-    /// Checkpoints on the disk at once; 0 where nothing says.
-    pub checkpoints: u64,
+    /// When checkpoints are saved, and how many stay, where a spec says.
+    pub saves: Option<Saves>,
     /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
     /// Tokens that a step reads in one pass over them, padding included.
@@ -480,6 +480,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// Trains on so many tokens, with as many steps more or fewer.
+    pub fn set_tokens(&mut self, n: u64) {
+        if let Some(saves) = &mut self.extras.saves {
+            let steps = u128::from(saves.steps) * u128::from(n) / u128::from(self.tokens.max(1));
+            saves.steps = u64::try_from(steps).unwrap_or(u64::MAX).max(1);
+        }
+        (self.tokens, self.tokens_said) = (n, Said::Stated);
+    }
+
     /// Tokens per optimizer step, all devices together; both answers of pairs.
     pub fn batch_tokens(&self) -> u64 {
         self.micro_tokens() * self.grad_accum * self.n_devices

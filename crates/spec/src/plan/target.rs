@@ -213,13 +213,17 @@ pub fn of_run(head: &Head) -> Option<Request> {
         ..DataSize::default()
     };
     let mut request = of_spec(&spec, data);
-    // What `auto` came to where the run trains, which need not be this machine.
+    as_trained(&mut request, head);
+    Some(request)
+}
+
+/// What `precision: auto` came to where the run trains, which need not be this machine.
+pub fn as_trained(request: &mut Request, head: &Head) {
     match head.precision.as_deref() {
         Some("f32") => request.precision = Precision::Fp32,
         Some("bf16") => request.precision = Precision::Fp32Bf16Products,
         _ => {}
     }
-    Some(request)
 }
 
 /// What the update rule of a spec says that it keeps.
@@ -275,7 +279,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
                 Preflight::Off
             },
             asked: train.precision,
-            checkpoints: spec.checkpoints_at_once(),
+            saves: Some(spec.saves()),
             epoch_tokens: data.epoch_tokens,
             // Of a stream both are the same.
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
@@ -604,6 +608,25 @@ mod tests {
         // Four blocks with c_attn 128 → 384, c_proj 128 → 128, c_fc 128 → 512 and c_proj 512 → 128 at rank 4.
         let (request, _) = with(&["adapter.lora.rank=4"]);
         assert_eq!(request.n_trainable(), 4 * 4 * (512 + 256 + 640 + 640));
+    }
+
+    #[test]
+    fn checkpoints_and_their_disk_follow_the_tokens() {
+        let words = ["max_steps=2", "checkpoint.every=1", "eval.every=1"].map(String::from);
+        let spec = crate::spec::load("quickstart", &words, &SpecSources::default());
+        let data = DataSize {
+            vocab_size: 65,
+            ..DataSize::default()
+        };
+        let mut request = of_spec(&spec.unwrap().spec, data);
+        let two = crate::plan::plan(&request);
+        assert_eq!(two.n_checkpoints(), 2);
+        let tokens = request.tokens;
+        request.set_tokens(100 * tokens);
+        let many = crate::plan::plan(&request);
+        assert!(many.n_checkpoints() > 2 && many.disk_bytes > two.disk_bytes);
+        request.set_tokens(tokens);
+        assert_eq!(crate::plan::plan(&request).n_checkpoints(), 2);
     }
 
     #[test]

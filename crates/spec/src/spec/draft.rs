@@ -368,12 +368,17 @@ impl Draft {
     }
 }
 
+fn because(path: &Path, source: &std::io::Error) -> String {
+    let (what, fix) = crate::base::files::not_written(path, source);
+    format!("{what}; {fix}")
+}
+
 /// Why a spec was not saved; the sentence says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     #[error("{} already exists: choose another name", .0.display())]
     Exists(PathBuf),
-    #[error("{} cannot be written: {source}", path.display())]
+    #[error("{}", because(path, source))]
     Io {
         path: PathBuf,
         source: std::io::Error,

@@ -17,6 +17,30 @@ pub struct BatchStage {
     pub until_step: u64,
 }
 
+/// When a run saves checkpoints, and how many of them it keeps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Saves {
+    /// Of the whole run.
+    pub steps: u64,
+    every: Every,
+    best: Option<Every>,
+    keep_last: u64,
+    rescued: u64,
+}
+
+impl Saves {
+    /// Checkpoints that lie on the disk at once, at most: no more than the run saves.
+    pub fn at_once(&self) -> u64 {
+        let due = |every: Every| match every.steps(self.steps) {
+            0 => 1,
+            every => self.steps.div_ceil(every),
+        };
+        let saved = (due(self.every) + self.best.map_or(0, due)).min(self.steps);
+        // The newest ones, the best, and the one that is being written.
+        (self.keep_last + 2).min(saved) + self.rescued
+    }
+}
+
 impl TrainConfig {
     /// Micro-steps of optimizer step number `step`, from 1.
     pub fn accum(&self, step: u64) -> usize {
@@ -63,20 +87,22 @@ impl RunConfig {
         }
     }
 
-    /// Checkpoints that lie on the disk at once, at most: no more than the run saves.
+    /// When it saves, and what it keeps of that.
+    pub fn saves(&self) -> Saves {
+        Saves {
+            steps: self.train.max_steps.max(1),
+            every: self.checkpoint.every,
+            // By `best_by` each evaluation may be the best, which is saved.
+            best: self.eval.best_by.as_ref().map(|_| self.eval.every),
+            keep_last: self.checkpoint.keep_last as u64,
+            // Where rescues act, the beginning is saved too, and what they give up stays until the end.
+            rescued: u64::from(self.rescue.policy == RescuePolicy::Act),
+        }
+    }
+
+    /// Checkpoints that lie on the disk at once, at most.
     pub fn checkpoints_at_once(&self) -> u64 {
-        let max_steps = self.train.max_steps.max(1);
-        let due = |every: Every| match every.steps(max_steps) {
-            0 => 1,
-            every => max_steps.div_ceil(every),
-        };
-        // By `best_by` each evaluation may be the best, which is saved.
-        let best = self.eval.best_by.as_ref().map(|_| due(self.eval.every));
-        let saved = (due(self.checkpoint.every) + best.unwrap_or(0)).min(max_steps);
-        // Where rescues act, the beginning is saved too, and what they give up stays until the end.
-        let acts = u64::from(self.rescue.policy == RescuePolicy::Act);
-        // The newest ones, the best, and the one that is being written.
-        (self.checkpoint.keep_last as u64 + 2).min(saved) + acts
+        self.saves().at_once()
     }
 
     /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.

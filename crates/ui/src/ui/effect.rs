@@ -84,6 +84,8 @@ pub enum Effect {
     /// Look at data; words on how far it is come in between. An inspection under way is cancelled.
     InspectData(Box<Subject>),
     RefreshRuns,
+    /// Read the list of presets and of spec files again.
+    ListPresets,
     ListCheckpoints,
     /// Look for model folders and GGUF files near by.
     ListModelFiles,

@@ -4,6 +4,7 @@ mod chats;
 mod complete;
 mod evals;
 pub mod kept;
+pub mod listed;
 mod pictures;
 mod pipelines;
 mod revisit;
@@ -19,6 +20,7 @@ pub use tracks::read_track;
 
 use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;
+use super::store::PresetRow;
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::{Clock, SystemClock};
@@ -147,6 +149,8 @@ impl Workplace {
     pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
         let path = self.typed(&path)?;
         crate::spec::save_new(&path, yaml).map_err(|e| e.to_string())?;
+        // A disk that does not take it costs only its place in the list of the next time.
+        let _ = kept::keep_spec(&self.env, &path);
         let name = path.display().to_string();
         let loaded = crate::spec::load_text(&name, yaml, &self.sources);
         let fault = loaded.err().and_then(|errors| {
@@ -154,6 +158,11 @@ impl Workplace {
             Some(first.line())
         });
         Ok(SavedSpec { path, fault })
+    }
+
+    /// Presets, and the spec files of the user.
+    pub fn presets(&self) -> Vec<PresetRow> {
+        listed::presets(&self.env, &self.sources)
     }
 
     /// A preset or file for the editor.

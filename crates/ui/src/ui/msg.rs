@@ -6,6 +6,7 @@ use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
+use crate::ui::store::PresetRow;
 use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
@@ -47,6 +48,8 @@ pub enum Msg {
     },
     /// The runs directory was read; the second half says what could not be.
     Runs(Result<(Vec<RunSummary>, Vec<String>), String>),
+    /// Presets and spec files, as they are now.
+    Presets(Vec<PresetRow>),
     /// Every checkpoint that one could talk to, newest run first.
     Checkpoints(Vec<CheckpointRow>),
     /// Model folders and GGUF files near by.

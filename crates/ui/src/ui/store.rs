@@ -3,12 +3,13 @@
 use super::machine_view::MachineView;
 use super::msg::{CheckpointRow, Holder, ModelFiles, Slot};
 use crate::base::clock::UnixMillis;
+use crate::base::text::shown;
 use crate::run::RunState;
 pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::spec::PresetGroup;
 use crate::wire::Outcome;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One thing that can be trained: a row of the home screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +20,20 @@ pub struct PresetRow {
     pub kind: PresetKind,
 }
 
+impl PresetRow {
+    /// What lists call it: a file without its folders.
+    pub fn title(&self) -> String {
+        let path = Path::new(&self.name);
+        let file = path.file_name().filter(|_| self.kind == PresetKind::File);
+        shown(file.map_or(path, Path::new))
+    }
+}
+
 /// What is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PresetKind {
+    /// A spec in a file of the user's; the row's name is its path.
+    File,
     Run(PresetGroup),
     Pipeline,
 }
@@ -30,6 +42,7 @@ impl PresetKind {
     /// The heading of its list.
     pub fn title(self) -> &'static str {
         match self {
+            PresetKind::File => "your specs: files of this folder, and saved ones",
             PresetKind::Run(group) => group.title(),
             PresetKind::Pipeline => "pipelines: several stages by one command",
         }
@@ -68,9 +81,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Presets of one run, which can be edited and planned.
+    /// Presets and specs of one run, which can be edited and planned.
     pub fn run_presets(&self) -> impl Iterator<Item = &PresetRow> {
-        let of_run = |row: &&PresetRow| matches!(row.kind, PresetKind::Run(_));
+        let of_run = |row: &&PresetRow| row.kind != PresetKind::Pipeline;
         self.presets.iter().filter(of_run)
     }
 

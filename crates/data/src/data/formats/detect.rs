@@ -35,6 +35,17 @@ pub struct Detection {
     pub looked_at: usize,
 }
 
+impl Detection {
+    /// The rows that were looked at are the first of the source, which may have many more.
+    fn share(&self) -> String {
+        match (self.fitting, self.looked_at) {
+            (1, 1) => "by the first row".into(),
+            (fitting, all) if fitting == all => format!("by the first {all} rows"),
+            (fitting, all) => format!("{fitting} of the first {all} rows"),
+        }
+    }
+}
+
 impl fmt::Display for Detection {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}", self.format)?;
@@ -47,12 +58,8 @@ impl fmt::Display for Detection {
             write!(f, " ({})", parts.join(", "))?;
         }
         match self.grounds {
-            Grounds::Rows => write!(f, ", {} of {} rows", self.fitting, self.looked_at)?,
-            Grounds::Method => write!(
-                f,
-                ", {} of {} rows, as the method learns from them",
-                self.fitting, self.looked_at
-            )?,
+            Grounds::Rows => write!(f, ", {}", self.share())?,
+            Grounds::Method => write!(f, ", {}, as the method learns from them", self.share())?,
             Grounds::Spec => write!(f, ", as the spec says")?,
             Grounds::PlainText => write!(f, ", a document a file")?,
         }

@@ -341,12 +341,12 @@ fn prompts_alone_and_with_answers() {
         (
             Unit::Prompt,
             FormatId::PromptOnly,
-            "prompt_only (prompt from question, answer), 1 of 1 rows, as the method learns from them; could also be instruction_response",
+            "prompt_only (prompt from question, answer), by the first row, as the method learns from them; could also be instruction_response",
         ),
         (
             Unit::Text,
             FormatId::InstructionResponse,
-            "instruction_response (instruction from question, response from answer), 1 of 1 rows, as the method learns from them; \
+            "instruction_response (instruction from question, response from answer), by the first row, as the method learns from them; \
              could also be prompt_only",
         ),
     ] {

@@ -43,10 +43,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
         .map(|(names, make)| make.finding(names))
         .collect();
     if findings.is_empty() {
-        let n = subject.files.len();
-        findings.push(Finding::pass(format!(
-            "{n} files, none of which runs or leads elsewhere"
-        )));
+        findings.push(Finding::pass(match subject.files.len() {
+            1 => "1 file, which neither runs nor leads elsewhere".into(),
+            n => format!("{n} files, none of which runs or leads elsewhere"),
+        }));
     }
     findings
 }

@@ -173,13 +173,13 @@ impl App {
             choice: Choice::Action(*action),
         }));
         items.extend(self.store.presets.iter().map(|p| Item {
-            title: format!("start {}", p.name),
+            title: format!("start {}", p.title()),
             detail: p.about.clone(),
             right: String::new(),
             choice: Choice::StartPreset(p.name.clone()),
         }));
         items.extend(self.store.run_presets().map(|p| Item {
-            title: format!("edit {}", p.name),
+            title: format!("edit {}", p.title()),
             detail: "every value, with search and undo".into(),
             right: String::new(),
             choice: Choice::EditPreset(p.name.clone()),

@@ -35,6 +35,10 @@ impl App {
                 result,
             } => self.sent(*slot, *asked, result),
             Msg::Runs(result) => self.runs(result),
+            Msg::Presets(rows) => {
+                self.store.presets.clone_from(rows);
+                self.data_moved();
+            }
             Msg::Checkpoints(rows) => {
                 self.store.checkpoints.clone_from(rows);
                 self.data_moved();
@@ -58,7 +62,10 @@ impl App {
                     self.renew_overlays();
                 }
             }
-            Msg::Saved(result) => self.saved(result.as_ref()),
+            Msg::Saved(result) => {
+                self.saved(result.as_ref());
+                return result.iter().map(|_| Effect::ListPresets).collect();
+            }
             Msg::PictureSaved(Ok(path)) => {
                 let words = format!("saved as {}, with .png beside", path.display());
                 self.toast(Level::Good, &words);

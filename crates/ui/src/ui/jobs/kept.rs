@@ -29,22 +29,14 @@ pub fn keep_theme(env: &Env, name: &str) -> io::Result<()> {
     write_atomic(&path, format!("{name}\n").as_bytes())
 }
 
-/// Models that are remembered.
-const MAX_MODELS: usize = 12;
-
-fn models_file(env: &Env) -> Option<PathBuf> {
-    env.state_dir.as_ref().map(|dir| dir.join("models"))
-}
+/// Most models, and most specs, that are remembered.
+const MOST: usize = 12;
+const MODELS: &str = "models";
+const SPECS: &str = "specs";
 
 /// The models that were talked to last, newest first: folders and files that are still there, and ids of the hub.
 pub fn models(env: &Env) -> Vec<PathBuf> {
-    let text = models_file(env).and_then(|path| read_plain_text(path).ok());
-    let text = text.unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.is_empty());
-    let paths = lines.map(PathBuf::from).take(MAX_MODELS);
-    paths
-        .filter(|path| path.is_relative() || path.exists())
-        .collect()
+    recent(env, MODELS)
 }
 
 /// Puts a model in front of those that are remembered. A path is kept as it reads from everywhere, an id of the hub as it is.
@@ -52,18 +44,49 @@ pub fn models(env: &Env) -> Vec<PathBuf> {
 /// # Errors
 /// A folder that cannot be created or a full disk.
 pub fn keep_model(env: &Env, model: &Path) -> io::Result<()> {
-    let Some(file) = models_file(env) else {
+    keep(env, MODELS, model)
+}
+
+/// The spec files that were saved last and are still there, newest first.
+pub fn specs(env: &Env) -> Vec<PathBuf> {
+    recent(env, SPECS)
+}
+
+/// Puts a spec file in front of those that are remembered.
+///
+/// # Errors
+/// A folder that cannot be created or a full disk.
+pub fn keep_spec(env: &Env, spec: &Path) -> io::Result<()> {
+    keep(env, SPECS, spec)
+}
+
+fn list_file(env: &Env, list: &str) -> Option<PathBuf> {
+    env.state_dir.as_ref().map(|dir| dir.join(list))
+}
+
+fn recent(env: &Env, list: &str) -> Vec<PathBuf> {
+    let text = list_file(env, list).and_then(|path| read_plain_text(path).ok());
+    let text = text.unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let paths = lines.map(PathBuf::from).take(MOST);
+    paths
+        .filter(|path| path.is_relative() || path.exists())
+        .collect()
+}
+
+fn keep(env: &Env, list: &str, newest: &Path) -> io::Result<()> {
+    let Some(file) = list_file(env, list) else {
         return Ok(());
     };
-    let model = match model.exists() {
-        true => std::path::absolute(model)?,
-        false => model.to_path_buf(),
+    let newest = match newest.exists() {
+        true => std::path::absolute(newest)?,
+        false => newest.to_path_buf(),
     };
-    let others = models(env).into_iter().filter(|other| *other != model);
-    let all = std::iter::once(model.clone())
-        .chain(others)
-        .take(MAX_MODELS);
-    // A name with a line break would be two models.
+    let others = recent(env, list)
+        .into_iter()
+        .filter(|other| *other != newest);
+    let all = std::iter::once(newest.clone()).chain(others).take(MOST);
+    // A name with a line break would be two entries.
     let lines = all.filter_map(|path| path.to_str().map(String::from));
     let lines: Vec<String> = lines.filter(|line| !line.contains('\n')).collect();
     if let Some(folder) = file.parent() {
@@ -109,7 +132,7 @@ mod tests {
         for i in 0..20 {
             keep_model(&env, Path::new(&format!("org/{i}"))).unwrap();
         }
-        assert_eq!(models(&env).len(), MAX_MODELS);
+        assert_eq!(models(&env).len(), MOST);
         assert_eq!(models(&env)[0], PathBuf::from("org/19"));
     }
 }

@@ -88,6 +88,7 @@ impl Shell {
                 }),
                 Effect::InspectData(subject) => self.inspect_data(*subject),
                 Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
+                Effect::ListPresets => self.job(|place| Done::Msg(Msg::Presets(place.presets()))),
                 Effect::ListCheckpoints => {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
                 }

@@ -4,13 +4,10 @@ use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::read_plain_text;
 use crate::base::paths::Env;
-use crate::base::text::one_line;
-use crate::pipeline;
-use crate::spec::{PresetGroup, SpecSources};
+use crate::spec::SpecSources;
 use crate::ui::app::AppOptions;
-use crate::ui::jobs::kept;
+use crate::ui::jobs::{kept, listed};
 use crate::ui::keymap::Keymap;
-use crate::ui::store::{PresetKind, PresetRow};
 use crate::ui::theme::{ColorDepth, Themes};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +28,7 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
     let wanted = options.theme.clone().or(kept);
     let wanted = wanted.unwrap_or_else(|| "ansi".into());
     complaints.extend(missing(&wanted, &themes));
-    let presets = presets(&options.sources);
+    let presets = listed::presets(env, &options.sources);
     AppOptions {
         runs_dir: options.runs_dir.clone(),
         presets,
@@ -71,34 +68,6 @@ fn missing(wanted: &str, themes: &Themes) -> Option<String> {
 pub fn check_theme(name: &str, env: &Env, sources: &SpecSources) -> Result<(), String> {
     let themes = all_themes(env, sources, &mut Vec::new());
     missing(name, &themes).map_or(Ok(()), Err)
-}
-
-/// Presets by group, and pipelines behind the demos.
-fn presets(sources: &SpecSources) -> Vec<PresetRow> {
-    let row = |name: String, about: &str, kind| PresetRow {
-        name,
-        about: one_line(about),
-        kind,
-    };
-    let mut rows: Vec<PresetRow> = crate::spec::presets(sources)
-        .into_iter()
-        .map(|p| row(p.name, &p.about, PresetKind::Run(p.group)))
-        .collect();
-    let is_before = |row: &PresetRow| row.kind <= PresetKind::Run(PresetGroup::Demo);
-    let at = rows
-        .iter()
-        .position(|row| !is_before(row))
-        .unwrap_or(rows.len());
-    let pipelines = pipeline::names(sources).into_keys().map(|name| {
-        let about = match pipeline::find(&name, sources) {
-            Ok(Some(pipeline)) => pipeline.about,
-            Ok(None) => String::new(),
-            Err(error) => error.to_string(),
-        };
-        row(name, &about, PresetKind::Pipeline)
-    });
-    rows.splice(at..at, pipelines);
-    rows
 }
 
 fn theme_files(folder: &Path) -> Vec<(String, String)> {

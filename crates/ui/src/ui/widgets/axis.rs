@@ -320,14 +320,22 @@ fn scientific(value: f64, step: f64) -> String {
 
 /// Steps that a chart spans at least.
 const FIRST_STEPS: u64 = 48;
+/// The same, where nobody knows how many there will be.
+const FEWEST_STEPS: u64 = 10;
 
 /// The steps that a chart of a running run spans: round, at least half full once it is past its beginning, and the whole
-/// schedule from a quarter of it on, so that the picture is squeezed a few times in a run and not in every frame.
+/// schedule from a quarter of it on, so that the picture is squeezed a few times in a run and not in every frame. A log of
+/// unknown length fills its chart up to a tenth.
 pub fn step_range(step: u64, max_steps: Option<u64>) -> (f64, f64) {
     let reach = round_up_125((step.max(FIRST_STEPS) as f64) * 1.02);
-    let high = match max_steps {
-        Some(max) if max > 0 && reach >= max as f64 * 0.4 => (max.max(step)) as f64,
-        _ => reach,
+    let high = match max_steps.filter(|max| *max > 0) {
+        Some(max) if reach >= max as f64 * 0.4 => (max.max(step)) as f64,
+        Some(_) => reach,
+        None if step == 0 => reach,
+        None => {
+            let unit = 10_u64.pow(step.ilog10().saturating_sub(1));
+            step.next_multiple_of(unit).max(FEWEST_STEPS) as f64
+        }
     };
     (0.0, high)
 }
@@ -502,7 +510,15 @@ mod tests {
             2100.0,
             "a run may go past its plan"
         );
-        assert!(step_range(5_000, None).1 >= 5_000.0);
+        // Without a plan what is there fills the chart.
+        assert_eq!(step_range(101, None).1, 110.0);
+        for step in [10, 48, 101, 999, 1_001, 5_000, 123_456] {
+            let reach = step_range(step, Some(0)).1;
+            assert!(
+                (1.0..=1.1).contains(&(reach / step as f64)),
+                "{step}: {reach}"
+            );
+        }
     }
 
     #[test]

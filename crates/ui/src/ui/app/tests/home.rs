@@ -107,6 +107,34 @@ fn a_template_is_set_up_before_it_is_trained() {
 }
 
 #[test]
+fn the_editor_shows_its_undo_and_its_help_on_80_columns() {
+    let mut bench = bench();
+    let draft = crate::spec::Draft::open("dpo", &crate::spec::SpecSources::default()).unwrap();
+    bench.msg(Msg::Editor(Ok(Box::new(draft))));
+    let picture = bench.picture(80, 24);
+    let foot = picture.lines().last().unwrap_or_default();
+    for hint in ["enter change", "u undo", "? help", "esc "] {
+        assert!(foot.contains(hint), "{hint}: {foot}");
+    }
+}
+
+#[test]
+fn runs_of_a_ladder_are_told_apart_on_80_columns() {
+    let rung = |n: usize| {
+        let mut run = runs().remove(1);
+        run.name = format!("quickstart-tokens-{n}");
+        run.id = format!("2026-11-21-1422-quickstart-tokens-{n}-a2b{n}");
+        run.path = format!("runs/{}", run.id).into();
+        run
+    };
+    let mut bench = bench_with((1..4).map(rung).collect());
+    let picture = bench.picture(80, 30);
+    for n in 1..4 {
+        assert!(picture.contains(&format!("-{n}-a2b{n} ")), "{picture}");
+    }
+}
+
+#[test]
 fn a_pipeline_is_started_but_neither_edited_nor_planned() {
     let mut bench = bench();
     bench.press("down").press("e");
@@ -227,4 +255,58 @@ fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
         "{picture}"
     );
     assert!(picture.contains(" failed       - "), "{picture}");
+}
+
+#[test]
+fn a_saved_spec_is_listed_opened_planned_and_trained() {
+    let mut bench = bench();
+    let mut rows = bench.app.store.presets.clone();
+    bench.msg(Msg::Saved(Ok(crate::ui::msg::SavedSpec {
+        path: "/specs/poems.yaml".into(),
+        fault: None,
+    })));
+    assert_eq!(bench.effects, [Effect::ListPresets]);
+    let path = "/specs/poems.yaml";
+    rows.insert(
+        0,
+        PresetRow {
+            name: path.into(),
+            about: "extends quickstart, in /specs".into(),
+            kind: PresetKind::File,
+        },
+    );
+    bench.msg(Msg::Presets(rows));
+    let picture = bench.picture(80, 30);
+    // The selection stays where it was.
+    assert!(
+        picture.contains("your specs") && picture.contains("▸ quickstart"),
+        "{picture}"
+    );
+    bench.wait(10_000);
+    let picture = bench.press("home").picture(80, 30);
+    assert!(
+        picture.contains("▸ poems.yaml") && picture.contains("in /specs"),
+        "{picture}"
+    );
+    bench.press("e");
+    assert_eq!(bench.effects, [Effect::OpenEditor(path.into())]);
+    let picker = bench.press("5").write("o").picture(80, 30);
+    assert!(picker.contains("poems.yaml"), "{picker}");
+    bench.press("esc").press("1").press("home").press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    let target = path.into();
+    assert_eq!(bench.effects, [Effect::StartRun { slot, target }]);
+}
+
+#[test]
+fn panes_without_a_run_list_no_keys_that_do_nothing() {
+    let mut bench = bench();
+    let panes = ["health", "samples", "examples"];
+    for pane in PANES.iter().filter(|pane| panes.contains(&pane.id)) {
+        bench.app.act(crate::ui::action::Action::Open(pane));
+        let picture = bench.picture(80, 24);
+        let foot = picture.lines().last().unwrap_or_default().trim();
+        let first = foot.split("  ").next().unwrap_or_default();
+        assert_eq!(first, ": palette", "{}: {foot}", pane.id);
+    }
 }

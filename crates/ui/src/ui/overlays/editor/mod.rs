@@ -357,11 +357,11 @@ impl Overlay for Editor {
             A::SaveSpec,
             A::OnlyChanges,
             A::ViewYaml,
-            A::UndoEdit,
             A::ResetValue,
             A::RedoEdit,
         ]));
-        Hints::of_overlay(own)
+        let kept = titles(&[A::UndoEdit, A::Help, A::Cancel]);
+        Hints { own, kept }
     }
 
     fn typing(&self) -> bool {

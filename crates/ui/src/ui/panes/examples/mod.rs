@@ -60,8 +60,11 @@ impl ExamplesPane {
 }
 
 impl Pane for ExamplesPane {
-    fn hints(&self, _store: &Store) -> Hints {
+    fn hints(&self, store: &Store) -> Hints {
         use Action as A;
+        if store.held.is_none() {
+            return Hints::of_pane(Vec::new());
+        }
         if self.browses() {
             return Hints::of_pane(titles(&[
                 A::RolloutEarlier,

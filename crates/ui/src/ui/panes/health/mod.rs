@@ -47,7 +47,10 @@ pub struct HealthPane {
 }
 
 impl Pane for HealthPane {
-    fn hints(&self, _store: &Store) -> Hints {
+    fn hints(&self, store: &Store) -> Hints {
+        if store.held.as_ref().is_none_or(|held| rows(&held.state).is_empty()) {
+            return Hints::of_pane(Vec::new());
+        }
         let other = if self.words { "picture" } else { "what is normal" };
         let mut hints = vec![
             (Action::Accept, other),

@@ -8,9 +8,9 @@ use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
 use crate::run::lineage::find_parent;
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
-use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
+use crate::ui::layout::{cut, cut_middle, fill, rule, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
-use crate::ui::store::{Store, short_run};
+use crate::ui::store::{PresetRow, Store, short_run};
 use crate::ui::theme::{Meaning, Theme};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -112,7 +112,7 @@ impl HomePane {
         let names = store
             .presets
             .iter()
-            .map(|p| p.name.width())
+            .map(|p| p.title().width())
             .max()
             .unwrap_or(0)
             .clamp(8, 24);
@@ -130,13 +130,12 @@ impl HomePane {
                 }
                 PresetLine::Row(i) => *i,
             };
-            let (name, about) = match store.presets.get(i) {
-                Some(preset) => (preset.name.as_str(), preset.about.as_str()),
-                None => WIZARD,
-            };
+            let preset = store.presets.get(i);
+            let name = preset.map_or(WIZARD.0.into(), PresetRow::title);
+            let about = preset.map_or(WIZARD.1, |preset| preset.about.as_str());
             let row = RowText {
                 mark: None,
-                main: fill(name, names, theme.glyphs().ellipsis),
+                main: fill(&name, names, theme.glyphs().ellipsis),
                 rest: format!("   {about}"),
             };
             frame.render_widget(row.line(theme, i == self.selected, area.width), place);
@@ -409,17 +408,12 @@ impl Columns {
         };
         let curve = glyphs.sparkline(&run.curve, self.curve);
         let age = human::age(store.now.since(run.updated));
+        // What tells runs of one name apart stands at its end.
+        let room = self.name.saturating_sub(branch.width());
+        let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);
         RowText {
             mark: Some((mark, meaning)),
-            main: fill(
-                &cut(
-                    &format!("{branch}{}", one_line(short_run(&run.id))),
-                    self.name,
-                    glyphs.ellipsis,
-                ),
-                self.name,
-                "",
-            ),
+            main: fill(&format!("{branch}{name}"), self.name, glyphs.ellipsis),
             rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
     }

@@ -38,6 +38,7 @@ const REFRESH: Duration = Duration::from_secs(2);
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HomeRow {
+    /// A preset by its name, or a spec by the path of its file.
     Preset(String),
     /// The wizard.
     New,
@@ -192,7 +193,7 @@ impl HomePane {
                 vec![info(&words)]
             }
             Some(HomeRow::Preset(name)) => vec![Request::Do(Effect::OpenEditor(name))],
-            _ => vec![info("select a preset to edit")],
+            _ => vec![info("select a preset or a spec to edit")],
         }
     }
 
@@ -292,6 +293,11 @@ fn is_pipeline(store: &Store, name: &str) -> bool {
     presets.any(|row| row.name == name && row.kind == PresetKind::Pipeline)
 }
 
+/// Runs, presets and spec files.
+fn look_again() -> Vec<Request> {
+    [Effect::RefreshRuns, Effect::ListPresets].map(Request::Do).into()
+}
+
 fn info(words: &str) -> Request {
     Request::Toast(Level::Info, words.into())
 }
@@ -339,7 +345,7 @@ impl Pane for HomePane {
     }
 
     fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
-        vec![Request::Do(Effect::RefreshRuns)]
+        look_again()
     }
 
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
@@ -348,7 +354,7 @@ impl Pane for HomePane {
             Action::Accept if !self.filtering => self.accept(store, context.keymap),
             Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
             Action::EditPreset => self.edit(store),
-            Action::Refresh => vec![Request::Do(Effect::RefreshRuns)],
+            Action::Refresh => look_again(),
             Action::MarkRun => self.mark(store),
             Action::CompareRuns => self.compare(store, context.keymap),
             Action::CompareEvals => self.evals(store, context.keymap),
@@ -389,6 +395,10 @@ impl Pane for HomePane {
         let store = context.store;
         match msg {
             Msg::Runs(Ok(_)) => {
+                self.replaced(store);
+                self.moved(store)
+            }
+            Msg::Presets(_) if self.settled => {
                 self.replaced(store);
                 self.moved(store)
             }

@@ -18,6 +18,7 @@ use crate::ui::widgets::{bar, finding};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
 
 /// Columns of the form's labels.
 const LABELS: usize = 15;
@@ -31,14 +32,15 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
     let Some(shown) = &pane.shown else {
         return empty(pane, frame, area, context);
     };
-    let below = below_rows(shown, area);
+    let lines = Below::new(shown, area.width, context);
+    let below = below_rows(&lines, area);
     let (top, bottom) = split_bottom(area, below);
     if area.width < NARROW {
         let (line, form) = split_top(top, 1);
         let words = headline(&shown.plan, line.width);
         let width = line.width.saturating_sub(1);
         text::draw(frame.buffer_mut(), line.x + 1, line.y, width, &words, theme);
-        draw_below(frame, bottom, shown, context);
+        draw_below(frame, bottom, &lines, theme);
         return draw_form(pane, frame, form, context);
     }
     let form_width = (area.width * 3 / 8).clamp(28, 46).min(area.width);
@@ -53,15 +55,15 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
     };
     let measured = measured(pane, context);
     draw_right(frame.buffer_mut(), right, shown, measured, theme);
-    draw_below(frame, bottom, shown, context);
+    draw_below(frame, bottom, &lines, theme);
     draw_form(pane, frame, form, context);
 }
 
-/// Rows of what fits and of the changes.
-fn below_rows(shown: &Shown, area: Rect) -> u16 {
-    let changes = shown.ladder.changes.len() as u16;
-    let advice = shown.plan.advice.len() as u16;
-    let wanted = 2 + changes.max(1) + if area.height > 30 { advice + 1 } else { 1 };
+/// Rows of what fits, of the changes and, where there is room, of the advice.
+fn below_rows(lines: &Below, area: Rect) -> u16 {
+    let advice = if area.height > 30 { lines.advice.len() } else { 1 };
+    let wanted = 2 + lines.fits.len().max(2) + advice;
+    let wanted = u16::try_from(wanted).unwrap_or(u16::MAX);
     wanted.min(area.height / 3).max(4.min(area.height))
 }
 
@@ -498,46 +500,108 @@ fn hours_words(hours: f64) -> String {
     }
 }
 
+/// The lines below, none of them wider than the area.
+struct Below {
+    /// What fits, and the changes that would make it fit.
+    fits: Vec<Vec<Word>>,
+    /// What else is to be said.
+    advice: Vec<Vec<Word>>,
+}
+
+impl Below {
+    fn new(shown: &Shown, width: u16, context: &PaneContext) -> Below {
+        let theme = context.theme;
+        let width = usize::from(width).saturating_sub(2);
+        let wrap = |text: &str, indent: usize| {
+            text::wrap(text, width.saturating_sub(indent), usize::MAX, theme.ascii)
+        };
+        let mut fits = match fit_words(shown).as_slice() {
+            [alone] => {
+                let lines = wrap(&alone.text, 0).into_iter();
+                lines.map(|line| vec![word(line, alone.meaning)]).collect()
+            }
+            words => in_lines(words, width),
+        };
+        let key = context.keymap.label(Action::PlanApply);
+        for (i, change) in shown.ladder.changes.iter().enumerate() {
+            let lead = if i == 0 {
+                format!("{key} applies ")
+            } else {
+                String::new()
+            };
+            let saved = format!("−{}", binary(change.saves_bytes));
+            let words = vec![
+                word(format!("{lead:<LEAD$}"), Meaning::Key),
+                word(format!("{:<38}", change.what), Meaning::Text),
+                word(format!("{saved:>9}"), Meaning::Good),
+                word(format!("  {}", change.cost), Meaning::Muted),
+            ];
+            if columns(&words) <= width {
+                fits.push(words);
+                continue;
+            }
+            fits.push(words[..3].to_vec());
+            let cost = wrap(change.cost, LEAD).into_iter();
+            fits.extend(cost.map(|line| vec![word(" ".repeat(LEAD), Meaning::Muted), word(line, Meaning::Muted)]));
+        }
+        if !shown.ladder.fits {
+            let words = "even all of these are not enough: more or larger GPUs, or a smaller model";
+            let lines = wrap(words, 0).into_iter();
+            fits.extend(lines.map(|line| vec![word(line, Meaning::Warn)]));
+        }
+        let said = shown.plan.advice.iter().filter(|a| a.id != "too_large");
+        let advice = said.flat_map(|advice| {
+            let quiet = advice.status > Status::Warn;
+            let mark = match quiet {
+                true => word(theme.glyphs().separator, Meaning::Muted),
+                false => finding::mark(advice.status, theme),
+            };
+            let meaning = if quiet { Meaning::Muted } else { Meaning::Text };
+            let indent = columns(std::slice::from_ref(&mark)) + 1;
+            let lines = wrap(&advice.evidence.to_string(), indent).into_iter().enumerate();
+            let line = move |(i, line): (usize, String)| match i {
+                0 => vec![mark.clone(), word(format!(" {line}"), meaning)],
+                _ => vec![word(format!("{}{line}", " ".repeat(indent)), meaning)],
+            };
+            lines.map(line).collect::<Vec<_>>()
+        });
+        Below {
+            advice: advice.collect(),
+            fits,
+        }
+    }
+}
+
+/// Columns in front of a change.
+const LEAD: usize = 10;
+
+fn columns(words: &[Word]) -> usize {
+    words.iter().map(|word| word.text.width()).sum()
+}
+
+/// Labels and their values in as many lines as they need; a value stays with its label.
+fn in_lines(words: &[Word], width: usize) -> Vec<Vec<Word>> {
+    let mut lines: Vec<Vec<Word>> = vec![Vec::new()];
+    // `at most`, then pairs.
+    let (first, pairs) = words.split_at(words.len() % 2);
+    lines[0].extend_from_slice(first);
+    for pair in pairs.chunks(2) {
+        let line = lines.last_mut();
+        match line.filter(|line| line.is_empty() || columns(line) + columns(pair) <= width + 2) {
+            Some(line) => line.extend_from_slice(pair),
+            None => lines.push(pair.to_vec()),
+        }
+    }
+    lines
+}
+
 /// What fits, the changes that would make it fit, and what else is to be said.
-fn draw_below(frame: &mut Frame, area: Rect, shown: &Shown, context: &PaneContext) {
-    let theme = context.theme;
+fn draw_below(frame: &mut Frame, area: Rect, lines: &Below, theme: &Theme) {
     let (head, area) = split_top(area, 1);
     frame.render_widget(rule(theme, "what fits", head.width), head);
-    let buffer = frame.buffer_mut();
     let mut at = Cursor { area, y: area.y };
-    at.line(buffer, &fit_words(shown), theme);
-    let key = context.keymap.label(Action::PlanApply);
-    for (i, change) in shown.ladder.changes.iter().enumerate() {
-        let lead = if i == 0 {
-            format!("{key} applies ")
-        } else {
-            String::new()
-        };
-        let words = [
-            word(format!("{lead:<10}"), Meaning::Key),
-            word(format!("{:<38}", change.what), Meaning::Text),
-            word(
-                format!("{:>9}", format!("−{}", binary(change.saves_bytes))),
-                Meaning::Good,
-            ),
-            word(format!("  {}", change.cost), Meaning::Muted),
-        ];
-        at.line(buffer, &words, theme);
-    }
-    if !shown.ladder.fits {
-        let words = "even all of these are not enough: more or larger GPUs, or a smaller model";
-        at.line(buffer, &[word(words, Meaning::Warn)], theme);
-    }
-    for advice in shown.plan.advice.iter().filter(|a| a.id != "too_large") {
-        let quiet = advice.status > Status::Warn;
-        let mark = match quiet {
-            true => word(theme.glyphs().separator, Meaning::Muted),
-            false => finding::mark(advice.status, theme),
-        };
-        let meaning = if quiet { Meaning::Muted } else { Meaning::Text };
-        let what = word(format!(" {}", advice.evidence), meaning);
-        let words = [mark, what];
-        at.line(buffer, &words, theme);
+    for words in lines.fits.iter().chain(&lines.advice) {
+        at.line(frame.buffer_mut(), words, theme);
     }
 }
 

@@ -338,7 +338,7 @@ impl Field {
             Field::Batch => *r = solve::with_batch(r, n),
             Field::Accumulate => r.grad_accum = n,
             Field::Length => *r = solve::with_seq_len(r, n),
-            Field::Tokens => (r.tokens, r.tokens_said) = (n, Said::Stated),
+            Field::Tokens => r.set_tokens(n),
             Field::Layers => r.arch = r.arch.with(|config| config.n_layer = n as usize),
             Field::Heads => {
                 let n_layer = r.arch.n_layer();

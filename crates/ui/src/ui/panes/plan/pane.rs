@@ -140,7 +140,7 @@ fn targets(store: &Store) -> Request {
     });
     let mut items: Vec<Item> = here.into_iter().collect();
     let presets = store.run_presets();
-    items.extend(presets.map(|p| item(&p.name, p.about.clone(), String::new(), &p.name)));
+    items.extend(presets.map(|p| item(&p.title(), p.about.clone(), String::new(), &p.name)));
     items.extend(models::MODELS.iter().map(|m| {
         let n = crate::base::human::short(m.arch.n_params() as f64);
         let shape = format!("{} layers of {}", m.arch.n_layer(), m.arch.d_model());

@@ -137,3 +137,30 @@ fn lists_are_asked_for_and_late_answers_are_dropped() {
     pane.planned("gone.yaml", Err("no such file".into()));
     assert!(pane.error.is_some() && pane.request().is_some());
 }
+
+#[test]
+fn what_fits_and_the_advice_are_wrapped_and_not_cut() {
+    let mut pane = PlanPane::default();
+    let mut request = reference_request(models::find("llama-3.1-8b").unwrap());
+    request.device = Device::of(crate::plan::gpus::find("rtx-4090").unwrap());
+    request.tokens = 1_000_000;
+    pane.show(request, None);
+    let shown = pane.shown.as_ref().unwrap();
+    let advice = shown.plan.advice.iter().filter(|a| a.id != "too_large");
+    let advice: Vec<String> = advice.map(|a| a.evidence.to_string()).collect();
+    let costs: Vec<String> = shown.ladder.changes.iter().map(|c| c.cost.to_string()).collect();
+    assert!(!advice.is_empty() && !costs.is_empty());
+    let area = ratatui::layout::Rect::new(0, 0, 80, 120);
+    let mut terminal =
+        ratatui::Terminal::new(ratatui::backend::TestBackend::new(80, 120)).unwrap();
+    let mut around = Around::new();
+    terminal
+        .draw(|frame| pane.draw(frame, area, &mut around.context()))
+        .unwrap();
+    let picture = terminal.backend().to_string();
+    let lines: Vec<&str> = picture.lines().map(|line| line.trim_matches(['"', ' '])).collect();
+    let said = lines.join(" ");
+    for words in advice.iter().chain(&costs) {
+        assert!(said.contains(words.as_str()), "{words}:\n{picture}");
+    }
+}

@@ -13,7 +13,7 @@ use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::msg::Slot;
 use crate::ui::request::{Hints, Request, titles};
-use crate::ui::store::Store;
+use crate::ui::store::{HeldRun, Store};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
@@ -146,7 +146,8 @@ impl Pane for SamplesPane {
         ];
         Hints::of_pane(match any {
             true => titles(&shown),
-            false => titles(&[A::AskSample]),
+            false if store.held.as_ref().is_some_and(HeldRun::live) => titles(&[A::AskSample]),
+            false => Vec::new(),
         })
     }
 

@@ -1,0 +1,95 @@
+//! Spec files outside the folders of presets: telling them from other YAML, and finding those of a folder. Nothing is validated: a
+//! file with a mistake is still the spec that somebody wants to open.
+
+use super::{layer, yaml};
+use crate::base::files::read_small_text;
+use crate::base::paths::is_yaml;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Largest file that is read, bytes; what YAML may have at most.
+const MAX_BYTES: u64 = 1 << 20;
+/// Most entries of a folder that are looked at, and most files that are read.
+const MAX_ENTRIES: usize = 5_000;
+const MAX_READ: usize = 100;
+
+/// A spec in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecFile {
+    pub path: PathBuf,
+    /// Its `about`, else what it extends; empty where it says neither.
+    pub about: String,
+}
+
+/// The spec in this file: YAML without `stages`, most of whose keys are settings of a spec.
+pub fn spec_file(path: &Path) -> Option<SpecFile> {
+    let value = yaml::parse(&read_small_text(path, MAX_BYTES).ok()?).ok()?;
+    let map = value.as_object()?;
+    let extends = map.get("extends").and_then(Value::as_str);
+    let known = |key: &&String| *key == "extends" || layer::key_is_known(key).is_ok();
+    let n_known = map.keys().filter(known).count();
+    if map.contains_key("stages") || 2 * n_known <= map.len() {
+        return None;
+    }
+    let about = map.get("about").and_then(Value::as_str);
+    let about = about.filter(|text| !text.trim().is_empty());
+    let parent = extends.map(|parent| format!("extends {parent}"));
+    Some(SpecFile {
+        path: path.to_path_buf(),
+        about: about.map(String::from).or(parent).unwrap_or_default(),
+    })
+}
+
+/// The specs of a folder, last changed first.
+pub fn spec_files(folder: &Path) -> Vec<SpecFile> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.take(MAX_ENTRIES).map(|entry| entry.path());
+    let yaml = paths.filter(|path| path.to_str().is_some_and(is_yaml));
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|meta| meta.modified());
+    let mut dated: Vec<(SystemTime, PathBuf)> = yaml
+        .map(|path| (changed(&path).unwrap_or(SystemTime::UNIX_EPOCH), path))
+        .collect();
+    dated.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.cmp(other)));
+    let newest = dated.iter().take(MAX_READ);
+    newest.filter_map(|(_, path)| spec_file(path)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_told_from_other_yaml() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write("mine.yaml", "extends: quickstart\nname: mine\nlr: 1e-3\n");
+        write("own.yml", "about: My own.\nmodel:\n  d_model: 64\n");
+        // With a mistake, and still a spec.
+        write("typo.yaml", "extends: quickstart\nmax_step: 10\nseed: 1\n");
+        write("stages.yaml", "name: two\nabout: Two.\nstages: []\n");
+        write("compose.yaml", "name: web\nversion: 3\nservices: {}\n");
+        write("broken.yaml", "a: [1\n");
+        write("empty.yaml", "");
+        write("list.yaml", "- 1\n");
+        write("notes.txt", "extends: quickstart\n");
+        let mut found = spec_files(dir.path());
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        let told: Vec<(String, &str)> = found
+            .iter()
+            .map(|spec| {
+                let name = spec.path.file_name().unwrap().to_string_lossy();
+                (name.into_owned(), spec.about.as_str())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("mine.yaml".into(), "extends quickstart"),
+                ("own.yml".into(), "My own."),
+                ("typo.yaml".into(), "extends quickstart"),
+            ]
+        );
+        assert_eq!(spec_files(&dir.path().join("nothing")), []);
+    }
+}
