@@ -346,11 +346,7 @@ mod tests {
                 let mut all = Vec::new();
                 // B first, then A as well.
                 for _ in 0..2 {
-                    model.params_mut().zero_grads().unwrap();
-                    let logp = model.forward(&batch).unwrap().logp;
-                    let down = Tensor::full(-0.1f32, logp.shape(), &Device::Cpu).unwrap();
-                    model.backward(&down, None).unwrap();
-                    let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+                    let grads = gradients(model, &batch);
                     assert_eq!(grads.len(), model.params().n_trainable());
                     let first = model.params().base().len();
                     let params = model.params_mut();
@@ -377,6 +373,37 @@ mod tests {
             stored.set_adapters(false);
             assert_eq!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
             assert!(stored.merge_adapters().is_err());
+        }
+    }
+
+    /// Of what trains, where every token shall become likelier.
+    fn gradients(model: &mut Model, batch: &TokenBatch) -> Vec<f32> {
+        model.params_mut().zero_grads().unwrap();
+        let logp = model.forward(batch).unwrap().logp;
+        let down = Tensor::full(-0.1f32, logp.shape(), &Device::Cpu).unwrap();
+        model.backward(&down, None).unwrap();
+        model.params().read_grads(<[f32]>::to_vec).unwrap()
+    }
+
+    #[test]
+    fn in_tile_registers_a_quantised_base_trains_adapters_as_its_values_do_to_the_bit() {
+        use crate::kernels::matmul::ComputeDtype;
+        use crate::nn::adapter::{AdapterConfig, Lora};
+        if !crate::kernels::quant::is_fast() {
+            println!("skipped: no tile registers for bf16 (AMX)");
+            return;
+        }
+        let tokens: Vec<u32> = (0..129).map(|i| i * 7 % 50).collect();
+        let batch = TokenBatch::plain(&tokens[..128], &tokens[1..], 8, 16);
+        for kind in [Kind::F16, Kind::Q8_0, Kind::Q5_1] {
+            let (mut stored, mut dense) = pair(&llama(), kind);
+            let [a, b] = [&mut stored, &mut dense].map(|model| {
+                model.adapt(&AdapterConfig::Lora(Lora::default())).unwrap();
+                model.init_adapters(3).unwrap();
+                model.set_arithmetic(ComputeDtype::Bf16).unwrap();
+                gradients(model, &batch)
+            });
+            assert_eq!(a, b, "{kind:?}");
         }
     }
 
