@@ -137,7 +137,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => {
             if let Some(formats) = source.from.formats() {
                 tell!(
-                    "weights in {}, activations rounded to 8 bits, as in its training, llmtui eval and llmtui chat",
+                    "weights in {}, multiplied as in its training, llmtui eval and llmtui chat",
                     formats.join(", ")
                 );
             }

@@ -150,7 +150,7 @@ impl Source {
     }
 
     /// The same model by the products that it trains, is evaluated and chats with: weights of a quantised file stay in its
-    /// formats, their products round activations to eight bits, and an adapter on them stands beside them. So what is
+    /// formats, their products round activations as there, and an adapter on them stands beside them. So what is
     /// measured is what answers.
     ///
     /// # Errors
