@@ -161,6 +161,35 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }
 
+/// Steps of a rollout are counted in prompts, and its answers need room behind them.
+#[test]
+fn prompts_with_references_keep_the_recipes_steps_and_room_for_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"question": "What is 3 + 4?", "answer": "7"}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Reasoning);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now(None));
+    until(&mut wizard, Step::Plan);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let spec = draft.spec().unwrap();
+    let length = spec.rollout_length().expect("GRPO is advised");
+    assert_eq!(spec.train.max_steps, 500, "the preset's");
+    assert_eq!((length.prompts, spec.model.seq_len), (8, 512));
+    let yaml = wizard.yaml().unwrap();
+    assert!(
+        yaml.contains("answers of the model's own up to 320"),
+        "{yaml}"
+    );
+    assert!(!yaml.contains("epochs over your data"), "{yaml}");
+}
+
 /// The words of the plan's row.
 fn planned(wizard: &Wizard, label: &str) -> String {
     let notes = wizard.question().notes;
