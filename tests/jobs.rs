@@ -44,6 +44,7 @@ fn job(goal: Goal, gpus: usize) -> Job {
 fn slurm() -> Slurm {
     Slurm {
         time: Some("08:00:00".into()),
+        gpu: None,
         partition: Some("gpu,long".into()),
         llmtui: "/opt/bin/llmtui".into(),
         folder: "/home/o'neill/my project".into(),
@@ -470,4 +471,15 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
         said.contains("-s engine=torch -s engine.torch.ranks=4"),
         "{said}"
     );
+    let named = [&four[..], &["--gpu", "h100"]].concat();
+    let said = text(&bench.llmtui(&named).stdout);
+    assert!(said.contains("#SBATCH --gpus-per-node=h100:4\n"), "{said}");
+    // What SLURM would not heed is refused, not passed over.
+    for extra in [
+        &["--bucket", "s3://a/b"][..],
+        &["-s", "engine=candle", "--gpu", "h100"],
+    ] {
+        let out = bench.llmtui(&[&words[..4], extra].concat());
+        assert_eq!(out.status.code(), Some(2), "{extra:?}");
+    }
 }

@@ -61,11 +61,11 @@ pub struct ScriptArgs {
     /// SLURM's partition
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
     partition: Option<String>,
-    /// The kind of GPU, as SkyPilot names it: H100, A100-80GB, L4
-    #[arg(long, value_name = "NAME", requires = "skypilot", value_parser = word)]
+    /// The kind of GPU: as SkyPilot names it (H100, A100-80GB, L4), or the cluster's own type for SLURM (`sinfo -o %G` shows it)
+    #[arg(long, value_name = "NAME", value_parser = word)]
     gpu: Option<String>,
-    /// A bucket for runs: s3://…, gs://…; without one they are lost with the machine
-    #[arg(long, value_name = "URL", requires = "skypilot", value_parser = bucket)]
+    /// A bucket for SkyPilot's runs: s3://…, gs://…; without one they are lost with the machine
+    #[arg(long, value_name = "URL", conflicts_with = "slurm", value_parser = bucket)]
     bucket: Option<String>,
 }
 
@@ -143,6 +143,7 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
             &Slurm {
                 time,
                 partition: args.partition.clone(),
+                gpu: kind_of_gpu(args, gpus)?,
                 llmtui,
                 folder: words(&folder)?,
                 runs_dir: words(&folder.join(&cx.runs_dir))?,
@@ -348,20 +349,25 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
     Ok(n)
 }
 
-fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
+/// The kind of GPU that was asked for.
+fn kind_of_gpu(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
     match (&args.gpu, gpus) {
-        (None, 0) => Ok(None),
         (Some(gpu), 0) => {
             let what = format!("--gpu {gpu}, but this spec trains on the processor");
             Err(Failure::yours(what, "-s engine=torch").into())
         }
-        (Some(gpu), _) => Ok(Some(gpu.clone())),
-        (None, _) => Err(Failure::yours(
-            "SkyPilot asks which GPU",
-            "--gpu H100; sky show-gpus names them",
-        )
-        .into()),
+        (gpu, _) => Ok(gpu.clone()),
     }
+}
+
+/// The same where it has to be named.
+fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
+    let kind = kind_of_gpu(args, gpus)?;
+    if kind.is_none() && gpus > 0 {
+        let hint = "--gpu H100; sky show-gpus names them";
+        return Err(Failure::yours("SkyPilot asks which GPU", hint).into());
+    }
+    Ok(kind)
 }
 
 /// A path as text that may stand in the file.
