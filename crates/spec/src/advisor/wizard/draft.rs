@@ -201,9 +201,7 @@ impl Wizard {
     /// The default run name: after the data, or after the preset.
     fn run_name(&self, preset: &Draft) -> String {
         let stem = match self.answers.data {
-            Some(DataAnswer::Path) => Path::new(self.answers.data_path.trim())
-                .file_stem()
-                .map(|s| s.to_string_lossy().into_owned()),
+            Some(DataAnswer::Path) => own_name(Path::new(self.answers.data_path.trim())),
             _ => None,
         };
         let name: String = stem
@@ -384,6 +382,18 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         }
     }
     list
+}
+
+/// What data are called: `train.jsonl` says as little as a hundred others, the folder that it lies in says more.
+fn own_name(path: &Path) -> Option<String> {
+    /// Names of splits and of all data.
+    const ANY: [&str; 5] = ["train", "training", "data", "dataset", "train_data"];
+    let stem = path.file_stem()?.to_string_lossy().into_owned();
+    let folder = path.parent().and_then(Path::file_name);
+    match folder.filter(|_| ANY.contains(&stem.to_lowercase().as_str())) {
+        Some(folder) => Some(folder.to_string_lossy().into_owned()),
+        None => Some(stem),
+    }
 }
 
 /// Two significant digits.
