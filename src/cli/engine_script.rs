@@ -7,6 +7,7 @@ use super::target::say_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
+use crate::data::source::Origin;
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -150,6 +151,13 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
             },
         )
     } else {
+        for path in outside(&spec, &folder) {
+            tell!(
+                "note: {} lies outside of {}, and nothing else goes to the machine: copy it there, or add it to the task's file_mounts",
+                shown(&path),
+                shown(&folder)
+            );
+        }
         let torch = spec.engine.torch();
         job::task(
             &job,
@@ -347,6 +355,26 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
         .into());
     }
     Ok(n)
+}
+
+/// What a spec reads of this machine that does not lie in the folder that is sent.
+fn outside(spec: &RunSpec, folder: &Path) -> Vec<PathBuf> {
+    let sources = spec
+        .data
+        .all_sources()
+        .into_iter()
+        .map(|source| source.origin);
+    let named = sources.filter_map(|origin| match origin {
+        Origin::Path(path) | Origin::Named(path) => Some(PathBuf::from(path)),
+        Origin::Hub(_) | Origin::Synthetic(_) => None,
+    });
+    let from = spec.train.from.clone();
+    let here = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    let away = |path: &PathBuf| {
+        let full = folder.join(path).canonicalize();
+        full.is_ok_and(|full| !full.starts_with(&here))
+    };
+    named.chain(from).filter(away).collect()
 }
 
 /// The kind of GPU that was asked for.
