@@ -124,6 +124,15 @@ fn a_spec_that_exists_is_refused_before_the_first_question() {
     fails(dir.path(), &["new", "mine.yaml"], 2, &["already exists"]);
 }
 
+/// A run with adapters is all that a merge needs: no option stands before it.
+#[test]
+fn merge_takes_a_run_by_its_name_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = ["merge", "nobody", "--to", "x"];
+    fails(dir.path(), &alone, 2, &["is called \"nobody\""]);
+    fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
+}
+
 #[test]
 fn a_run_in_the_place_of_a_spec_is_met_with_its_spec() {
     let dir = tempfile::tempdir().unwrap();
