@@ -186,7 +186,7 @@ impl Branch {
 
 /// The step that a run began at: that of the checkpoint it was branched from, else 0.
 fn start_of(run: &RunDir) -> anyhow::Result<u64> {
-    let asked = crate::base::files::read_plain_text(&run.asked_path()).unwrap_or_default();
+    let asked = crate::base::files::read_plain_text(run.asked_path()).unwrap_or_default();
     if !asked.starts_with(REQUESTED) {
         return Ok(0);
     }
