@@ -596,7 +596,8 @@ fn paths_that_are_printed_steer_no_terminal() {
 fn a_run_that_cannot_be_locked_is_a_fault_of_the_machine() {
     let dir = tempfile::tempdir().unwrap();
     let small = ["-s", "max_steps=2", "-s", "preflight.enabled=false"];
-    let trained = llmtui(dir.path(), &[&["train", "quickstart"][..], &small].concat());
+    let stopped = ["train", "quickstart", "--stop-after", "1"];
+    let trained = llmtui(dir.path(), &[&stopped[..], &small].concat());
     assert_eq!(trained.status.code(), Some(0), "{}", text(&trained.stderr));
     let runs = dir.path().join("runs");
     let run = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();

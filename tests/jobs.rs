@@ -44,6 +44,7 @@ fn job(goal: Goal, gpus: usize) -> Job {
 fn slurm() -> Slurm {
     Slurm {
         time: Some("08:00:00".into()),
+        gpu: None,
         partition: Some("gpu,long".into()),
         llmtui: "/opt/bin/llmtui".into(),
         folder: "/home/o'neill/my project".into(),
@@ -470,4 +471,25 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
         said.contains("-s engine=torch -s engine.torch.ranks=4"),
         "{said}"
     );
+    let named = [&four[..], &["--gpu", "h100"]].concat();
+    let said = text(&bench.llmtui(&named).stdout);
+    assert!(said.contains("#SBATCH --gpus-per-node=h100:4\n"), "{said}");
+    // SkyPilot sends the working directory alone.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let text_of_mine = elsewhere.path().join("mine.txt");
+    std::fs::write(&text_of_mine, "To be, or not to be.").unwrap();
+    let path = format!("data.path={}", text_of_mine.display());
+    let sky = ["engine", "script", "shakespeare", "--skypilot", "-s", &path];
+    let out = bench.llmtui(&sky);
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{said}");
+    assert!(said.contains("mine.txt lies outside of"), "{said}");
+    // What SLURM would not heed is refused, not passed over.
+    for extra in [
+        &["--bucket", "s3://a/b"][..],
+        &["-s", "engine=candle", "--gpu", "h100"],
+    ] {
+        let out = bench.llmtui(&[&words[..4], extra].concat());
+        assert_eq!(out.status.code(), Some(2), "{extra:?}");
+    }
 }

@@ -116,6 +116,33 @@ fn checkpoints_that_are_gone_are_told_from_those_that_never_were() {
 }
 
 #[test]
+fn a_spec_that_exists_is_refused_before_the_first_question() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("mine.yaml"), "extends: quickstart\n").unwrap();
+    let (_, questions, _) = llmtui(dir.path(), &["new", "mine.yaml"]);
+    assert_eq!(questions, "");
+    fails(dir.path(), &["new", "mine.yaml"], 2, &["already exists"]);
+}
+
+/// A run with adapters is all that a merge needs: no option stands before it.
+#[test]
+fn merge_takes_a_run_by_its_name_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let alone = ["merge", "nobody", "--to", "x"];
+    fails(dir.path(), &alone, 2, &["is called \"nobody\""]);
+    fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
+}
+
+#[test]
+fn a_run_in_the_place_of_a_spec_is_met_with_its_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_at(dir.path(), "mine", 1);
+    let folder = format!("runs/{}", run.id());
+    let hints = ["is a folder", "/spec.yaml is the spec of this run"];
+    fails(dir.path(), &["train", &folder, "--dry-run"], 2, &hints);
+}
+
+#[test]
 fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("latin1.txt"), b"hello w\xf6rld\n").unwrap();

@@ -1,5 +1,6 @@
 //! `llmtui train --branch RUN[@STEP] -s …`: a new run that goes on from a checkpoint of another one, with other settings. It
-//! has a log of its own and names its parent; weights, moments and counters are the checkpoint's.
+//! has a log of its own and names its parent; weights, moments and counters are the checkpoint's. `RUN@0` begins where its
+//! parent began, with nothing of what it learned.
 
 use super::args::SpecArgs;
 use super::exit::Failure;
@@ -17,18 +18,22 @@ use std::path::Path;
 /// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
 const SHAPES: [&str; 5] = ["model", "adapter", "data.tokenizer", "method", "train.from"];
 
+/// How the request of a branch begins.
+const REQUESTED: &str = "# Requested: --branch ";
+
 /// A branch that can be made.
 #[derive(Debug)]
 pub struct Branch {
     parent: RunDir,
-    from: CheckpointEntry,
+    /// `None` from the start.
+    from: Option<CheckpointEntry>,
     pub loaded: Loaded,
     /// What differs from the parent: path, its value, the new one.
     changes: Vec<(String, String, String)>,
 }
 
 impl Branch {
-    /// Looks up `RUN`, `RUN@STEP` or a run's newest checkpoint, and lays `-s` over the parent's spec.
+    /// Looks up `RUN`, `RUN@STEP` (0: from the start) or a run's newest checkpoint, and lays `-s` over the parent's spec.
     ///
     /// # Errors
     /// No such run or checkpoint, a damaged one, values that cannot be or that no checkpoint of the parent fits.
@@ -42,21 +47,30 @@ impl Branch {
             None => (word, None),
         };
         let parent = named(run, cx)?;
-        let from = checkpoint_of(&parent, step)?;
+        let from = match step {
+            Some(0) => match start_of(&parent)? {
+                0 => None,
+                step => Some(checkpoint_of(&parent, Some(step))?),
+            },
+            step => Some(checkpoint_of(&parent, step)?),
+        };
         let broken = |e: checkpoint::Fault| Failure::yours(e.to_string(), checkpoint::Fault::HINT);
-        Manifest::verify(&from.path).map_err(broken)?;
+        if let Some(from) = &from {
+            Manifest::verify(&from.path).map_err(broken)?;
+        }
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
         super::eval::known(&loaded.spec.eval.tasks, cx)?;
-        let place = format!("{}@{}", one_line(&parent.folder()), from.step);
+        let at = from.as_ref().map_or(0, |from| from.step);
+        let place = format!("{}@{at}", one_line(&parent.folder()));
         let sets: String = args
             .set
             .iter()
             .map(|s| format!(" -s {}", one_line(s)))
             .collect();
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
-        loaded.asked = format!("# Requested: --branch {place}{sets}\n{body}");
+        loaded.asked = format!("{REQUESTED}{place}{sets}\n{body}");
         let changes = differences(&spec_of(&parent)?.to_value(), &loaded.spec.to_value());
         let branch = Branch {
             parent,
@@ -69,6 +83,9 @@ impl Branch {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        let Some(from) = &self.from else {
+            return Ok(());
+        };
         let shaped = |path: &str| {
             let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
             // Another member, as a whole, not one of its settings.
@@ -82,24 +99,24 @@ impl Branch {
                 format!("a branch keeps what its checkpoint holds: {path} is {was}, not {is}");
             let hint = format!(
                 "a run from its weights: llmtui train SPEC -s train.from={}",
-                shown(&self.from.path)
+                shown(&from.path)
             );
             return Err(Failure::yours(what, hint).into());
         }
         let train = &self.loaded.spec.train;
         let max_steps = train.max_steps;
         // What epochs come to is known once the data are read.
-        if train.epochs.is_none() && max_steps <= self.from.step {
+        if train.epochs.is_none() && max_steps <= from.step {
             let what = format!(
                 "step {} is the last of max_steps {}: nothing is left to train",
-                grouped(self.from.step),
+                grouped(from.step),
                 grouped(max_steps)
             );
-            let hint = format!("-s max_steps={}", self.from.step + max_steps.max(100));
+            let hint = format!("-s max_steps={}", from.step + max_steps.max(100));
             return Err(Failure::yours(what, hint).into());
         }
         // What was changed by hand while the parent ran lives on in its checkpoints.
-        let state = checkpoint::read_state(&self.from.path)
+        let state = checkpoint::read_state(&from.path)
             .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
         let by_hand = state.progress.adjustments;
         for (key, value) in [("lr", by_hand.lr), ("clip_norm", by_hand.clip_norm)] {
@@ -119,11 +136,11 @@ impl Branch {
 
     /// `branches off shakespeare-k3qf at step 500`, then a line for each change.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!(
-            "branch of {} at step {}",
-            self.parent.folder(),
-            grouped(self.from.step)
-        )];
+        let parent = self.parent.folder();
+        let mut lines = vec![match &self.from {
+            Some(from) => format!("branch of {parent} at step {}", grouped(from.step)),
+            None => format!("{parent} again, from the start"),
+        }];
         if self.changes.is_empty() {
             lines.push("  nothing differs: it repeats its parent from there".into());
         }
@@ -154,15 +171,26 @@ impl Branch {
             &cx.clock,
         )
         .map_err(|e| disk(format!("the run's directory cannot be created: {e}")))?;
-        let name = self.from.path.file_name().unwrap_or_default();
-        let to = run.checkpoints_path().join(name);
-        copy(&self.from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
+        if let Some(from) = &self.from {
+            let name = from.path.file_name().unwrap_or_default();
+            let to = run.checkpoints_path().join(name);
+            copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
+        }
         run.descends_from(Parent {
             run: self.parent.id().into(),
-            step: self.from.step,
+            step: self.from.as_ref().map_or(0, |from| from.step),
         })?;
         Ok(run)
     }
+}
+
+/// The step that a run began at: that of the checkpoint it was branched from, else 0.
+fn start_of(run: &RunDir) -> anyhow::Result<u64> {
+    let asked = crate::base::files::read_plain_text(run.asked_path()).unwrap_or_default();
+    if !asked.starts_with(REQUESTED) {
+        return Ok(0);
+    }
+    Ok(run.header()?.parent.map_or(0, |parent| parent.step))
 }
 
 /// Every value that is another one, by its dotted path.

@@ -7,6 +7,7 @@ use super::target::say_notes;
 use super::{Context, model_ref, run_ref};
 use crate::base::files::write_new;
 use crate::base::text::{one_line, shown};
+use crate::data::source::Origin;
 use crate::plan::target::is_spec;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
@@ -58,11 +59,12 @@ pub struct ScriptArgs {
     /// With --slurm: the partition to submit to, as sinfo lists them; default: the cluster's own
     #[arg(long, value_name = "NAME", conflicts_with = "skypilot", value_parser = word)]
     partition: Option<String>,
-    /// With --skypilot: the GPU to rent, by SkyPilot's name for it: H100, A100-80GB, L4; `sky show-gpus` lists them
-    #[arg(long, value_name = "NAME", requires = "skypilot", value_parser = word)]
+    /// The kind of GPU: as SkyPilot names it (H100, A100-80GB, L4; `sky show-gpus` lists them), or the cluster's own type for SLURM
+    /// (`sinfo -o %G` shows it)
+    #[arg(long, value_name = "NAME", value_parser = word)]
     gpu: Option<String>,
     /// With --skypilot: the bucket that keeps the runs, s3://… or gs://…; without one they are lost with the rented machine
-    #[arg(long, value_name = "URL", requires = "skypilot", value_parser = bucket)]
+    #[arg(long, value_name = "URL", conflicts_with = "slurm", value_parser = bucket)]
     bucket: Option<String>,
 }
 
@@ -140,12 +142,20 @@ pub fn script(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Exit> {
             &Slurm {
                 time,
                 partition: args.partition.clone(),
+                gpu: kind_of_gpu(args, gpus)?,
                 llmtui,
                 folder: words(&folder)?,
                 runs_dir: words(&folder.join(&cx.runs_dir))?,
             },
         )
     } else {
+        for path in outside(&spec, &folder) {
+            tell!(
+                "note: {} lies outside of {}, and nothing else goes to the machine: copy it there, or add it to the task's file_mounts",
+                shown(&path),
+                shown(&folder)
+            );
+        }
         let torch = spec.engine.torch();
         job::task(
             &job,
@@ -345,20 +355,45 @@ fn gpus(args: &ScriptArgs, spec: &RunSpec, nodes: usize) -> anyhow::Result<usize
     Ok(n)
 }
 
-fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
+/// What a spec reads of this machine that does not lie in the folder that is sent.
+fn outside(spec: &RunSpec, folder: &Path) -> Vec<PathBuf> {
+    let sources = spec
+        .data
+        .all_sources()
+        .into_iter()
+        .map(|source| source.origin);
+    let named = sources.filter_map(|origin| match origin {
+        Origin::Path(path) | Origin::Named(path) => Some(PathBuf::from(path)),
+        Origin::Hub(_) | Origin::Synthetic(_) => None,
+    });
+    let from = spec.train.from.clone();
+    let here = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    let away = |path: &PathBuf| {
+        let full = folder.join(path).canonicalize();
+        full.is_ok_and(|full| !full.starts_with(&here))
+    };
+    named.chain(from).filter(away).collect()
+}
+
+/// The kind of GPU that was asked for.
+fn kind_of_gpu(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
     match (&args.gpu, gpus) {
-        (None, 0) => Ok(None),
         (Some(gpu), 0) => {
             let what = format!("--gpu {gpu}, but this spec trains on the processor");
             Err(Failure::yours(what, "-s engine=torch").into())
         }
-        (Some(gpu), _) => Ok(Some(gpu.clone())),
-        (None, _) => Err(Failure::yours(
-            "SkyPilot asks which GPU",
-            "--gpu H100; sky show-gpus names them",
-        )
-        .into()),
+        (gpu, _) => Ok(gpu.clone()),
     }
+}
+
+/// The same where it has to be named.
+fn accelerator(args: &ScriptArgs, gpus: usize) -> anyhow::Result<Option<String>> {
+    let kind = kind_of_gpu(args, gpus)?;
+    if kind.is_none() && gpus > 0 {
+        let hint = "--gpu H100; sky show-gpus names them";
+        return Err(Failure::yours("SkyPilot asks which GPU", hint).into());
+    }
+    Ok(kind)
 }
 
 /// A path as text that may stand in the file.

@@ -55,7 +55,7 @@ impl Asked {
     ///
     /// # Errors
     /// A value that is non-finite, a key that would make another run.
-    pub fn read(words: &[String]) -> Result<Asked, Failure> {
+    pub fn read(words: &[String], run: &str) -> Result<Asked, Failure> {
         let mut asked = Asked::default();
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
@@ -89,8 +89,9 @@ impl Asked {
                     let what = format!(
                         "a resumed run keeps its spec but for engine, train.threads, train.max_steps and train.epochs: `-s {word}` would make another run"
                     );
-                    let hint =
-                        format!("go on with it in a new run: llmtui train --branch RUN -s {word}");
+                    let hint = format!(
+                        "go on with it in a new run: llmtui train --branch {run} -s {word}"
+                    );
                     return Err(Failure::yours(what, hint));
                 }
             }
@@ -228,7 +229,7 @@ mod tests {
 
     fn read(words: &[&str]) -> Result<Asked, String> {
         let words: Vec<String> = words.iter().map(|w| w.to_string()).collect();
-        Asked::read(&words).map_err(|e| e.to_string())
+        Asked::read(&words, "mine").map_err(|e| format!("{e}; {}", e.hint))
     }
 
     #[test]
@@ -243,6 +244,11 @@ mod tests {
         assert!(read(&["epochs=-1"]).unwrap_err().contains("of epochs"));
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));
-        assert!(read(&["lr=1"]).unwrap_err().contains("another run"));
+        let other = read(&["lr=1"]).unwrap_err();
+        assert!(other.contains("another run"), "{other}");
+        assert!(
+            other.ends_with("llmtui train --branch mine -s lr=1"),
+            "{other}"
+        );
     }
 }

@@ -16,14 +16,17 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   llmtui merge --base SmolLM2 --adapter my-sft-run --to out/merged
   llmtui merge --base SmolLM2 --adapter sft:0.7 --adapter style:0.3 --to out/both
-  llmtui merge --base my-lora-run --to out/merged                     # a checkpoint knows base and adapter
+  llmtui merge my-lora-run --to out/merged                            # a checkpoint knows base and adapter
   llmtui merge --base my-sft-run --adapter my-dpo-run --to out/merged # an adapter on an adapter
   llmtui merge --base model-q4.gguf --adapter my-qlora-run --dequantize --to out/merged")]
 pub struct Args {
+    /// The same as --base: a run with adapters is all that is needed
+    #[arg(value_name = "MODEL", conflicts_with = "base")]
+    pub model: Option<String>,
     /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id. Adapters of its own, and those
     /// that they stand on, are merged first
-    #[arg(long, value_name = "MODEL")]
-    pub base: String,
+    #[arg(long, value_name = "MODEL", required_unless_present = "model")]
+    pub base: Option<String>,
     /// A folder with an adapter in PEFT's form, or a run (its best checkpoint); `:weight` behind it counts it more or less.
     /// Where it was trained on a model with an adapter, that one is merged too. Without any: the base's own alone
     #[arg(long = "adapter", value_name = "DIR[:weight]")]
@@ -47,8 +50,11 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let adapters: Result<Vec<_>, _> = args.adapters.iter().map(|word| adapter(word, cx)).collect();
+    // The parser asks for one of them.
+    let base = args.base.as_ref().or(args.model.as_ref());
+    let base = base.map_or("", String::as_str);
     let order = Order {
-        base: model_ref::find(&args.base, Parts::Everything, cx)?,
+        base: model_ref::find(base, Parts::Everything, cx)?,
         adapters: adapters?,
         to: args.to.clone(),
         dtype: args.dtype.clone(),

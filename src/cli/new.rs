@@ -33,6 +33,15 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    // Said before the questions, not after them.
+    if let Some(file) = &args.file {
+        let path = expand_home(file, Path::new(""), cx.env.home.as_deref())
+            .unwrap_or_else(|_| file.clone());
+        if path.symlink_metadata().is_ok() {
+            let what = format!("{} already exists: choose another name", shown(&path));
+            return Err(Failure::yours(what, "llmtui new FILE").into());
+        }
+    }
     let newest = newest_checkpoints(cx);
     let machine = machine(cx)?;
     let context = wizard::Context::gather(&cx.spec_sources(), newest, machine);
@@ -123,7 +132,7 @@ fn converse(
             let what = format!(
                 "the input ended at question {} of {} ({})",
                 wizard.step().number(),
-                Step::ALL.len(),
+                Step::Plan.number(),
                 wizard.step().word()
             );
             let hint = "an empty line accepts the default; --defaults accepts all of them";
@@ -227,6 +236,18 @@ fn choose(
     let takes_text = question.rows.get(row).is_some_and(|r| r.input.is_some());
     if takes_text && !text.is_empty() {
         wizard.type_in(text);
+    } else if !text.is_empty() {
+        // Chosen without it, the row would stand for something else than was meant.
+        let takes = question.rows.iter().position(|r| r.input.is_some());
+        let other = takes.map_or_else(String::new, |other| format!(", {} does", other + 1));
+        let why = format!(
+            "{} takes no text{other}: `{}` was not read",
+            row + 1,
+            one_line(text)
+        );
+        *wizard = before;
+        refusal(&why, out, columns)?;
+        return Ok(After::Stay);
     }
     let after = enter(wizard, out, columns)?;
     // A row that the question itself proposes in its place, and says so, is the default from here on.
@@ -311,13 +332,14 @@ fn row_of(question: &Question, word: &str) -> Option<usize> {
 
 /// ```text
 ///
-/// [1/9] What should the model do?
+/// [1/7] What should the model do?
 ///   * 1  train a model from scratch   the whole pipeline, small …
 ///     2  follow instructions          …
 /// ```
 fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
     let question = wizard.question();
-    let (number, of) = (question.step.number(), Step::ALL.len());
+    // What follows the plan in the workbench is a command here.
+    let (number, of) = (question.step.number(), Step::Plan.number());
     writeln!(out, "\n[{number}/{of}] {}", question.title)?;
     let width = question.rows.iter().map(|r| r.title.chars().count()).max();
     let width = width.unwrap_or(0).min(44);
@@ -438,7 +460,7 @@ mod tests {
         let (wizard, done, out) = talk("\n\n\n\n\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(wizard.yaml().unwrap().contains("extends: quickstart"));
-        assert!(out.contains("[7/9] What it will cost"), "{out}");
+        assert!(out.contains("[7/7] What it will cost"), "{out}");
     }
 
     #[test]
@@ -480,6 +502,17 @@ mod tests {
         );
     }
 
+    /// A path behind the number of a row without one is not dropped: the row would train something else.
+    #[test]
+    fn what_a_row_cannot_take_is_refused_with_the_row_that_can() {
+        let (wizard, _, out) = talk("2\n1 chats.jsonl\n");
+        assert!(
+            out.contains("! 1 takes no text, 2 does: `chats.jsonl`"),
+            "{out}"
+        );
+        assert_eq!(wizard.step(), Step::Data, "{out}");
+    }
+
     #[test]
     fn a_tilde_means_the_users_home_and_stays_in_the_spec() {
         let dir = tempfile::tempdir().unwrap();
@@ -502,7 +535,7 @@ mod tests {
     #[test]
     fn no_line_of_a_question_is_wider_than_the_terminal() {
         let (_, _, out) = talk("\n\n\n\n\n\n\n");
-        assert!(out.contains("[7/9]"), "{out}");
+        assert!(out.contains("[7/7]"), "{out}");
         let lines = out.lines();
         let wide: Vec<&str> = lines.filter(|line| line.chars().count() > 80).collect();
         assert!(wide.is_empty(), "{wide:#?}");
@@ -514,7 +547,7 @@ mod tests {
         let (wizard, done, out) = talk("\n3\n\n\n\n\n\n1\n\n\n\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(out.contains("! the data was only described"), "{out}");
-        assert_eq!(out.matches("[2/9]").count(), 2, "{out}");
+        assert_eq!(out.matches("[2/7]").count(), 2, "{out}");
         assert!(wizard.yaml().is_some(), "{out}");
     }
 
@@ -589,7 +622,7 @@ mod tests {
         assert!(
             done.unwrap_err()
                 .to_string()
-                .contains("question 3 of 9 (start)")
+                .contains("question 3 of 7 (start)")
         );
         let (_, _, out) = talk("99\nxyz\n");
         assert!(out.contains("`99` is not an answer") && out.contains("`xyz` is not an answer"));

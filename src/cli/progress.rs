@@ -270,7 +270,15 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
         .take(SAMPLE_CHARS)
         .collect();
     let mut lines = vec![format!("sample at step {}:", human::grouped(step))];
-    lines.extend(shown.lines().map(|line| format!("  | {line}")));
+    let mut blank = false;
+    for line in shown.lines() {
+        // A model that writes line ends alone fills no screen with them.
+        let empty = line.trim().is_empty();
+        if !(empty && blank) {
+            lines.push(format!("  | {line}"));
+        }
+        blank = empty;
+    }
     lines
 }
 
@@ -278,6 +286,12 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::wire::{Num, VERSION};
+
+    #[test]
+    fn line_ends_alone_fill_no_screen() {
+        let lines = super::sampled(60, "k", "\n\n\n\n \n\nk\n\nx");
+        assert_eq!(lines[1..], ["  | k", "  | ", "  | k", "  | ", "  | x"]);
+    }
 
     fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {
         let mut progress = Progress::new();

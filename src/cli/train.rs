@@ -2,6 +2,7 @@
 
 use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
+use super::control::not_running;
 use super::exit::{Exit, Failure};
 use super::extend::{Asked, Extension};
 use super::run_ref::{self, named, newest_unfinished, spec_of};
@@ -10,6 +11,7 @@ use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
+use crate::run::index::{self, RunStatus};
 use crate::run::{RunDir, lineage::parent_of};
 use crate::spec::{Loaded, RunSpec};
 use crate::ui::What;
@@ -45,7 +47,7 @@ pub struct Args {
     /// With --resume: drop the optimizer's state of the checkpoint and begin it afresh
     #[arg(long, requires = "resume")]
     pub fresh_optimizer: bool,
-    /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP, and -s
+    /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP (0: from the start), and -s
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
     pub branch: Option<String>,
     /// Train on these machines, which ssh reaches, with ranks of PyTorch on each; this one is localhost
@@ -257,12 +259,20 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
         };
         words.retain(of_threads);
     }
-    Ok(Asked::read(&words)?)
+    let run = match &args.resume {
+        Some(Resume::Run(word)) => one_line(&word.to_string_lossy()),
+        _ => "RUN".into(),
+    };
+    Ok(Asked::read(&words, &run)?)
 }
 
 /// The run with the last step that was asked for.
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
     let extension = Extension::plan(&run, &asked, cx)?;
+    let finished = || index::summarize(&run).is_ok_and(|run| run.status == RunStatus::Finished);
+    if extension.is_none() && finished() {
+        return Err(not_running(&run, &cx.runs_dir).into());
+    }
     Ok(Target::Resumed(run, extension.map(Box::new)))
 }
 

@@ -90,6 +90,19 @@ stages:
   - {name: report, report: {}}
 ";
 
+/// Its checkpoint is what later stages build on: that it is of no use is not left to be found in its log.
+#[test]
+fn a_stage_that_diverged_is_told_of_with_the_way_to_train_it_anew() {
+    let place = Place::new(
+        "name: hot\nstages:\n  - {name: base, train: quickstart, set: {max_steps: 60, lr: 3, preflight.enabled: false}}\n",
+    );
+    let output = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = err(&output);
+    assert!(said.contains("stage base ended DIVERGED"), "{said}");
+    assert!(said.contains("--redo base -s base.KEY=VALUE"), "{said}");
+}
+
 #[test]
 fn stages_follow_each_other_and_each_starts_from_the_one_before() {
     let place = Place::new(MINE);

@@ -150,6 +150,18 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     assert_eq!(first, Some(8));
     let output = place.go(&["train", "--resume", "auto"]);
     assert_eq!(code(&output), 2, "a finished run does not go on by itself");
+    let logged = std::fs::metadata(place.run().events_path()).unwrap().len();
+    let output = place.go(&["train", "--resume", &id]);
+    assert_eq!(code(&output), 2, "nor by its name");
+    assert!(
+        err(&output).contains("has finished all its steps"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(
+        std::fs::metadata(place.run().events_path()).unwrap().len(),
+        logged
+    );
 }
 
 #[test]
@@ -289,6 +301,17 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
         };
         told.iter().filter_map(of).collect()
     };
+    // From the start: nothing of what its parent learned, and another model if need be.
+    let anew = place.go(&["train", "--branch", &from(0), "-s", "n_layer=1", "--json"]);
+    assert_eq!(code(&anew), 0, "{}", err(&anew));
+    assert!(
+        err(&anew).contains("again, from the start"),
+        "{}",
+        err(&anew)
+    );
+    let anew = events(&out(&anew));
+    let first = |e: &Envelope| matches!(e.event, Event::Stepped { step: 1, .. });
+    assert!(anew.iter().any(first));
     // Without a change it is its parent over again, to the bit.
     let same = place.go(&["train", "--branch", &from(10), "--json"]);
     assert_eq!(code(&same), 0, "{}", err(&same));

@@ -62,7 +62,7 @@ enum Meaning<'l> {
 }
 
 /// Every command, for `/help` and where one was mistyped.
-const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter, or without; /adapter lists them
+const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (its name, a part of it, its number), or without; /adapter lists them
 /help                        this list
 /quit                        end; so does Ctrl-D
 //TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
@@ -87,6 +87,22 @@ fn meaning(line: &str) -> Meaning<'_> {
         },
         _ => Meaning::Text(line),
     }
+}
+
+/// The adapter that a word means: its name, its number in the list, or the only one with such a part: of the name of a run's
+/// folder nobody types the date.
+fn meant<'n>(adapters: &'n [String], word: &str) -> Option<&'n str> {
+    let only = |part: &str| {
+        let mut with = adapters.iter().filter(|name| name.contains(part));
+        with.next().filter(|_| with.next().is_none())
+    };
+    let exact = adapters.iter().find(|name| *name == word);
+    let number = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+    exact
+        .or_else(|| adapters.get(number?))
+        .or_else(|| only(&format!("-{word}-")))
+        .or_else(|| only(word))
+        .map(String::as_str)
 }
 
 /// An answer in progress.
@@ -207,11 +223,13 @@ impl<'a, W: Write> Talk<'a, W> {
         }
         let name = match name {
             None => {
-                tell!("adapters: {}", one_line(&self.adapters.join(", ")));
+                for (number, name) in (1..).zip(&self.adapters) {
+                    tell!("{number}  {}", one_line(name));
+                }
                 return Ok(Heard::Obeyed);
             }
             Some("off" | "none") => None,
-            Some(name) => Some(name.to_string()),
+            Some(name) => Some(meant(&self.adapters, name).unwrap_or(name).to_string()),
         };
         let asked = self.link.send(Command::UseAdapter { name })?;
         loop {

@@ -78,7 +78,7 @@ impl Amended {
                 },
                 ..failure
             };
-            let asked = Asked::read(&words).map_err(of_stage)?;
+            let asked = Asked::read(&words, "RUN").map_err(of_stage)?;
             let extension = Extension::plan(&run, &asked, cx).map_err(|error| {
                 error
                     .downcast::<Failure>()

@@ -3,8 +3,10 @@
 use super::child::{self, Stop};
 use super::{Options, failed};
 use crate::base::files::is_locked;
+use crate::base::text::one_line;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Context, memory, model_ref, run_ref};
+use crate::diagnosis::Verdict;
 use crate::models::ModelSource;
 use crate::pipeline::{
     Evaluate, Export, From, PipelineDir, Report, Stage, StageState, State, Status, Train,
@@ -117,11 +119,27 @@ fn train_stage(
         }
     }
     match run.best_checkpoint() {
-        Some(checkpoint) => Ok(Ended::Done(checkpoint.path)),
+        Some(checkpoint) => {
+            warn_of(&state.stages[at].name, &run, dir);
+            Ok(Ended::Done(checkpoint.path))
+        }
         None => {
             let why = format!("its run {} has no checkpoint", run.folder());
             Ok(Ended::Failed(Exit::Machine, why))
         }
+    }
+}
+
+/// Says that a stage has trained to its end and is of no use: what follows builds on it.
+fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
+    let bad = [Verdict::Diverged, Verdict::NotLearning].map(Verdict::word);
+    let verdict = index::summarize(run).ok().and_then(|run| run.verdict);
+    let name = dir.path().file_name().unwrap_or_default();
+    let name = one_line(&name.to_string_lossy());
+    if let Some(verdict) = verdict.filter(|word| bad.contains(&word.as_str())) {
+        tell!(
+            "note: stage {stage} ended {verdict}, and later stages go on from it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it anew"
+        );
     }
 }
 

@@ -141,7 +141,9 @@ impl DataError {
     fn fixed_hint(&self) -> &'static str {
         match self {
             DataError::Source { .. } | DataError::Row(_) | DataError::Hub(_) => "",
-            DataError::Unreadable { .. } => "check data.path and the file's permissions",
+            DataError::Unreadable { .. } => {
+                "check the path in the spec (data.path, train.from) and the file's permissions"
+            }
             DataError::Unwritable { .. } => {
                 "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory"
             }

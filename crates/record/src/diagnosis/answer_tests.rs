@@ -215,7 +215,20 @@ fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
         pass: 0.05,
         ..healthy(step)
     };
-    assert_eq!(faults(&history(hard)), [("same_rewards", Status::Warn)]);
+    let easy = |step| At {
+        reward: 0.85,
+        spread: 0.03,
+        same: 0.93,
+        pass: 0.85,
+        ..healthy(step)
+    };
+    let words = |diagnosis: &Diagnosis| {
+        assert_eq!(faults(diagnosis), [("same_rewards", Status::Warn)]);
+        let found = diagnosis.findings.iter().find(|f| f.id == "same_rewards");
+        found.unwrap().cause.clone()
+    };
+    assert!(words(&history(hard)).contains("too hard"));
+    assert!(words(&history(easy)).contains("too easy"));
 }
 
 #[test]

@@ -114,13 +114,19 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         }
         _ => format!("{shown} cannot be read: {e}"),
     })?;
-    if meta.is_dir() {
-        return several(path, READ_WHOLE);
-    }
     let extension = path
         .extension()
         .map(|e| e.to_string_lossy().to_lowercase())
         .unwrap_or_default();
+    let weights = ["safetensors", "gguf"].contains(&extension.as_str());
+    if weights || (meta.is_dir() && path.join("config.json").is_file()) {
+        return Err(format!(
+            "{shown} is a model, not data; the next question asks for the model to start from"
+        ));
+    }
+    if meta.is_dir() {
+        return several(path, READ_WHOLE);
+    }
     match extension.as_str() {
         "txt" | "text" => text(path, meta.len()),
         _ if source::is_data_file(path) || is_packed(path) || begins_with_rows(path) => {

@@ -73,6 +73,9 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         found,
         sure,
     } = format_of(&sample).map_err(words)?;
+    if let Some(fault) = unread(&sample, format) {
+        return Err(words(fault));
+    }
     let (text, share) = learned(&sample, format);
     let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
@@ -200,6 +203,16 @@ struct Told {
     sure: bool,
 }
 
+/// Why no row of the sample can be learned from, although its columns fit: pictures beside the text, for one.
+fn unread(sample: &[Record], format: FormatId) -> Option<DataError> {
+    let columns = Columns::default();
+    let mut faults = Vec::new();
+    for row in sample {
+        faults.push(read_row(format, row, &columns).err()?);
+    }
+    faults.into_iter().next().map(DataError::Row)
+}
+
 /// If several formats fit equally well, the first that reads every row is used, and the others are listed.
 fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     let columns = Columns::default();
@@ -217,14 +230,19 @@ fn format_of(sample: &[Record]) -> Result<Told, DataError> {
         let mut rows = sample.iter();
         **format != FormatId::Text && rows.all(|row| read_row(**format, row, &columns).is_ok())
     };
-    match FormatId::ALL.iter().find(reads) {
-        Some(format) => Ok(Told {
-            format: *format,
-            found: format!("{format}; {}", doubt.hint()),
-            sure: false,
-        }),
-        None => Err(doubt),
-    }
+    let fitting: Vec<&FormatId> = FormatId::ALL.iter().filter(reads).collect();
+    let Some((format, others)) = fitting.split_first() else {
+        return Err(doubt);
+    };
+    let others: Vec<&str> = others.iter().map(|other| other.word()).collect();
+    Ok(Told {
+        format: **format,
+        found: match others.as_slice() {
+            [] => format.word().to_string(),
+            others => format!("{format}; could also be {}", others.join(", ")),
+        },
+        sure: false,
+    })
 }
 
 /// What rows of a format can be used for.

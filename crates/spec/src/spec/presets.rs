@@ -303,6 +303,12 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     if target.ends_with(".toml") {
         return "specs are YAML: convert it to key: value lines".into();
     }
+    // A run: what it was asked for is in it.
+    if child.is_none() && folder.join(target).join("spec.yaml").is_file() {
+        return format!(
+            "{target}/spec.yaml is the spec of this run; --resume {target} goes on with it"
+        );
+    }
     let names = names(sources);
     let stem = Path::new(target)
         .file_stem()

@@ -135,7 +135,7 @@ actions! {
         LogScale "log-scale" "log scale" "Switch between a linear and a logarithmic axis."
         Smooth "smooth" "smoothing" "Smooth the line more; after the strongest level, not at all."
         ShowBatch "show-batch" "batch" "Show the rows that the step under the cursor learned from, or those of the newest step."
-        FollowAdvice "follow-advice" "advice" "Change the settings that a finding advises: in the live run, or in a branch from a checkpoint."
+        FollowAdvice "follow-advice" "advice" "Change the settings that a finding advises: in the live run, or in a branch from a checkpoint or from the start."
         UndoRescue "undo-rescue" "undo rescue" "Undo the newest rescue: what it was for and what would be given up is shown first."
         FilterCharts "filter-charts" "filter" "Show only charts whose name contains a text."
         LogUp "log-up" "older log" "Scroll the log back."

@@ -295,3 +295,21 @@ fn an_adapter_that_there_is_not_is_a_refused_line() {
     engine.join().unwrap();
     assert_eq!(talk.hear("/adapter").unwrap(), Heard::Obeyed);
 }
+
+#[test]
+fn an_adapter_is_named_by_its_run_its_number_or_a_part_that_only_it_has() {
+    let adapters = [
+        "2026-11-27-0757-lo-7z99",
+        "2026-11-27-0801-lo2-d38e",
+        "style",
+    ];
+    let adapters = adapters.map(String::from);
+    let meant = |word| super::meant(&adapters, word);
+    assert_eq!(meant("style"), Some("style"));
+    assert_eq!(meant("2"), Some("2026-11-27-0801-lo2-d38e"));
+    assert_eq!(meant("lo"), Some("2026-11-27-0757-lo-7z99"));
+    assert_eq!(meant("d38e"), Some("2026-11-27-0801-lo2-d38e"));
+    for none in ["2026", "4", "0", "nobody"] {
+        assert_eq!(meant(none), None, "{none}");
+    }
+}

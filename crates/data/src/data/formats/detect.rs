@@ -6,6 +6,7 @@ use super::row::{Row, column_names};
 use super::{Columns, FormatId, Need};
 use crate::base::text::one_line;
 use crate::data::{DataError, Record, Unit};
+use serde_json::Value;
 use std::fmt;
 
 /// Why a format is taken.
@@ -301,6 +302,16 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
             one_line(column)
         );
         let fix = "a cell of a table in text holds text alone: write the rows as .jsonl or .parquet, e.g. df.to_json('rows.jsonl', orient='records', lines=True)";
+        return DataError::source(&first.place, what, fix);
+    }
+    let known = |name: &str| {
+        let mut parts = FormatId::ALL.iter().flat_map(|f| f.format().parts);
+        parts.any(|part| part.columns.contains(&name))
+    };
+    let empty = |(name, value): &(&String, &Value)| value.is_null() && known(name);
+    if let Some((name, _)) = first.fields.iter().find(empty) {
+        let what = format!("holds nothing in the column {}: it is null", one_line(name));
+        let fix = "leave such rows out: llmtui data clean FILE --out COPY.jsonl";
         return DataError::source(&first.place, what, fix);
     }
     let mut best: Option<(usize, FormatId, String)> = None;

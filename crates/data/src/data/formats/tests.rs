@@ -497,6 +497,17 @@ fn wrong_turns_say_which_and_what_would_be_right() {
 }
 
 #[test]
+fn a_known_column_without_a_value_is_named() {
+    let rows = [record(json!({"text": null})), record(json!({"text": null}))];
+    let error = detect(&rows, &Columns::default(), None).unwrap_err();
+    let words = error.to_string();
+    assert!(
+        words.contains("nothing in the column text: it is null"),
+        "{words}"
+    );
+}
+
+#[test]
 fn one_bad_row_among_good_ones_does_not_change_the_format() {
     let good = json!({"messages": [{"role": "assistant", "content": "a"}]});
     let sample = [

@@ -163,7 +163,7 @@ fn add_parts(
             }
             _ => {
                 let what = format!(
-                    "{place}: a part of the kind `{kind}`, and only text is supervised here"
+                    "{place}: a part of the kind `{kind}`, and models here read text alone"
                 );
                 return Err(row.fault(what, "drop such rows, or data.on_bad_row: skip"));
             }

@@ -139,6 +139,9 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
         let data = open(name, unit).unwrap();
         let told = data.notes.join("\n");
         assert!(told.contains(said), "{name} {unit:?}: {told}");
+        // What is asked is not learned.
+        let learned = told.contains("% of them supervised");
+        assert_eq!(learned, unit != Unit::Prompt, "{name} {unit:?}: {told}");
         assert!(
             told.contains(&format!("of {examples} rows held out")),
             "{name} {unit:?}: {told}"

@@ -90,11 +90,23 @@ impl Tokenizing<'_> {
             Unit::Prompt => format!("{} prompts", grouped(documents / 2)),
             Unit::Judged => format!("{} judged answers", grouped(documents / 2)),
         };
-        self.notes.push(format!(
-            "{name}: {examples}, {} tokens, {:.1} % of them supervised",
-            grouped(tokens),
-            100.0 * supervised as f64 / tokens.max(1) as f64
-        ));
+        self.notes.push(match self.unit {
+            // Nothing of them is learned: a reference is what answers are compared with, and stands behind its prompt again.
+            Unit::Prompt => {
+                let prompts = entry.store.spans().step_by(self.unit.documents());
+                let asked: u64 = prompts.map(|(_, length)| length).sum();
+                let known = match supervised {
+                    0 => String::new(),
+                    n => format!(", their references {}", grouped(n as u64)),
+                };
+                format!("{name}: {examples}, {} tokens{known}", grouped(asked))
+            }
+            _ => format!(
+                "{name}: {examples}, {} tokens, {:.1} % of them supervised",
+                grouped(tokens),
+                100.0 * supervised as f64 / tokens.max(1) as f64
+            ),
+        });
         Ok(Ready {
             weight: source.weight,
             store: Arc::new(entry.store),
@@ -250,6 +262,12 @@ fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
         notes.push(format!(
             "{name}: {} rows spell special tokens in their own text; the model sees them as such",
             counts.special_tokens_in_data
+        ));
+    }
+    if counts.empty_answers > 0 {
+        notes.push(format!(
+            "{name}: {} rows have an empty answer: a model learns to say nothing from them; llmtui data clean FILE --out COPY.jsonl leaves them out",
+            grouped(counts.empty_answers)
         ));
     }
     if counts.merged_boundaries > 0 {

@@ -49,6 +49,9 @@ pub struct RenderCounts {
     /// Rows whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
     /// will not meet like that.
     pub merged_boundaries: u64,
+    /// Prompts with an answer of no text: only the token that ends it is learned.
+    #[serde(default)]
+    pub empty_answers: u64,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +60,7 @@ struct Counters {
     nothing_supervised: AtomicU64,
     special_tokens_in_data: AtomicU64,
     merged_boundaries: AtomicU64,
+    empty_answers: AtomicU64,
 }
 
 /// Makes documents of examples; any number of threads may share one.
@@ -118,6 +122,7 @@ impl Renderer {
             nothing_supervised: read(&self.counters.nothing_supervised),
             special_tokens_in_data: read(&self.counters.special_tokens_in_data),
             merged_boundaries: read(&self.counters.merged_boundaries),
+            empty_answers: read(&self.counters.empty_answers),
         }
     }
 
@@ -138,6 +143,9 @@ impl Renderer {
             Content::Text(text) => self.text(text, example.extra.contains_key(CONTINUES), place)?,
             Content::Chat(messages) => self.chat(messages, tools, place)?,
             Content::Completion { prompt, completion } => {
+                if matches!(completion, Turns::Text(text) if text.trim().is_empty()) {
+                    count(&self.counters.empty_answers);
+                }
                 self.completion((prompt, completion), tools, place, self.train_on)?
             }
             Content::Preference { .. } => return Err(not_a_document("a preference", place)),

@@ -269,11 +269,17 @@ fn rows_without_an_answer_are_counted_and_merged_boundaries_too() {
         completion: Turns::Text("e".into()),
     });
     renderer.document(&merging, &place()).unwrap();
+    let silent = Example::new(Content::Completion {
+        prompt: Turns::Text("th\n".into()),
+        completion: Turns::Text(" ".into()),
+    });
+    renderer.document(&silent, &place()).unwrap();
     let counts = renderer.counts();
     assert_eq!(
         (counts.nothing_supervised, counts.merged_boundaries),
         (1, 1)
     );
+    assert_eq!(counts.empty_answers, 1);
 }
 
 #[test]

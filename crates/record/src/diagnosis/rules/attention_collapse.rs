@@ -2,6 +2,7 @@
 
 use super::{blocks, metric};
 use crate::base::finding::{Finding, Signal};
+use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
@@ -41,7 +42,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::ATTENTION_LARGEST,
             score,
-            format!("its largest score is {score:.0}"),
+            format!("its largest score is {}", human::short(score)),
         ),
     ];
     let fix = format!(

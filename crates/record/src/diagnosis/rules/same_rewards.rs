@@ -20,6 +20,9 @@ pub const RULE: Rule = Rule {
 const MANY: f64 = 0.8;
 /// Where nearly all answers get what the best got, there is nothing left to learn.
 const SOLVED: f64 = 0.9;
+/// Mean rewards that say whether prompts are too easy or too hard, where a right answer gets 1 and a wrong one 0.
+const HIGH: f64 = 0.7;
+const LOW: f64 = 0.3;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let share = view.typical(metric::SAME_REWARDS)?;
@@ -38,9 +41,20 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let reward = view.typical(metric::REWARD)?;
     let words = format!("mean reward {reward:.2}, pass@1 {pass:.2}");
     let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    let cause = match reward {
+        r if r > HIGH => {
+            "most prompts are too easy for this model by now: all answers to one are alike right"
+        }
+        r if r < LOW => {
+            "most prompts are too hard for this model: all answers to one are alike wrong"
+        }
+        _ => {
+            "prompts are far too hard or far too easy for this model: all answers to one are alike right or wrong"
+        }
+    };
     Some(Finding::warn(
         signals,
-        "prompts are far too hard or far too easy for this model: all answers to one are alike right or wrong",
+        cause,
         "begin with supervised fine-tuning« (rollout.cold_start_steps, train.from)|», use prompts that it answers right now and then, or a larger <num_generations>",
     ))
 }

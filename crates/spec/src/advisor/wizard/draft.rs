@@ -201,9 +201,7 @@ impl Wizard {
     /// The default run name: after the data, or after the preset.
     fn run_name(&self, preset: &Draft) -> String {
         let stem = match self.answers.data {
-            Some(DataAnswer::Path) => Path::new(self.answers.data_path.trim())
-                .file_stem()
-                .map(|s| s.to_string_lossy().into_owned()),
+            Some(DataAnswer::Path) => own_name(Path::new(self.answers.data_path.trim())),
             _ => None,
         };
         let name: String = stem
@@ -283,19 +281,31 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         None => tokenizer_word(preset, facts),
     };
     let sequences = spec.method.needs().unit.sequences();
+    let rollouts = spec.rollout_length();
     let tokens = estimate::tokens(facts, tokenizer).unwrap_or(0.0);
     let held_out = spec.data.val_fraction * tokens;
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);
     if let Some(rows @ 1..) = facts.rows {
         let row = tokens / (rows as f64 * sequences as f64);
-        let room = ((2.0 * row) as usize).next_power_of_two();
+        // Answers of the model's own stand behind the prompts, however short the data's are.
+        let wanted = match &rollouts {
+            Some(length) => row + length.max_new_tokens as f64,
+            None => 2.0 * row,
+        };
+        let room = (wanted as usize).next_power_of_two();
         let room = match long {
             Some(long) => room.clamp(SHORTEST.min(long), long),
             None => room.min(LONGEST),
         };
         if room != seq_len && (long.is_some() || room > seq_len) {
-            let why = format!("rows have about {row:.0} tokens and should fit in full");
+            let why = match &rollouts {
+                Some(length) => format!(
+                    "rows have about {row:.0} tokens, and answers of the model's own up to {}",
+                    length.max_new_tokens
+                ),
+                None => format!("rows have about {row:.0} tokens and should fit in full"),
+            };
             list.push(rec("model.seq_len", room.to_string(), why));
             seq_len = room;
         }
@@ -315,6 +325,10 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         if seq_len < spec.model.seq_len {
             list.push(rec("model.seq_len", seq_len.to_string(), why));
         }
+    }
+    // Its steps count prompts, and the answers to one that comes again are new: nothing is memorized.
+    if rollouts.is_some() {
+        return list;
     }
     let train = &spec.train;
     let epoch = (tokens - held_out).max(1.0);
@@ -368,6 +382,18 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         }
     }
     list
+}
+
+/// What data are called: `train.jsonl` says as little as a hundred others, the folder that it lies in says more.
+fn own_name(path: &Path) -> Option<String> {
+    /// Names of splits and of all data.
+    const ANY: [&str; 5] = ["train", "training", "data", "dataset", "train_data"];
+    let stem = path.file_stem()?.to_string_lossy().into_owned();
+    let folder = path.parent().and_then(Path::file_name);
+    match folder.filter(|_| ANY.contains(&stem.to_lowercase().as_str())) {
+        Some(folder) => Some(folder.to_string_lossy().into_owned()),
+        None => Some(stem),
+    }
 }
 
 /// Two significant digits.

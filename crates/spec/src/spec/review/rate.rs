@@ -37,7 +37,7 @@ fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
             let fix = set(subject, &one_digit(usual(subject.n_params) / 5.0));
             Some(poor(
                 "optimizer",
-                format!("lr {lr} is AdamW's: each of Lion's steps is as long as the rate"),
+                format!("lr {} is AdamW's: each of Lion's steps is as long as the rate", said(lr)),
                 fix,
                 "Chen et al. 2023, arXiv 2302.06675: a third to a tenth of AdamW's rate, weight decay as much larger",
             ))
@@ -75,7 +75,8 @@ fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
         poor(
             "optimizer",
             format!(
-                "lr {lr} is {word} for {size} parameters in blocks: about {} is usual",
+                "lr {} is {word} for {size} parameters in blocks: about {} is usual",
+                said(lr),
                 one_digit(usual)
             ),
             set(subject, &one_digit(usual)),
@@ -89,6 +90,11 @@ fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
         }
         _ => None,
     }
+}
+
+/// A rate as it is typed: `1e-9`, not nine digits behind a point.
+fn said(lr: f64) -> String {
+    crate::spec::shown(&lr.into())
 }
 
 /// Weights that are trained already.
@@ -123,7 +129,7 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         _ => return None,
     };
     if lr > most {
-        let what = format!("lr {lr} is high for {what}: {good} is usual");
+        let what = format!("lr {} is high for {what}: {good} is usual", said(lr));
         return Some(poor("optimizer", what, set(subject, good), source));
     }
     let low = adapter && !subject.learns_preferences() && lr > 0.0 && lr < 3e-5;
@@ -135,7 +141,7 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         };
         poor(
             "optimizer",
-            format!("lr {lr} is {word} learn at about ten times the rate of all weights"),
+            format!("lr {} is {word} learn at about ten times the rate of all weights", said(lr)),
             set(subject, "2e-4"),
             "Schulman et al. 2025, LoRA without regret; Dettmers et al. 2023, arXiv 2305.14314: 2e-4",
         )
@@ -155,7 +161,7 @@ fn from_rewards(subject: &Subject<'_>) -> Option<Finding> {
     (lr > most).then(|| {
         poor(
             "optimizer",
-            format!("lr {lr} is high for reinforcement learning of a trained model: 1e-6 is typical, 1e-5 with adapters"),
+            format!("lr {} is high for reinforcement learning of a trained model: 1e-6 is typical, 1e-5 with adapters", said(lr)),
             set(subject, good),
             "TRL's GRPO and DAPO (arXiv 2503.14476) train at 1e-6",
         )
@@ -172,7 +178,7 @@ fn extreme(subject: &Subject<'_>) -> Option<Finding> {
     (lr > 5e-3 && !other).then(|| {
         poor(
             "optimizer",
-            format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
+            format!("lr {} is high for a transformer: 3e-4 to 1e-3 is typical", said(lr)),
             set(subject, &one_digit(usual(subject.n_params))),
             KAPLAN,
         )

@@ -104,7 +104,7 @@ fn the_critical_batch_is_kaplans() {
 fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     let none = Sizes::default();
     mends("quickstart", &["lr=0.1"], none, "lr 0.1 is high");
-    mends("quickstart", &["lr=1e-6"], KNOWN, "is low");
+    mends("quickstart", &["lr=1e-9"], KNOWN, "lr 1e-9 is low");
     mends("dpo-demo", &["model.dropout=0.1"], none, "another model");
     mends("ppo-demo", &["model.dropout=0.1"], none, "another model");
     mends(

@@ -10,6 +10,8 @@ pub struct Slurm {
     /// As `--time` takes it.
     pub time: Option<String>,
     pub partition: Option<String>,
+    /// The cluster's name for the type of GPU; any without one.
+    pub gpu: Option<String>,
     /// The program; `LLMTUI` in the job's environment names another.
     pub llmtui: String,
     /// Where the job begins: relative paths of a spec count from here.
@@ -31,7 +33,12 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     ask("--ntasks-per-node=1".into());
     ask(format!("--cpus-per-task={}", job.cpus));
     if job.gpus > 0 {
-        ask(format!("--gpus-per-node={}", job.gpus));
+        let kind = slurm.gpu.as_ref().map(|kind| format!("{kind}:"));
+        ask(format!(
+            "--gpus-per-node={}{}",
+            kind.unwrap_or_default(),
+            job.gpus
+        ));
     }
     if let Some(time) = &slurm.time {
         ask(format!("--time={time}"));

@@ -60,8 +60,11 @@ impl Workplace {
     }
 }
 
-/// The newest checkpoint up to a step: those that the log tells of may have made room for newer ones.
+/// The newest checkpoint up to a step: those that the log tells of may have made room for newer ones. The start needs none.
 fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
+    if step == 0 {
+        return Ok(0);
+    }
     let run = RunDir::open(run_dir).map_err(|e| e.to_string())?;
     let kept = run.checkpoints();
     let steps = || kept.iter().map(|entry| entry.step);
@@ -72,4 +75,19 @@ fn kept_up_to(run_dir: &Path, step: u64) -> Result<u64, String> {
             steps.join(", ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::ManualClock;
+
+    #[test]
+    fn the_start_needs_no_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "x", "", "", &ManualClock::at(1)).unwrap();
+        assert_eq!(kept_up_to(run.path(), 0), Ok(0));
+        let none = kept_up_to(run.path(), 5).unwrap_err();
+        assert!(none.contains("no checkpoint up to step 5"), "{none}");
+    }
 }

@@ -14,6 +14,7 @@ use crate::ui::action::Action;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::Holder;
+use crate::ui::panes::batch::starts;
 use crate::ui::panes::dashboard::{outcome_mark, verdict};
 use crate::ui::store::HeldRun;
 use crate::ui::theme::{Meaning, Theme};
@@ -347,7 +348,11 @@ impl<'a> Ending<'a> {
         let judged = self.diagnosis.verdict.status();
         if let Some((step, settings)) = self.advised() {
             let command = format!("llmtui train --branch {name}@{step} {settings}");
-            add(key(Action::FollowAdvice), "branch as advised", command);
+            let what = match step {
+                0 => "again, as advised",
+                _ => "branch as advised",
+            };
+            add(key(Action::FollowAdvice), what, command);
         }
         if lost(self.finish.outcome) || judged <= Status::Warn {
             let command = format!("llmtui diagnose {name}");
@@ -422,35 +427,18 @@ impl<'a> Ending<'a> {
         next
     }
 
-    /// The first advice that names settings, after `-s`, and the checkpoint to branch from: the newest from before what its
-    /// finding saw, else the best.
+    /// The first advice that names settings, after `-s`, what failed before what is only doubtful; and the step to branch
+    /// from, 0 for the start.
     fn advised(&self) -> Option<(u64, String)> {
         if self.held.holder == Holder::Foreign {
             return None;
         }
-        let wrong = self
-            .diagnosis
-            .findings
-            .iter()
-            .filter(|f| f.status <= Status::Warn);
-        let changed = |finding: &Finding| Some((finding.clone(), finding.changes()));
-        let (finding, settings) = wrong
-            .filter_map(changed)
-            .find(|(_, settings)| !settings.is_empty())?;
-        let marks = &self.state().checkpoints;
-        let seen = finding
-            .evidence
-            .0
-            .iter()
-            .filter_map(|signal| signal.step)
-            .min();
-        let before = marks
-            .iter()
-            .rev()
-            .find(|mark| seen.is_some_and(|seen| mark.step < seen));
-        let best = marks.iter().rev().find(|mark| mark.best);
-        let from = before.or(best).or(marks.last())?;
-        Some((from.step, format!("-s {}", settings.join(" -s "))))
+        let findings = &self.diagnosis.findings;
+        let of = |status: Status| findings.iter().filter(move |f| f.status == status);
+        let named = |finding: &&Finding| !finding.changes().is_empty();
+        let finding = of(Status::Fail).chain(of(Status::Warn)).find(named)?;
+        let (_, step) = starts(self.held, finding).into_iter().next()?;
+        Some((step, format!("-s {}", finding.changes().join(" -s "))))
     }
 
     /// Twice the steps, for a run that no conversations can be taught: a vocabulary of characters has no marks for a

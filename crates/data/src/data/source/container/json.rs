@@ -22,6 +22,7 @@ fn open(input: Input) -> Result<Stream, DataError> {
         notes: input.notes,
         unwrapped: VecDeque::new(),
         given: 0,
+        first_line: 0,
         ended: false,
     }))
 }
@@ -33,6 +34,8 @@ struct Rows {
     /// Rows of an object around an array.
     unwrapped: VecDeque<Record>,
     given: u64,
+    /// The line on which the first row begins.
+    first_line: u64,
     ended: bool,
 }
 
@@ -79,7 +82,15 @@ impl Iterator for Rows {
             self.notes
                 .add(format!("{}: a byte-order mark was dropped", self.file));
         }
-        let place = self.place(self.cutter.started);
+        if self.given == 0 {
+            self.first_line = self.cutter.started;
+        }
+        // Of an array in one line the line says nothing: its rows are counted.
+        let counted = self.cutter.in_array && self.cutter.started == self.first_line;
+        let place = self.place(match counted {
+            true => self.first_line + self.given,
+            false => self.cutter.started,
+        });
         let item = match cut {
             Ok(None) => None,
             Ok(Some(bytes)) => {
@@ -364,6 +375,17 @@ mod tests {
         assert_eq!(rows("[]"), []);
         // One pretty object is one row, and a conversation is no wrapper.
         assert_eq!(rows("{\n \"messages\": [{\"role\": \"user\"}]\n}").len(), 1);
+    }
+
+    #[test]
+    fn rows_of_an_array_in_one_line_are_counted() {
+        let found = read("[{\"a\": 1}, {\"a\": 2}, {\"a\": }, {\"a\": 4}]");
+        let places: Vec<u64> = found.iter().flatten().map(|(row, _)| *row).collect();
+        assert_eq!(places, [1, 2, 4]);
+        assert!(found[2].as_ref().unwrap_err().starts_with("a.json:3: "));
+        // Where rows have lines of their own, those are named.
+        let places = rows("[\n{\"a\": 1},\n\n{\"a\": 2}]").into_iter();
+        assert_eq!(places.map(|(row, _)| row).collect::<Vec<_>>(), [2, 4]);
     }
 
     #[test]

@@ -161,6 +161,82 @@ fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers()
     assert_eq!(draft.value("optimizer.adamw.lr"), 5e-6);
 }
 
+/// Steps of a rollout are counted in prompts, and its answers need room behind them.
+#[test]
+fn prompts_with_references_keep_the_recipes_steps_and_room_for_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"question": "What is 3 + 4?", "answer": "7"}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Reasoning);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now(None));
+    until(&mut wizard, Step::Plan);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let spec = draft.spec().unwrap();
+    let length = spec.rollout_length().expect("GRPO is advised");
+    assert_eq!(spec.train.max_steps, 500, "the preset's");
+    assert_eq!((length.prompts, spec.model.seq_len), (8, 512));
+    let yaml = wizard.yaml().unwrap();
+    assert!(
+        yaml.contains("answers of the model's own up to 320"),
+        "{yaml}"
+    );
+    assert!(!yaml.contains("epochs over your data"), "{yaml}");
+}
+
+#[test]
+fn data_that_no_run_can_read_are_refused_where_they_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |path: &std::path::Path| {
+        let (mut wizard, look) = looking_at(path);
+        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        wizard.error().unwrap_or_default().to_string()
+    };
+    let rows = dir.path().join("pictures.jsonl");
+    let row = r#"{"messages": [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "That."}], "images": ["a.png"]}"#;
+    std::fs::write(&rows, format!("{row}\n{row}\n")).unwrap();
+    let error = refused(&rows);
+    assert!(
+        error.contains("pictures.jsonl:1: the row has images"),
+        "{error}"
+    );
+    let model = model_folder(dir.path());
+    let model = std::path::Path::new(&model);
+    for path in [model, &model.join("model.safetensors")] {
+        let error = refused(path);
+        assert!(error.contains("is a model, not data"), "{error}");
+    }
+}
+
+/// `train.jsonl` names no run; a format that was chosen among several is one, not a question.
+#[test]
+fn rows_of_a_split_are_named_after_their_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("sums");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("train.jsonl");
+    std::fs::write(
+        &path,
+        "{\"question\": \"3 + 4\", \"answer\": \"7\"}\n".repeat(300),
+    )
+    .unwrap();
+    let mut wizard = with_file(&path);
+    until(&mut wizard, Step::Settings);
+    let yaml = wizard.yaml().unwrap();
+    assert!(yaml.contains("name: sums\n"), "{yaml}");
+    assert!(!yaml.contains("say which"), "{yaml}");
+    assert!(
+        yaml.contains("instruction_response; could also be prompt_only"),
+        "{yaml}"
+    );
+}
+
 /// The words of the plan's row.
 fn planned(wizard: &Wizard, label: &str) -> String {
     let notes = wizard.question().notes;

@@ -258,3 +258,18 @@ fn a_run_with_adapters_is_exported_alone_or_merged() {
         "{words}"
     );
 }
+
+/// Where its checkpoints lie is its own program's business; how it went stands below its charts as of any run.
+#[test]
+fn a_run_of_another_program_ends_with_its_verdict() {
+    let mut log = tape::until(5, 1_240);
+    for line in &mut log {
+        if let Event::Hello { pid, engine, .. } = &mut line.event {
+            (*pid, *engine) = (0, "trainer_state".into());
+        }
+    }
+    let mut bench = ended(log, vec![finish(Outcome::Completed, 1_240, "")]);
+    let picture = bench.press("2").picture(80, 24);
+    assert!(picture.contains("LEARNING"), "{picture}");
+    assert!(!picture.contains("its own program"), "{picture}");
+}

@@ -60,22 +60,42 @@ fn of_finding(held: &HeldRun, finding: &Finding, settings: &str) -> Vec<Item> {
         let title = format!("{settings} in this run, now");
         items.push(item(title, format!("set {settings}")));
     }
-    let marks = &held.state.checkpoints;
-    // The newest one from before what the finding saw; it may have seen only the end.
-    let seen = finding.evidence.0.iter().filter_map(|signal| signal.step).min();
-    let before = marks.iter().rev().find(|mark| seen.is_some_and(|seen| mark.step < seen));
-    let before = before.map(|mark| ("before it", mark.step));
-    let best = marks.iter().rev().find(|mark| mark.best).map(|mark| ("best", mark.step));
-    let newest = marks.last().map(|mark| ("newest", mark.step));
-    let mut offered: Vec<u64> = Vec::new();
-    for (word, step) in before.into_iter().chain(best).chain(newest) {
-        if !offered.contains(&step) {
-            offered.push(step);
-            let title = format!("{settings} in a branch from {} ({word})", grouped(step));
-            items.push(item(title, format!("branch {step} {settings}")));
-        }
+    for (word, step) in starts(held, finding) {
+        let title = match step {
+            0 => format!("{settings} in a new run, from the start"),
+            step => format!("{settings} in a branch from {} ({word})", grouped(step)),
+        };
+        items.push(item(title, format!("branch {step} {settings}")));
     }
     items
+}
+
+/// The steps that a branch with other settings can begin at, the likeliest first: the newest checkpoint from before what the
+/// finding saw, the best and the newest one; 0 is the start. A checkpoint of the last step leaves nothing to train, and
+/// what a finding calls broken, or asks for from the first step on, begins anew.
+pub fn starts(held: &HeldRun, finding: &Finding) -> Vec<(&'static str, u64)> {
+    let marks = &held.state.checkpoints;
+    let last = held.state.head.as_ref().map_or(0, |head| head.max_steps);
+    let open = || marks.iter().rev().filter(|mark| last == 0 || mark.step < last);
+    // It may have seen only the end.
+    let seen = finding.evidence.0.iter().filter_map(|signal| signal.step).min();
+    let before = open().find(|mark| seen.is_some_and(|seen| mark.step < seen));
+    let before = before.map(|mark| ("before it", mark.step));
+    let best = open().find(|mark| mark.best).map(|mark| ("best", mark.step));
+    let newest = open().next().map(|mark| ("newest", mark.step));
+    let start = Some(("start", 0));
+    let anew = finding.status == Status::Fail || finding.id == "preflight";
+    let order = match anew {
+        true => [before, start, best, newest],
+        false => [before, best, newest, start],
+    };
+    let mut list: Vec<(&str, u64)> = Vec::new();
+    for (word, step) in order.into_iter().flatten() {
+        if list.iter().all(|(_, known)| *known != step) {
+            list.push((word, step));
+        }
+    }
+    list
 }
 
 /// Keys and values, where all of them can change while the run trains.

@@ -7,7 +7,7 @@ mod from_here;
 #[cfg(test)]
 mod tests;
 
-pub use advice::advice;
+pub use advice::{advice, starts};
 pub use from_here::Plan;
 
 use super::{Pane, PaneContext, PaneEntry, SPIN, run};

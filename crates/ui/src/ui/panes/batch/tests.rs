@@ -232,6 +232,25 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
     // Dropout is fixed while a run trains.
     let opened = format!("{:?}", advice(held, &[finding("-s dropout=0.1")]));
     assert!(!opened.contains("this run") && opened.contains("branch"), "{opened}");
+    // The checkpoint of the last step leaves nothing to train, and what failed begins anew.
+    held.state.head = Some(crate::run::state::Head {
+        name: "x".into(),
+        method: "pretrain".into(),
+        spec: serde_json::Value::Null,
+        n_params: 1,
+        vocab_size: 1,
+        max_steps: 40,
+        batch_tokens: 1,
+        epoch_tokens: 1,
+        resumed_from: None,
+        precision: None,
+    });
+    let failed = finding("-s lr=1e-3");
+    assert_eq!(starts(held, &failed), [("start", 0), ("best", 20)]);
+    let doubtful = Finding::warn("clipped", "", "-s lr=1e-3");
+    assert_eq!(starts(held, &doubtful), [("best", 20), ("start", 0)]);
+    let opened = format!("{:?}", advice(held, &[failed]));
+    assert!(opened.contains("in a new run, from the start") && !opened.contains("from 40"), "{opened}");
     let mut pane = BatchPane::default();
     let word = Answer::Text("set lr=1e-3 clip_norm=1".into());
     let sent = pane.answered("advice", word, &mut around.context());

@@ -23,6 +23,8 @@ const RENEWAL_MS: u64 = 500;
 const FACTS_RENEWALS: u64 = 4;
 /// Readings behind the number in a title when lines are smoothed.
 const TITLE_READINGS: usize = 32;
+/// Share of the readings that counts in a title: of a short series few, or it names a loss that the run has left behind.
+const TITLE_SPAN: f64 = 0.1;
 /// Weight of the past among them.
 const TITLE_DECAY: f64 = 0.9;
 
@@ -253,6 +255,12 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
     words
 }
 
+/// The weight of the past in a title, of so many readings.
+fn title_decay(readings: usize) -> f64 {
+    let span = (TITLE_SPAN * readings as f64).max(1.0);
+    TITLE_DECAY.min(1.0 - 1.0 / span)
+}
+
 /// The number that stands for a series: under the cursor, or now.
 fn reading(series: &Series, chart: &Chart, options: &GlanceOptions) -> Option<f64> {
     let last = series.last()?.value;
@@ -262,7 +270,7 @@ fn reading(series: &Series, chart: &Chart, options: &GlanceOptions) -> Option<f6
     if !options.smoothed || !chart.smooths() || !last.is_finite() {
         return Some(last);
     }
-    let mut ema = Ema::new(TITLE_DECAY);
+    let mut ema = Ema::new(title_decay(series.recent().len()));
     let skip = series.recent().len().saturating_sub(TITLE_READINGS);
     series.recent().skip(skip).for_each(|p| {
         ema.push(p.value);
@@ -318,4 +326,17 @@ fn validation(
         ));
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_short_series_names_its_newest_reading() {
+        assert_eq!(title_decay(0), 0.0);
+        assert_eq!(title_decay(20), 0.5);
+        assert_eq!(title_decay(100), TITLE_DECAY);
+        assert_eq!(title_decay(5_000), TITLE_DECAY);
+    }
 }

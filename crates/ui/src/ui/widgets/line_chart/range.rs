@@ -65,7 +65,11 @@ impl LineChart<'_> {
                 false => room,
             };
             low -= if low < axis.low { room_below } else { 0.0 };
+            let whole = self.unit == "share" && high <= 1.0;
             high += if high > axis.high { room } else { 0.0 };
+            if whole {
+                high = high.min(1.0);
+            }
         }
         // Few rows get a tight range with few labels rather than a wide range.
         let intervals = usize::from(rows).clamp(4, 8);

@@ -53,6 +53,17 @@ fn a_falling_line_with_axes() {
     assert!(text.is_ascii(), "{text}");
 }
 
+/// An axis that is outgrown gets room for more, but there is no more than all.
+#[test]
+fn a_share_has_no_room_above_the_whole() {
+    let s = series((0..=100).map(|i| (i, 0.0068 * i as f64)));
+    let mut chart = chart(&s, Look::Line, &[]);
+    (chart.from_zero, chart.unit) = (true, "share");
+    chart.held = Some(Axis::of_unit("share", 0.0, 0.05, 4, Scale::Linear));
+    let (text, _) = picture(&chart, 40, 8, false);
+    assert!(text.contains("80%") && !text.contains("120%"), "{text}");
+}
+
 #[test]
 fn nothing_but_zeros_lies_on_the_floor() {
     let s = series((0..=100).map(|i| (i, 0.0)));
