@@ -3,7 +3,8 @@
 
 use super::aligned::Aligned;
 use super::matmul::{
-    Accumulation, Compute, ComputeDtype, Lines, Mat, Plus, matmul, matmul_in_blocks, matmul_plus,
+    Accumulation, Compute, ComputeDtype, Lines, Made, Mat, Plus, matmul, matmul_in_blocks,
+    matmul_plus,
 };
 use super::numbers::ValuesMut;
 use super::quant::{self, Packed};
@@ -44,8 +45,13 @@ impl<'a> Matrix<'a> {
                 debug_assert_eq!(packed.rows(), rows, "rows of a packed matrix");
                 if x.row_count() >= MANY && is_dequantized(compute) {
                     let make = |rows, to: &mut [_]| packed.dequantize(rows, 0..x.cols(), to);
-                    let right = (Lines::Columns, &make as _);
-                    return matmul_in_blocks(y, x, (rows, ROWS), right, plus, compute);
+                    let weights = Made {
+                        n: rows,
+                        step: ROWS,
+                        lines: Lines::Columns,
+                        make: &make,
+                    };
+                    return matmul_in_blocks(y, x, weights, plus, compute);
                 }
                 let wide = x.to_f32();
                 let x = wide
@@ -75,8 +81,13 @@ impl<'a> Matrix<'a> {
             }
             Matrix::Packed(packed) if is_dequantized(compute) => {
                 let make = |columns, to: &mut [_]| packed.dequantize(0..dy.cols(), columns, to);
-                let right = (Lines::Rows, &make as _);
-                matmul_in_blocks(dx, dy, (cols, quant::STEP), right, plus, compute);
+                let weights = Made {
+                    n: cols,
+                    step: quant::STEP,
+                    lines: Lines::Rows,
+                    make: &make,
+                };
+                matmul_in_blocks(dx, dy, weights, plus, compute);
             }
             Matrix::Packed(packed) => dx.write_f32(|dx| {
                 packed_gradient(packed, dx, dy, cols, plus.into, compute);

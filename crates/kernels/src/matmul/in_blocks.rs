@@ -15,6 +15,17 @@ pub enum Lines {
     Rows,
 }
 
+/// A right input of (k, `n`) bf16 that is made block by block.
+#[derive(Clone, Copy)]
+pub struct Made<'a> {
+    pub n: usize,
+    /// Columns are cut at multiples of it.
+    pub step: usize,
+    pub lines: Lines,
+    /// Writes the columns that it is asked for.
+    pub make: &'a dyn Fn(Range<usize>, &mut [bf16]),
+}
+
 /// Numbers of a block: 8 MiB. The left input is packed anew for each.
 const BLOCK: usize = 4 << 20;
 
@@ -23,33 +34,19 @@ thread_local! {
     static MADE: Cell<Buffer> = Cell::default();
 }
 
-/// [`super::matmul_plus`] with a right input of (a.cols, `n`) bf16, of which `make` writes the columns that it is asked for; they
-/// are cut at multiples of `step`. The bits are those of the whole. A machine without kernels of our own takes it as one block.
+/// [`super::matmul_plus`] with a right input that never lies in memory as a whole. The bits are those of the whole. A machine
+/// without kernels of our own takes it as one block.
 ///
 /// # Panics
 /// As [`super::matmul_plus`].
-pub fn matmul_in_blocks(
-    out: ValuesMut,
-    a: Mat,
-    (n, step): (usize, usize),
-    right: (Lines, &dyn Fn(Range<usize>, &mut [bf16])),
-    plus: Plus,
-    compute: Compute,
-) {
-    let most = (BLOCK / a.cols.max(1) / step * step).max(step);
-    blocks_of(most, out, a, n, right, plus, compute);
+pub fn matmul_in_blocks(out: ValuesMut, a: Mat, b: Made, plus: Plus, compute: Compute) {
+    let most = (BLOCK / a.cols.max(1) / b.step * b.step).max(b.step);
+    blocks_of(most, out, a, b, plus, compute);
 }
 
 /// At most `most` columns at once.
-fn blocks_of(
-    most: usize,
-    mut out: ValuesMut,
-    a: Mat,
-    n: usize,
-    (lines, make): (Lines, &dyn Fn(Range<usize>, &mut [bf16])),
-    plus: Plus,
-    compute: Compute,
-) {
+fn blocks_of(most: usize, mut out: ValuesMut, a: Mat, b: Made, plus: Plus, compute: Compute) {
+    let n = b.n;
     check(&out, a, n, plus);
     let k = a.cols;
     let most = if by_kernel::is_there(compute) {
@@ -62,8 +59,8 @@ fn blocks_of(
     for from in (0..n).step_by(most.max(1)) {
         let count = most.min(n - from);
         let block = &mut halves_mut(words)[..count * k];
-        make(from..from + count, block);
-        let b = match lines {
+        (b.make)(from..from + count, block);
+        let b = match b.lines {
             Lines::Columns => Mat::of((&*block).into(), count, k).t(),
             Lines::Rows => Mat::of((&*block).into(), k, count),
         };
@@ -192,8 +189,13 @@ mod tests {
                 let mut whole = normal(m * n, 6);
                 let mut blocks = whole.clone();
                 matmul_plus((&mut *whole).into(), a, right, plus, compute);
-                let right = (lines, &make as &dyn Fn(Range<usize>, &mut [bf16]));
-                blocks_of(64, (&mut *blocks).into(), a, n, right, plus, compute);
+                let made = Made {
+                    n,
+                    step: 64,
+                    lines,
+                    make: &make,
+                };
+                blocks_of(64, (&mut *blocks).into(), a, made, plus, compute);
                 assert_eq!(whole, blocks, "{lines:?} {arithmetic:?}");
             }
         }

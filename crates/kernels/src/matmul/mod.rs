@@ -19,7 +19,7 @@ mod view;
 
 use crate::numbers::ValuesMut;
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
-pub use in_blocks::{Lines, matmul_in_blocks};
+pub use in_blocks::{Lines, Made, matmul_in_blocks};
 pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};
