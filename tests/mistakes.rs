@@ -309,6 +309,92 @@ fn a_run_is_planned_by_its_spec() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let small = "train quickstart --headless -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
+    let small: Vec<&str> = small.split(' ').collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    std::fs::write(at("file"), "text").unwrap();
+    std::fs::write(at("corpus.txt"), "one two three four ".repeat(99)).unwrap();
+    std::fs::write(at("bytes.txt"), b"\xff\xfe").unwrap();
+    for folder in ["folder.md", "folder.html", "folder.txt"] {
+        std::fs::create_dir(at(folder)).unwrap();
+    }
+    let missing = ["its folder does not exist", "mkdir -p no"];
+    let in_file = ["file is a file, not a folder", "another folder"];
+    let learn = "tokenizer train --vocab-size 300 corpus.txt --out";
+    let cut = "quantize quickstart --dtype q8_0 --to";
+    for (words, said) in [
+        ("card quickstart --to no/README.md".into(), missing),
+        ("card quickstart --to file/README.md".into(), in_file),
+        (
+            "card quickstart --force --to folder.md".into(),
+            ["folder.md is a folder", "a file in it"],
+        ),
+        ("report quickstart --to no/r.html".into(), missing),
+        ("report quickstart --to file/r.html".into(), in_file),
+        (
+            "report quickstart --to folder.html".into(),
+            ["folder.html is a folder", "a file in it"],
+        ),
+        (format!("{cut} no/m.gguf"), missing),
+        (format!("{cut} file/m.gguf"), in_file),
+        (
+            format!("{cut} m.gguf --text gone.txt"),
+            ["gone.txt does not exist", "working directory"],
+        ),
+        (
+            format!("{cut} m.gguf --text folder.txt"),
+            ["folder.txt is a folder", "a file in it"],
+        ),
+        (
+            "export quickstart --format gguf --to file/m.gguf".into(),
+            in_file,
+        ),
+        ("export quickstart --to file/m".into(), in_file),
+        (format!("{learn} file"), in_file),
+        (format!("{learn} file/below"), in_file),
+        (
+            "score quickstart folder.txt".into(),
+            ["folder.txt is a folder", "a file in it"],
+        ),
+        (
+            "score quickstart bytes.txt".into(),
+            ["it is not UTF-8 text", "plain text in UTF-8"],
+        ),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        fails(dir.path(), &words, 2, &said);
+        let (_, _, told) = llmtui(dir.path(), &words);
+        assert!(!told.contains("os error"), "{words:?}: {told}");
+    }
+    // A run whose own files are not as they were.
+    let run = std::fs::read_dir(at("runs")).unwrap().next().unwrap();
+    let run = RunDir::open(&run.unwrap().path()).unwrap();
+    let spec = std::fs::read_to_string(run.spec_path()).unwrap();
+    std::fs::remove_file(run.asked_path()).unwrap();
+    std::fs::create_dir(run.asked_path()).unwrap();
+    let longer = ["train", "--resume", "quickstart", "-s", "max_steps=9"];
+    fails(dir.path(), &longer, 2, &["asked.yaml is a folder", "try: "]);
+    std::fs::remove_file(run.spec_path()).unwrap();
+    let card = ["card", "quickstart"];
+    let copy = "try: bring the file back from a copy";
+    fails(dir.path(), &card, 3, &["spec.yaml does not exist", copy]);
+    std::fs::create_dir(run.spec_path()).unwrap();
+    fails(dir.path(), &card, 3, &["spec.yaml is a folder", copy]);
+    std::fs::remove_dir(run.spec_path()).unwrap();
+    std::fs::write(run.spec_path(), spec.replace("seed:", "sede:")).unwrap();
+    fails(dir.path(), &card, 2, &["spec.yaml", "try: correct it"]);
+    // What stands in the way of a run that is deleted.
+    let name = run.folder();
+    std::fs::write(run.path().with_file_name(format!(".del-{name}")), "").unwrap();
+    let delete = ["rm", "--yes", "quickstart"];
+    fails(dir.path(), &delete, 3, &["cannot be deleted", "try: check"]);
+}
+
+#[test]
 fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
     let dir = tempfile::tempdir().unwrap();
     // The rows of arc_easy would come from the hub.
