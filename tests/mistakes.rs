@@ -308,6 +308,72 @@ fn a_run_is_planned_by_its_spec() {
     fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
 }
 
+/// A run's log as an engine on another machine would have left it.
+fn trained_elsewhere(run: &RunDir, precision: &str) {
+    let clock = Arc::new(ManualClock::at(5_000));
+    let (mut log, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
+    let spec = std::fs::read_to_string(run.spec_path()).unwrap();
+    let spec = llmtui::spec::RunSpec::from_yaml(&spec).unwrap();
+    log.emit(Event::Started {
+        name: spec.name.clone(),
+        method: "pretrain".into(),
+        spec: spec.to_value(),
+        n_params: 1,
+        vocab_size: 65,
+        max_steps: spec.train.max_steps,
+        batch_tokens: 1,
+        epoch_tokens: 1,
+        resumed_from: None,
+        precision: Some(precision.into()),
+    })
+    .unwrap();
+    // The machine of an earlier engine, then that of the newest.
+    for host in ["laptop", "far-away\u{1b}[31m"] {
+        let machine = serde_json::json!({ "host": host });
+        log.emit(Event::MachineDescribed { machine }).unwrap();
+    }
+    drop(log);
+    thread.finish().unwrap();
+}
+
+#[test]
+fn a_run_of_another_machine_is_planned_for_this_one_in_its_own_precision() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
+    assert!(spec.contains("precision: auto"), "{spec}");
+    let clock = ManualClock::at(1);
+    for precision in ["f32", "bf16"] {
+        let runs = dir.path().join("runs");
+        let run = RunDir::create(&runs, precision, &spec, "", &clock).unwrap();
+        trained_elsewhere(&run, precision);
+        let plan = |more: &[&str]| llmtui(dir.path(), &[&["plan", precision][..], more].concat());
+        let (code, out, said) = plan(&[]);
+        assert_eq!(code, 0, "{said}");
+        let note = "note: planned for this machine (";
+        assert!(said.contains(note), "{said}");
+        assert!(said.contains("and the run trained on far-away"), "{said}");
+        assert!(
+            !said.contains("laptop") && !said.contains('\u{1b}'),
+            "{said}"
+        );
+        assert!(out.contains(&format!("matmuls in {precision}")), "{out}");
+        // On a GPU that is named no machine is spoken of; for a program only the plan is.
+        let (_, _, said) = plan(&["--gpu", "h100"]);
+        assert!(!said.contains("planned for this machine"), "{said}");
+        let (_, json, said) = plan(&["--json"]);
+        assert!(!said.contains("planned for this machine"), "{said}");
+        // What is asked for counts before what the run did.
+        let other = if precision == "f32" { "bf16" } else { "f32" };
+        let set = format!("precision={other}");
+        let (_, asked, _) = plan(&["-s", &set, "--json"]);
+        let word = |json: &str| -> String {
+            let plan: serde_json::Value = serde_json::from_str(json).unwrap();
+            plan["precision"].as_str().unwrap().into()
+        };
+        assert_ne!(word(&json), word(&asked), "{precision}");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
     let dir = tempfile::tempdir().unwrap();
