@@ -461,6 +461,38 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
 }
 
 #[test]
+fn specs_that_the_command_line_writes_are_remembered_for_home() {
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        "stage: sft\nmodel_name_or_path: org/name\nlearning_rate: 1e-4\ndataset: alpaca_en_demo\n";
+    std::fs::write(dir.path().join("theirs.yaml"), config).unwrap();
+    for folder in ["a", "b", "c"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    for words in [
+        "new --defaults a/new.yaml",
+        "import theirs.yaml --to b/imported.yaml",
+        "presets eject smoke --to c/ejected.yaml",
+        // No spec of a run, and nothing that was written.
+        "presets eject speedrun --to c/pipeline.yaml",
+        "import theirs.yaml",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let (code, _, said) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {said}");
+    }
+    let kept = dir.path().join(".local/state/llmtui/specs");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    let here = dir.path().canonicalize().unwrap();
+    let kept: Vec<&Path> = kept
+        .lines()
+        .map(|line| Path::new(line).strip_prefix(&here).unwrap())
+        .collect();
+    let newest_first = ["c/ejected.yaml", "b/imported.yaml", "a/new.yaml"];
+    assert_eq!(kept, newest_first.map(Path::new));
+}
+
+#[test]
 fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
     let dir = tempfile::tempdir().unwrap();
     // The rows of arc_easy would come from the hub.
