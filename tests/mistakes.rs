@@ -335,6 +335,190 @@ fn a_run_is_planned_by_its_spec() {
     fails(dir.path(), &typo, 2, &["did you mean", "quickstart"]);
 }
 
+/// A run's log as an engine on another machine would have left it.
+fn trained_elsewhere(run: &RunDir, precision: &str) {
+    let clock = Arc::new(ManualClock::at(5_000));
+    let (mut log, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
+    let spec = std::fs::read_to_string(run.spec_path()).unwrap();
+    let spec = llmtui::spec::RunSpec::from_yaml(&spec).unwrap();
+    log.emit(Event::Started {
+        name: spec.name.clone(),
+        method: "pretrain".into(),
+        spec: spec.to_value(),
+        n_params: 1,
+        vocab_size: 65,
+        max_steps: spec.train.max_steps,
+        batch_tokens: 1,
+        epoch_tokens: 1,
+        resumed_from: None,
+        precision: Some(precision.into()),
+    })
+    .unwrap();
+    // The machine of an earlier engine, then that of the newest.
+    for host in ["laptop", "far-away\u{1b}[31m"] {
+        let machine = serde_json::json!({ "host": host });
+        log.emit(Event::MachineDescribed { machine }).unwrap();
+    }
+    drop(log);
+    thread.finish().unwrap();
+}
+
+#[test]
+fn a_run_of_another_machine_is_planned_for_this_one_in_its_own_precision() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, spec, _) = llmtui(dir.path(), &["presets", "show", "smoke"]);
+    assert!(spec.contains("precision: auto"), "{spec}");
+    let clock = ManualClock::at(1);
+    for precision in ["f32", "bf16"] {
+        let runs = dir.path().join("runs");
+        let run = RunDir::create(&runs, precision, &spec, "", &clock).unwrap();
+        trained_elsewhere(&run, precision);
+        let plan = |more: &[&str]| llmtui(dir.path(), &[&["plan", precision][..], more].concat());
+        let (code, out, said) = plan(&[]);
+        assert_eq!(code, 0, "{said}");
+        let note = "note: planned for this machine (";
+        assert!(said.contains(note), "{said}");
+        assert!(said.contains("and the run trained on far-away"), "{said}");
+        assert!(
+            !said.contains("laptop") && !said.contains('\u{1b}'),
+            "{said}"
+        );
+        assert!(out.contains(&format!("matmuls in {precision}")), "{out}");
+        // On a GPU that is named no machine is spoken of; for a program only the plan is.
+        let (_, _, said) = plan(&["--gpu", "h100"]);
+        assert!(!said.contains("planned for this machine"), "{said}");
+        let (_, json, said) = plan(&["--json"]);
+        assert!(!said.contains("planned for this machine"), "{said}");
+        // What is asked for counts before what the run did.
+        let other = if precision == "f32" { "bf16" } else { "f32" };
+        let set = format!("precision={other}");
+        let (_, asked, _) = plan(&["-s", &set, "--json"]);
+        let word = |json: &str| -> String {
+            let plan: serde_json::Value = serde_json::from_str(json).unwrap();
+            plan["precision"].as_str().unwrap().into()
+        };
+        assert_ne!(word(&json), word(&asked), "{precision}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let small = "train quickstart --headless -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
+    let small: Vec<&str> = small.split(' ').collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    std::fs::write(at("file"), "text").unwrap();
+    std::fs::write(at("corpus.txt"), "one two three four ".repeat(99)).unwrap();
+    std::fs::write(at("bytes.txt"), b"\xff\xfe").unwrap();
+    for folder in ["folder.md", "folder.html", "folder.txt"] {
+        std::fs::create_dir(at(folder)).unwrap();
+    }
+    let missing = ["its folder does not exist", "mkdir -p no"];
+    let in_file = ["file is a file, not a folder", "another folder"];
+    let learn = "tokenizer train --vocab-size 300 corpus.txt --out";
+    let cut = "quantize quickstart --dtype q8_0 --to";
+    for (words, said) in [
+        ("card quickstart --to no/README.md".into(), missing),
+        ("card quickstart --to file/README.md".into(), in_file),
+        (
+            "card quickstart --force --to folder.md".into(),
+            ["folder.md is a folder", "a file in it"],
+        ),
+        ("report quickstart --to no/r.html".into(), missing),
+        ("report quickstart --to file/r.html".into(), in_file),
+        (
+            "report quickstart --to folder.html".into(),
+            ["folder.html is a folder", "a file in it"],
+        ),
+        (format!("{cut} no/m.gguf"), missing),
+        (format!("{cut} file/m.gguf"), in_file),
+        (
+            format!("{cut} m.gguf --text gone.txt"),
+            ["gone.txt does not exist", "working directory"],
+        ),
+        (
+            format!("{cut} m.gguf --text folder.txt"),
+            ["folder.txt is a folder", "a file in it"],
+        ),
+        (
+            "export quickstart --format gguf --to file/m.gguf".into(),
+            in_file,
+        ),
+        ("export quickstart --to file/m".into(), in_file),
+        (format!("{learn} file"), in_file),
+        (format!("{learn} file/below"), in_file),
+        (
+            "score quickstart folder.txt".into(),
+            ["folder.txt is a folder", "a file in it"],
+        ),
+        (
+            "score quickstart bytes.txt".into(),
+            ["it is not UTF-8 text", "plain text in UTF-8"],
+        ),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        fails(dir.path(), &words, 2, &said);
+        let (_, _, told) = llmtui(dir.path(), &words);
+        assert!(!told.contains("os error"), "{words:?}: {told}");
+    }
+    // A run whose own files are not as they were.
+    let run = std::fs::read_dir(at("runs")).unwrap().next().unwrap();
+    let run = RunDir::open(&run.unwrap().path()).unwrap();
+    let spec = std::fs::read_to_string(run.spec_path()).unwrap();
+    std::fs::remove_file(run.asked_path()).unwrap();
+    std::fs::create_dir(run.asked_path()).unwrap();
+    let longer = ["train", "--resume", "quickstart", "-s", "max_steps=9"];
+    fails(dir.path(), &longer, 2, &["asked.yaml is a folder", "try: "]);
+    std::fs::remove_file(run.spec_path()).unwrap();
+    let card = ["card", "quickstart"];
+    let copy = "try: bring the file back from a copy";
+    fails(dir.path(), &card, 3, &["spec.yaml does not exist", copy]);
+    std::fs::create_dir(run.spec_path()).unwrap();
+    fails(dir.path(), &card, 3, &["spec.yaml is a folder", copy]);
+    std::fs::remove_dir(run.spec_path()).unwrap();
+    std::fs::write(run.spec_path(), spec.replace("seed:", "sede:")).unwrap();
+    fails(dir.path(), &card, 2, &["spec.yaml", "try: correct it"]);
+    // What stands in the way of a run that is deleted.
+    let name = run.folder();
+    std::fs::write(run.path().with_file_name(format!(".del-{name}")), "").unwrap();
+    let delete = ["rm", "--yes", "quickstart"];
+    fails(dir.path(), &delete, 3, &["cannot be deleted", "try: check"]);
+}
+
+#[test]
+fn specs_that_the_command_line_writes_are_remembered_for_home() {
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        "stage: sft\nmodel_name_or_path: org/name\nlearning_rate: 1e-4\ndataset: alpaca_en_demo\n";
+    std::fs::write(dir.path().join("theirs.yaml"), config).unwrap();
+    for folder in ["a", "b", "c"] {
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    for words in [
+        "new --defaults a/new.yaml",
+        "import theirs.yaml --to b/imported.yaml",
+        "presets eject smoke --to c/ejected.yaml",
+        // No spec of a run, and nothing that was written.
+        "presets eject speedrun --to c/pipeline.yaml",
+        "import theirs.yaml",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let (code, _, said) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {said}");
+    }
+    let kept = dir.path().join(".local/state/llmtui/specs");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    let here = dir.path().canonicalize().unwrap();
+    let kept: Vec<&Path> = kept
+        .lines()
+        .map(|line| Path::new(line).strip_prefix(&here).unwrap())
+        .collect();
+    let newest_first = ["c/ejected.yaml", "b/imported.yaml", "a/new.yaml"];
+    assert_eq!(kept, newest_first.map(Path::new));
+}
+
 #[test]
 fn a_word_that_names_nothing_is_told_before_anything_is_fetched_or_compared() {
     let dir = tempfile::tempdir().unwrap();

@@ -322,6 +322,29 @@ fn a_full_disk_makes_the_run_wait_and_a_request_to_end_still_ends_it() {
 }
 
 #[test]
+fn a_run_that_is_over_while_it_is_joined_has_ended_as_it_did() {
+    for _ in 0..5 {
+        let place = Place::new(&["max_steps=1", "save_every=1"]);
+        place.start(EngineOptions::default());
+        let mut link = place.join();
+        let mut ended = None;
+        let closed = loop {
+            match link.blocking_recv() {
+                Incoming::Event(envelope) => {
+                    if let Event::Finished { outcome, .. } = envelope.event {
+                        ended = Some(outcome);
+                    }
+                }
+                Incoming::CaughtUp => {}
+                Incoming::Closed(why) => break why,
+            }
+        };
+        assert_eq!((ended, closed), (Some(Outcome::Completed), None));
+        place.await_end();
+    }
+}
+
+#[test]
 fn a_broken_run_is_told_in_the_words_of_its_engine() {
     let place = Place::new(&[]);
     std::fs::write(place.run.spec_path(), "seed: [no\n").unwrap();

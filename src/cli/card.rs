@@ -109,10 +109,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             card(&source, "f32", &about)
         }
     };
-    write_atomic(&args.to, text.as_bytes()).map_err(|e| {
-        let what = format!("{}: {e}", shown(&args.to));
-        Failure::machine(one_line(&what), "check the folder and the room there")
-    })?;
+    write_atomic(&args.to, text.as_bytes()).map_err(|e| Failure::not_written(&args.to, &e))?;
     say!("{}", shown(&args.to))?;
     if args.license.is_none() {
         say!("no licence is named in it: --license apache-2.0, mit, other …")?;

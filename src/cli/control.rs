@@ -3,12 +3,12 @@
 use super::exit::Failure;
 use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
-use crate::link::{Incoming, Link, open};
+use crate::link::{Incoming, Link, SendError, open};
 use crate::run::index::{self, RunStatus};
 use crate::run::state::Finish;
 use crate::run::{RunDir, RunState};
 use crate::wire::{Command, Event};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An engine that has said its last frees the run within this time.
@@ -20,6 +20,7 @@ pub struct Controlled {
     pub run: RunDir,
     pub state: RunState,
     link: Link,
+    runs_dir: PathBuf,
 }
 
 /// Why no command reaches a run that has no engine, and what can be done with it.
@@ -58,7 +59,12 @@ impl Controlled {
             return Err(not_running(&run, &cx.runs_dir).into());
         }
         let state = RunState::new();
-        let mut controlled = Controlled { run, state, link };
+        let mut controlled = Controlled {
+            run,
+            state,
+            link,
+            runs_dir: cx.runs_dir.clone(),
+        };
         while !matches!(controlled.next()?, Incoming::CaughtUp) {}
         Ok(controlled)
     }
@@ -68,14 +74,18 @@ impl Controlled {
     /// # Errors
     /// The engine rejects it, or ends before it answers.
     pub fn command(&mut self, command: Command) -> anyhow::Result<()> {
-        let sent = self.link.send(command)?;
+        let sent = match self.link.send(command) {
+            // How it ended arrives.
+            Err(SendError::Closed) => None,
+            sent => Some(sent?),
+        };
         loop {
             let Incoming::Event(envelope) = self.next()? else {
                 continue;
             };
             match &envelope.event {
-                Event::Accepted { id } if *id == sent => return Ok(()),
-                Event::Rejected { id, why } if *id == sent => {
+                Event::Accepted { id } if Some(*id) == sent => return Ok(()),
+                Event::Rejected { id, why } if Some(*id) == sent => {
                     let what = format!("{} rejected it: {why}", self.run.folder());
                     return Err(Failure::yours(what, "").into());
                 }
@@ -107,10 +117,10 @@ impl Controlled {
         match &item {
             Incoming::Event(envelope) => self.state.apply(envelope),
             Incoming::CaughtUp => {}
-            Incoming::Closed(why) => {
-                let what = why.clone().unwrap_or_else(|| "the run has ended".into());
-                return Err(Failure::machine(what, "llmtui runs").into());
+            Incoming::Closed(Some(why)) => {
+                return Err(Failure::machine(why.clone(), "llmtui runs").into());
             }
+            Incoming::Closed(None) => return Err(not_running(&self.run, &self.runs_dir).into()),
         }
         Ok(item)
     }

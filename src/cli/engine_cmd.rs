@@ -11,7 +11,7 @@ use crate::engine::infer::{self, HeldModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
-use crate::link::{self, Door, EngineIo, Host};
+use crate::link::{self, ConnectError, Door, EngineIo, Host};
 use crate::models::Parts;
 use crate::plan::learn;
 use crate::run::RunDir;
@@ -92,8 +92,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (Some(checkpoint), _) => hold_model(checkpoint, &args.adapters, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = run_ref::named(&run_dir.to_string_lossy(), cx)?;
-            link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout())?;
-            Ok(Exit::Done)
+            match link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout()) {
+                Err(ConnectError::Absent { .. }) if !run.is_alive() => {
+                    Err(super::control::not_running(&run, &cx.runs_dir).into())
+                }
+                relayed => Ok(relayed.map(|()| Exit::Done)?),
+            }
         }
         (None, Some(run_dir)) => train(&args, run_dir, cx),
         (None, None) => Err(Failure::yours("engine needs a run's directory", "").into()),

@@ -119,6 +119,30 @@ impl Failure {
         Failure::unwritten(what, error, hint)
     }
 
+    /// A folder that was not made: the same.
+    pub fn not_made(path: &Path, error: &io::Error) -> Failure {
+        let (what, hint) = crate::base::files::not_made(path, error);
+        Failure::unwritten(what, error, hint)
+    }
+
+    /// A file that was not read: of class 2 where its name or what it holds is to blame, otherwise of class 3.
+    pub fn not_read(path: &Path, error: &io::Error) -> Failure {
+        if error.kind() == ErrorKind::NotFound {
+            return absent(path);
+        }
+        let (what, hint) = crate::base::files::not_read(path, error);
+        match error.kind() {
+            ErrorKind::InvalidData => Failure::yours(what, hint),
+            _ => Failure::unwritten(what, error, hint),
+        }
+    }
+
+    /// A run or a folder that was not deleted.
+    pub fn not_deleted(path: &Path, error: &io::Error) -> Failure {
+        let (what, hint) = crate::base::files::not_deleted(path, error);
+        Failure::machine(what, hint)
+    }
+
     /// Data that cannot be used, or not be kept.
     pub fn data(error: &DataError) -> Failure {
         match error.is_of_the_machine() {

@@ -134,11 +134,16 @@ fn under_a_name(
     let folder = to.with_file_name(format!(".{name}.folder"));
     // What an export that was killed has left.
     let _ = std::fs::remove_dir_all(&folder);
-    let written = export(&folder)?;
+    // What is said is of the file that was asked for.
+    let of_the_file = |mut failure: Failure| {
+        failure.what = failure.what.replace(&shown(&folder), &shown(to));
+        failure
+    };
+    let written = export(&folder).map_err(of_the_file)?;
     let moved = match written.as_slice() {
         [file] => check_new(to).and_then(|()| {
-            let io = |e| Failure::machine(format!("{}: {e}", shown(to)), "name another file");
-            std::fs::rename(folder.join(&file.name), to).map_err(io)
+            let moved = std::fs::rename(folder.join(&file.name), to);
+            moved.map_err(|e| Failure::not_written(to, &e))
         }),
         _ => Err(Failure::yours(
             "this model takes several files",
@@ -206,7 +211,9 @@ fn tell(to: &Path, written: &[Written]) -> anyhow::Result<()> {
 pub(super) fn failed(error: &ExportError) -> Failure {
     let what = crate::base::text::one_line(&error.to_string());
     match error {
-        ExportError::Io { .. } => Failure::machine(what, error.hint()),
+        ExportError::Io { source, .. } | ExportError::Unread { source, .. } => {
+            Failure::unwritten(what, source, error.hint())
+        }
         _ => Failure::yours(what, error.hint()),
     }
 }

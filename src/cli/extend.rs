@@ -6,7 +6,7 @@ use super::exit::Failure;
 use super::run_ref::spec_of;
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
-use crate::base::text::{one_line, shown};
+use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::spec::{self, Loaded, RunSpec};
 
@@ -216,8 +216,7 @@ impl Extension {
             one_line(&self.words.join(" -s "))
         );
         for (path, text) in [(run.asked_path(), asked), (run.spec_path(), spec.to_yaml())] {
-            write_atomic(&path, text.as_bytes())
-                .map_err(|e| Failure::machine(format!("{}: {e}", shown(&path)), ""))?;
+            write_atomic(&path, text.as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
         }
         Ok(())
     }

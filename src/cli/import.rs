@@ -30,7 +30,7 @@ pub struct Args {
 /// What to do about a file that is no config.
 const TAKES: &str = "name the YAML or JSON file that LLaMA-Factory, Axolotl or TRL trains by; --from says which tool's it is";
 
-pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let file = shown(&args.file);
     let text = read_plain_text(&args.file)
         .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), TAKES))?;
@@ -47,6 +47,7 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
         Some(path) => {
             crate::spec::save_new(path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "--to FILE"))?;
+            crate::ui::remember_spec(&cx.env, path);
             writeln!(
                 out,
                 "\nsaved as {}\nllmtui train {}",

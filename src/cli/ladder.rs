@@ -10,7 +10,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::read_plain_text;
 use crate::base::human::{self, grouped, short};
 use crate::link::launch::{EngineOptions, Launcher};
-use crate::link::{Incoming, Link};
+use crate::link::{Incoming, open};
 use crate::plan::learn::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
@@ -24,8 +24,6 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Most attempts at joining a run.
-const MAX_TRIES: u32 = 40;
 /// Most entries of a folder of data that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -282,18 +280,17 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         }
         let dir = create(&step.loaded.spec, &step.loaded.asked, cx)?;
         tell!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
-        let state = train(&dir, cx)?;
+        let (state, closed) = train(&dir, cx)?;
         let finish = state.finished.as_ref();
-        let outcome = finish.map_or(Outcome::Crashed, |f| f.outcome);
-        if outcome != Outcome::Completed {
-            let why = finish.map(|f| f.message.clone()).unwrap_or_default();
-            let what = format!("{} ended before its last step: {why}", dir.id());
+        if finish.is_none_or(|f| f.outcome != Outcome::Completed) {
+            let why = finish.map(|f| f.message.clone()).or(closed);
+            let what = match why.filter(|why| !why.is_empty()) {
+                Some(why) => format!("{} ended before its last step: {why}", dir.id()),
+                None => format!("{} ended before its last step", dir.id()),
+            };
             let hint = run_ref::command("attach", dir.path(), &cx.runs_dir);
-            return Err(match Exit::from(outcome) {
-                Exit::Training => Failure::training(what, hint),
-                _ => Failure::machine(what, hint),
-            }
-            .into());
+            let exit = unfinished(finish.map(|f| f.outcome));
+            return Err(Failure { exit, what, hint }.into());
         }
         rung.run = Some(dir.id().to_string());
         rung.seconds = Some(state.seconds);
@@ -319,33 +316,26 @@ fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
     })
 }
 
-/// Trains it with its own engine and waits for the end.
-fn train(run: &RunDir, cx: &Context) -> anyhow::Result<RunState> {
+/// The exit code of a ladder whose run did not take all its steps: the run's own, unless that would be success.
+fn unfinished(outcome: Option<Outcome>) -> Exit {
+    match outcome.map(Exit::from) {
+        None | Some(Exit::Done) => Exit::Machine,
+        Some(exit) => exit,
+    }
+}
+
+/// Trains it with its own engine and waits for the end; also what is wrong with that.
+fn train(run: &RunDir, cx: &Context) -> anyhow::Result<(RunState, Option<String>)> {
     let launcher = Launcher::this_program(&cx.env)?;
     launcher.start_detached(run, &EngineOptions::default())?;
-    let mut link = join(run, cx)?;
+    let mut link = open(run, &cx.env)?;
     let mut state = RunState::new();
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => state.apply(&envelope),
             Incoming::CaughtUp => {}
-            Incoming::Closed(_) => return Ok(state),
+            Incoming::Closed(why) => return Ok((state, why)),
         }
-    }
-}
-
-/// A run of a second may end while it is joined: then its log is there.
-fn join(run: &RunDir, cx: &Context) -> anyhow::Result<Link> {
-    // Nobody sends: a wait that is not a sleep.
-    let (_keep, never) = std::sync::mpsc::channel::<()>();
-    let mut tries = 1;
-    loop {
-        match crate::link::open(run, &cx.env) {
-            Ok(link) => return Ok(link),
-            Err(error) if tries >= MAX_TRIES => return Err(error.into()),
-            Err(_) => tries += 1,
-        }
-        let _ = never.recv_timeout(Duration::from_millis(50));
     }
 }
 
@@ -439,6 +429,19 @@ fn axis(text: &str) -> Result<Axis, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_ended_early_gives_the_ladder_its_exit_code() {
+        for (outcome, exit) in [
+            (Some(Outcome::Stopped), Exit::Machine),
+            (Some(Outcome::Failed), Exit::Training),
+            (Some(Outcome::Invalid), Exit::Yours),
+            (Some(Outcome::Starved), Exit::Machine),
+            (None, Exit::Machine),
+        ] {
+            assert_eq!(unfinished(outcome), exit);
+        }
+    }
 
     #[test]
     fn the_table_tells_the_line_and_the_prediction() {

@@ -135,7 +135,9 @@ fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
 fn failed(error: &MergeError) -> Failure {
     let what = one_line(&error.to_string());
     match error {
-        MergeError::Export(ExportError::Io { .. }) => Failure::machine(what, error.hint()),
+        MergeError::Export(ExportError::Io { source, .. } | ExportError::Unread { source, .. }) => {
+            Failure::unwritten(what, source, error.hint())
+        }
         _ => Failure::yours(what, error.hint()),
     }
 }

@@ -49,7 +49,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.defaults {
         let mut wizard = Wizard::new(context, Answers::default());
         straight(&mut wizard)?;
-        return write_out(&wizard, args.file, &mut out);
+        return write_out(&wizard, args.file, &mut out, cx);
     }
     let mut wizard = Wizard::new(context, remember::answers(&cx.env));
     let mut input = std::io::stdin().lock();
@@ -60,7 +60,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out, "the answers could not be remembered: {error}")?;
     }
     match done {
-        true => write_out(&wizard, args.file, &mut out),
+        true => write_out(&wizard, args.file, &mut out, cx),
         false => Ok(Exit::Done),
     }
 }
@@ -410,7 +410,12 @@ fn notes(question: &Question, out: &mut impl Write, columns: usize) -> std::io::
 }
 
 /// Writes the spec and shows how to train it. Writes nothing for answers that cannot be trained.
-fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> anyhow::Result<Exit> {
+fn write_out(
+    wizard: &Wizard,
+    file: Option<PathBuf>,
+    out: &mut impl Write,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     let mut finish = wizard.clone();
     finish.select(1);
     if let Some(file) = &file {
@@ -422,6 +427,7 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
             let path = PathBuf::from(path);
             crate::spec::save_new(&path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "llmtui new FILE"))?;
+            crate::ui::remember_spec(&cx.env, &path);
             writeln!(out, "\n{yaml}")?;
             writeln!(out, "saved as {}", shown(&path))?;
             writeln!(out, "llmtui train {}", shown(&path))?;

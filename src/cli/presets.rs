@@ -87,6 +87,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         What::Eject { name, to } => {
             let path = to.unwrap_or_else(|| PathBuf::from(format!("{name}.yaml")));
             eject(&name, &path, &sources)?;
+            if spec::preset_text(&name, &sources).is_some() {
+                crate::ui::remember_spec(&cx.env, &path);
+            }
             writeln!(out, "{}", shown(&path))?;
         }
     }

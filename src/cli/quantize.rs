@@ -72,12 +72,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| yours(e.to_string(), "llmtui export --help lists other formats"))?;
     written.notes.extend(tokenizer.notes);
     drop(source);
-    write_atomic(&args.to, &bytes).map_err(|e| {
-        Failure::machine(
-            format!("{}: {e}", shown(&args.to)),
-            "check the free space there",
-        )
-    })?;
+    write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     drop(bytes);
     let mut after = GgufModel::open(&args.to)?.quantised()?;
     let after = perplexity(&mut after, &tokens, window)?;
@@ -88,10 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// The text encoded by the model's own tokenizer.
 fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let text = match &args.text {
-        Some(file) => read_plain_text(file).map_err(|e| {
-            let what = format!("{}: {e}", shown(file));
-            Failure::yours(what, "--text takes a file of plain text in UTF-8")
-        })?,
+        Some(file) => read_plain_text(file).map_err(|e| Failure::not_read(file, &e))?,
         None => {
             let all = embed::text("assets/corpora/tinyshakespeare.txt").unwrap_or_default();
             let from = all.floor_char_boundary((all.len() as f64 * (1.0 - HELD_OUT)) as usize);

@@ -85,10 +85,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(super::pipeline::failed(&error).into()),
     };
-    write_atomic(&args.to, &bytes).map_err(|e| {
-        let what = format!("{}: {e}", shown(&args.to));
-        Failure::machine(one_line(&what), "check the folder and the room there")
-    })?;
+    write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     say!("{}", shown(&args.to))?;
     Ok(Exit::Done)
 }

@@ -3,9 +3,11 @@
 use super::control::{Controlled, not_running};
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::run::index::{self, RunStatus};
+use crate::run::state::Finish;
 use crate::wire::Command;
 use std::io::Write;
 
@@ -34,12 +36,38 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             resume: true,
             ..EngineOptions::default()
         };
+        let logged = run_ref::logged(&run);
         Launcher::this_program(&cx.env)?
             .start_detached(&run, &options)
             .map_err(|e| Failure::machine(e.to_string(), command("logs")))?;
+        // With a step or two left it may be over already.
+        if !run.is_alive() {
+            let state = run_ref::fold_from(&run, logged)?;
+            return over(&id, state.finished.as_ref(), command("logs"));
+        }
     }
     writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
     Ok(Exit::Done)
+}
+
+/// A run that has ended by now: how, and its own exit code.
+fn over(id: &str, finish: Option<&Finish>, hint: String) -> anyhow::Result<Exit> {
+    let Some(finish) = finish else {
+        let what = format!("{id} went on and ended without a final event");
+        return Err(Failure::machine(what, hint).into());
+    };
+    let step = grouped(finish.step);
+    match Exit::from(finish.outcome) {
+        Exit::Done => {
+            writeln!(std::io::stdout(), "{id} went on and ended at step {step}")?;
+            Ok(Exit::Done)
+        }
+        exit => {
+            let why = one_line(&finish.message);
+            let what = format!("{id} went on and ended at step {step}: {why}");
+            Err(Failure { exit, what, hint }.into())
+        }
+    }
 }
 
 /// No run is named and none is live: the newest that could go on. It is not started unasked, for training takes a machine.
@@ -57,4 +85,37 @@ fn stopped(cx: &Context) -> anyhow::Result<Failure> {
         }
         None => Failure::yours(what, "llmtui runs"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::Outcome;
+
+    #[test]
+    fn a_run_that_is_over_at_once_is_told_with_its_own_exit_code() {
+        let finish = |outcome| Finish {
+            t: UnixMillis(0),
+            outcome,
+            step: 1_200,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: 1.0,
+            message: "the loss is NaN".into(),
+        };
+        let told = |outcome: Option<Outcome>| {
+            let over = over("a", outcome.map(finish).as_ref(), "llmtui logs a".into());
+            over.map_err(|e| e.downcast::<Failure>().unwrap())
+        };
+        assert_eq!(told(Some(Outcome::Completed)).unwrap(), Exit::Done);
+        let failed = told(Some(Outcome::Failed)).unwrap_err();
+        assert_eq!(failed.exit, Exit::Training);
+        assert_eq!(
+            failed.what,
+            "a went on and ended at step 1,200: the loss is NaN"
+        );
+        assert_eq!(told(None).unwrap_err().exit, Exit::Machine);
+    }
 }

@@ -3,11 +3,11 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
-use crate::base::text::{one_line, shown};
+use crate::base::text::one_line;
 use crate::pipeline::{PipelineDir, State};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
-use crate::run::{RunDir, index};
+use crate::run::{RunDir, RunError, index};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -87,12 +87,15 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     for run in &runs {
-        run.remove()?;
+        run.remove().map_err(|e| match &e {
+            RunError::Io { path, error } => Failure::not_deleted(path, error),
+            other => Failure::run(other),
+        })?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
     for (dir, state) in &pipelines {
-        let failed = |e| Failure::machine(format!("{}: {e}", shown(dir.path())), "");
-        std::fs::remove_dir_all(dir.path()).map_err(failed)?;
+        let removed = std::fs::remove_dir_all(dir.path());
+        removed.map_err(|e| Failure::not_deleted(dir.path(), &e))?;
         writeln!(out, "deleted {}", one_line(&state.id))?;
     }
     Ok(Exit::Done)

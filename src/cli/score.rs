@@ -228,10 +228,7 @@ type Labelled = (String, &'static str, Document);
 
 /// The file as one text.
 fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
-    let text = read_plain_text(file).map_err(|e| {
-        let what = format!("{}: {e}", shown(file));
-        Failure::yours(what, "a file of plain text in UTF-8 is needed")
-    })?;
+    let text = read_plain_text(file).map_err(|e| Failure::not_read(file, &e))?;
     let place = Place {
         file: file.display().to_string().into(),
         row: 1,

@@ -206,15 +206,78 @@ pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
                 "name another folder".into(),
             )
         }
-        Kind::PermissionDenied => (
-            format!("{file} cannot be written: permission denied"),
-            format!("check the permissions of {}", shown(folder)),
-        ),
-        _ => (
-            format!("{file} cannot be written: {error}"),
-            format!("check the disk of {}", shown(folder)),
-        ),
+        _ => {
+            let (cause, fix) = of_the_disk(folder, error);
+            (format!("{file} cannot be written: {cause}"), fix)
+        }
     }
+}
+
+/// A folder that could not be made: the same.
+pub fn not_made(path: &Path, error: &io::Error) -> (String, String) {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => (
+            format!("{} is a file, not a folder", shown(path)),
+            "name another folder".into(),
+        ),
+        _ => not_written(path, error),
+    }
+}
+
+/// A file that could not be read: the same.
+pub fn not_read(path: &Path, error: &io::Error) -> (String, String) {
+    use io::ErrorKind as Kind;
+    let file = shown(path);
+    match error.kind() {
+        Kind::NotFound => (format!("{file} does not exist"), "name another file".into()),
+        _ if path.is_dir() => (format!("{file} is a folder"), "name a file in it".into()),
+        Kind::NotADirectory => {
+            let above = path.ancestors().find(|above| above.is_file());
+            (
+                format!(
+                    "{file} does not exist: {} is a file, not a folder",
+                    shown(above.unwrap_or(path))
+                ),
+                "name another file".into(),
+            )
+        }
+        Kind::InvalidData => (
+            format!("{file} cannot be read: {error}"),
+            "a file of plain text in UTF-8 is needed".into(),
+        ),
+        Kind::InvalidInput => (
+            format!("{file} cannot be read: {error}"),
+            "name a plain file".into(),
+        ),
+        _ => {
+            let (cause, fix) = of_the_disk(path, error);
+            (format!("{file} cannot be read: {cause}"), fix)
+        }
+    }
+}
+
+/// A file or folder that could not be deleted: the same.
+pub fn not_deleted(path: &Path, error: &io::Error) -> (String, String) {
+    let (cause, fix) = of_the_disk(folder_of(path), error);
+    (format!("{} cannot be deleted: {cause}", shown(path)), fix)
+}
+
+/// Cause and fix of an error that no name is to blame for.
+fn of_the_disk(place: &Path, error: &io::Error) -> (String, String) {
+    use io::ErrorKind as Kind;
+    let mut above = place.ancestors().filter(|at| !at.as_os_str().is_empty());
+    let place = shown(above.find(|at| at.exists()).unwrap_or(Path::new(".")));
+    let (cause, fix) = match error.kind() {
+        Kind::PermissionDenied => ("permission denied", "check the permissions of"),
+        Kind::ReadOnlyFilesystem => (
+            "its disk is read-only",
+            "check how the disk is mounted that holds",
+        ),
+        Kind::StorageFull => ("the disk is full", "make room on the disk of"),
+        Kind::QuotaExceeded => ("the quota is used up", "make room on the disk of"),
+        _ => return (error.to_string(), format!("check the disk of {place}")),
+    };
+    (cause.into(), format!("{fix} {place}"))
 }
 
 /// Opening a pipe waits for its other end, unless told not to.
@@ -545,5 +608,45 @@ mod tests {
             let fits = words.iter().all(|word| said.contains(word));
             assert!(fits && !said.contains("os error"), "{said}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_made_or_deleted_is_told_the_same_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        fs::write(&file, b"\xff").unwrap();
+        let read = |path: &Path| not_read(path, &read_plain_text(path).unwrap_err());
+        let made = |path: &Path| not_made(path, &fs::create_dir_all(path).unwrap_err());
+        let of = |kind: io::ErrorKind| not_deleted(&file, &kind.into());
+        for ((what, fix), words) in [
+            (
+                read(&dir.path().join("no")),
+                ["no does not exist", "another file"],
+            ),
+            (read(dir.path()), ["is a folder", "a file in it"]),
+            (read(&file.join("b")), ["/a is a file, not", "another file"]),
+            (read(&file), ["not UTF-8", "plain text"]),
+            (made(&file), ["/a is a file, not", "another folder"]),
+            (
+                made(&file.join("b")),
+                ["/a is a file, not", "another folder"],
+            ),
+            (
+                of(io::ErrorKind::PermissionDenied),
+                ["permission denied", "the permissions of"],
+            ),
+            (of(io::ErrorKind::StorageFull), ["is full", "make room"]),
+            (
+                of(io::ErrorKind::ReadOnlyFilesystem),
+                ["read-only", "is mounted"],
+            ),
+        ] {
+            let said = format!("{what}; {fix}");
+            let fits = words.iter().all(|word| said.contains(word));
+            assert!(fits && !said.contains("os error"), "{said}");
+        }
+        let deep = dir.path().join("no/such/place");
+        let (_, fix) = of_the_disk(&deep, &io::ErrorKind::PermissionDenied.into());
+        assert!(fix.ends_with(&shown(dir.path()).to_string()), "{fix}");
     }
 }

@@ -62,10 +62,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        return super::super::exit::absent(path);
-    }
-    Failure::yours(format!("{} cannot be read: {error}", shown(path)), "")
+    Failure::not_read(path, error)
 }
 
 /// Chunks of text from files; ends at the first error, which is stored.

@@ -66,10 +66,14 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     let clock = SystemClock::new();
     let tokenizer = learn(&config, &files)?;
     let took = clock.elapsed();
-    std::fs::create_dir_all(&args.out)
-        .and_then(|()| write_atomic(&json_path, tokenizer.to_json().as_bytes()))
-        .and_then(|()| write_atomic(&args.out.join(CONFIG), tokenizer.config_json().as_bytes()))
-        .map_err(|e| Failure::machine(format!("{}: {e}", shown(&args.out)), ""))?;
+    std::fs::create_dir_all(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
+    let config_path = args.out.join(CONFIG);
+    for (path, json) in [
+        (json_path, tokenizer.to_json()),
+        (config_path, &tokenizer.config_json()),
+    ] {
+        write_atomic(&path, json.as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
+    }
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

@@ -3,11 +3,11 @@
 
 use super::thread::{CaughtUp, ending};
 use super::{COMMANDS, EVENTS, Incoming, Link};
-use crate::wire::{DecodeError, Event, MAX_LINE, Request, decode_envelope, encode};
+use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, Request, decode_envelope, encode};
 use futures_util::StreamExt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
-use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 /// The engine's ends of a link's channels.
 #[derive(Debug)]
@@ -31,19 +31,68 @@ pub(super) fn link() -> (Link, Ends) {
 pub(super) enum End {
     /// The viewer dropped its link.
     Left,
-    /// The peer closed; what is wrong about that, if anything.
+    /// The peer closed after its final event, or sends what is not understood: what is wrong, if anything.
     Closed(Option<String>),
+    /// The peer is gone without a final event, or the connection is.
+    Broken(String),
 }
 
-/// Pumps until one side is gone. Numbers up to `target` are history: [`Incoming::CaughtUp`] follows them.
+/// How far a viewer was told a run.
+#[derive(Debug)]
+pub(super) struct Told {
+    caught_up: CaughtUp,
+    seq: u64,
+    finished: bool,
+}
+
+impl Told {
+    /// Nothing yet of what begins at `from_seq`. Numbers up to `target` are history: [`Incoming::CaughtUp`] follows them.
+    pub fn nothing(from_seq: u64, target: u64) -> Told {
+        Told {
+            caught_up: CaughtUp::new(target),
+            seq: from_seq.saturating_sub(1),
+            finished: false,
+        }
+    }
+
+    /// The last number that was told.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// True if the last event of the log that was told is the final one.
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Says so if there is no history; false if the viewer has left.
+    async fn begin(&mut self, events: &mpsc::Sender<Incoming>) -> bool {
+        !self.caught_up.now(0) || events.send(Incoming::CaughtUp).await.is_ok()
+    }
+
+    /// Passes an event on; false if the viewer has left.
+    pub async fn tell(&mut self, envelope: Envelope, events: &mpsc::Sender<Incoming>) -> bool {
+        let seq = envelope.seq;
+        // Replies of the link itself (number 0) are not the run's final event.
+        if seq > 0 {
+            self.seq = seq;
+            self.finished = matches!(envelope.event, Event::Finished { .. });
+        }
+        let event = Incoming::Event(Box::new(envelope));
+        events.send(event).await.is_ok()
+            && (!self.caught_up.now(seq) || events.send(Incoming::CaughtUp).await.is_ok())
+    }
+}
+
+/// Pumps until one side is gone.
 pub(super) async fn pump(
     lines: FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     mut write: impl AsyncWrite + Unpin,
     ends: &mut Ends,
-    target: u64,
+    told: &mut Told,
 ) -> End {
     tokio::select! {
-        end = hear(lines, &ends.events, target) => end,
+        end = hear(lines, &ends.events, told) => end,
         // A failed write means the peer is gone: its last lines may still be readable.
         Ok(()) = say(&mut write, &mut ends.commands) => End::Left,
     }
@@ -57,11 +106,9 @@ pub(super) fn framed<R: AsyncRead>(read: R) -> FramedRead<R, LinesCodec> {
 async fn hear(
     mut lines: FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     events: &mpsc::Sender<Incoming>,
-    target: u64,
+    told: &mut Told,
 ) -> End {
-    let mut caught_up = CaughtUp::new(target);
-    let mut finished = false;
-    if caught_up.now(0) && events.send(Incoming::CaughtUp).await.is_err() {
+    if !told.begin(events).await {
         return End::Left;
     }
     while let Some(line) = lines.next().await {
@@ -73,21 +120,19 @@ async fn hear(
             // A damaged line of the log, as a crash leaves it, is not an event: no other reader of the log stops at one.
             Ok(Err(DecodeError::Malformed(_))) => continue,
             Ok(Err(e)) => return invalid(&e),
+            Err(LinesCodecError::Io(e)) => {
+                return End::Broken(format!("the connection to the engine broke: {e}"));
+            }
             Err(e) => return invalid(&e),
         };
-        let seq = envelope.seq;
-        // Replies of the link itself (number 0) are not the run's final event.
-        if seq > 0 {
-            finished = matches!(envelope.event, Event::Finished { .. });
-        }
-        let delivered = events.send(Incoming::Event(Box::new(envelope))).await;
-        if delivered.is_err()
-            || caught_up.now(seq) && events.send(Incoming::CaughtUp).await.is_err()
-        {
+        if !told.tell(envelope, events).await {
             return End::Left;
         }
     }
-    End::Closed(ending(finished))
+    match ending(told.finished()) {
+        None => End::Closed(None),
+        Some(why) => End::Broken(why),
+    }
 }
 
 async fn say(
@@ -105,7 +150,7 @@ async fn say(
 mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
-    use crate::wire::{Envelope, VERSION};
+    use crate::wire::VERSION;
 
     fn note(seq: u64, v: u32) -> String {
         let (step, text) = (seq, "a note".to_string());
@@ -116,7 +161,7 @@ mod tests {
 
     async fn heard(lines: String) -> (Vec<u64>, End) {
         let (events, mut incoming) = mpsc::channel(8);
-        let end = hear(framed(lines.as_bytes()), &events, 0).await;
+        let end = hear(framed(lines.as_bytes()), &events, &mut Told::nothing(1, 0)).await;
         drop(events);
         let mut seqs = Vec::new();
         while let Some(item) = incoming.recv().await {
@@ -133,7 +178,7 @@ mod tests {
         let torn = &second[..second.len() / 2];
         let (seqs, end) = heard(format!("{first}{torn}\n{second}")).await;
         assert_eq!(seqs, [1, 2]);
-        assert_eq!(end, End::Closed(ending(false)));
+        assert_eq!(end, End::Broken(ending(false).unwrap()));
         let (seqs, end) = heard(format!("{first}{}", note(2, VERSION + 1))).await;
         assert_eq!(seqs, [1]);
         assert!(matches!(end, End::Closed(Some(why)) if why.contains("update llmtui")));

@@ -1,10 +1,10 @@
 //! The viewer's side of a live run's socket.
 
 use super::address::{self, Address, AddressError};
-use super::pipe::{End, framed, link, pump};
+use super::pipe::{End, Ends, Told, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::paths::Env;
-use crate::run::RunDir;
+use crate::run::{RunDir, Tail};
 use crate::wire::{Command, Event, Request, decode_envelope, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -48,7 +48,8 @@ pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectEr
     stream.set_nonblocking(true).map_err(absent)?;
     // A viewer that only asks for future events has nothing to catch up with.
     let target = if from_seq > target { 0 } else { target };
-    Ok(pumped(stream, target))
+    let told = Told::nothing(from_seq, target);
+    Ok(pumped(stream, told, run.events_path()))
 }
 
 /// Opens the run's socket: in a runtime folder of our own, or inside the run's folder. The first place's fault is told.
@@ -89,15 +90,24 @@ fn absent(path: &Path) -> impl Fn(std::io::Error) -> ConnectError + Copy {
     }
 }
 
-/// True if an engine answers at the run's socket.
+/// True if an engine answers at the run's socket; false also if it closes the socket meanwhile, as one does that ends.
+///
+/// # Errors
+/// Somebody else listens there.
 pub fn answers(env: &Env, run: &RunDir) -> Result<bool, ConnectError> {
     let Ok((path, stream)) = dial(env, run) else {
         return Ok(false);
     };
-    stream
+    let absent = absent(&path);
+    let greeted = stream
         .set_read_timeout(Some(GREETING))
-        .map_err(absent(&path))?;
-    greet(&stream, &path, run.id()).map(|_| true)
+        .map_err(absent)
+        .and_then(|()| greet(&stream, &path, run.id()));
+    match greeted {
+        Ok(_) => Ok(true),
+        Err(ConnectError::Absent { .. }) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Relays bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or ssh.
@@ -151,21 +161,40 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<(u64, u32), Conne
     }
 }
 
-fn pumped(stream: UnixStream, target: u64) -> Link {
+fn pumped(stream: UnixStream, mut told: Told, log: PathBuf) -> Link {
     let (link, mut ends) = link();
     super::on_own_runtime(async move {
         let end = match tokio::net::UnixStream::from_std(stream) {
             Ok(stream) => {
                 let (read, write) = stream.into_split();
-                pump(framed(read), write, &mut ends, target).await
+                pump(framed(read), write, &mut ends, &mut told).await
             }
-            Err(e) => End::Closed(Some(e.to_string())),
+            Err(e) => End::Broken(e.to_string()),
         };
-        if let End::Closed(why) = end {
-            let _ = ends.events.send(Incoming::Closed(why)).await;
-        }
+        let closed = match end {
+            End::Left => return,
+            End::Closed(why) => why,
+            End::Broken(why) => match rest(&log, &ends, &mut told).await {
+                Some(true) => None,
+                Some(false) => Some(why),
+                None => return,
+            },
+        };
+        let _ = ends.events.send(Incoming::Closed(closed)).await;
     });
     link
+}
+
+/// What the log holds behind the last event that came through the socket: an engine that ends waits only briefly for its
+/// viewers, and its end is in the log before. True if that was the final event; nothing if the viewer has left.
+async fn rest(log: &Path, ends: &Ends, told: &mut Told) -> Option<bool> {
+    let mut tail = Tail::open(log).ok();
+    while let Some(Ok(Some(envelope))) = tail.as_mut().map(Tail::next_event) {
+        if envelope.seq > told.seq() && !told.tell(envelope, &ends.events).await {
+            return None;
+        }
+    }
+    Some(told.finished())
 }
 
 #[cfg(test)]
@@ -218,10 +247,84 @@ mod tests {
     fn a_door_that_closes_at_once_counts_as_nobody() {
         assert!(matches!(met(""), ConnectError::Absent { .. }));
         let (_dir, env, run) = place();
+        let path = address::usual(&env, &run, true).unwrap().path;
+        let listener = UnixListener::bind(&path).unwrap();
+        let closing = std::thread::spawn(move || drop(listener.accept()));
+        assert!(!answers(&env, &run).unwrap(), "an engine that is ending");
+        closing.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
         assert!(!answers(&env, &run).unwrap());
         assert!(matches!(
             connect(&env, &run, 1),
             Err(ConnectError::Absent { .. })
         ));
+    }
+
+    /// What a viewer hears of a run whose log holds a note and `last`, from an engine that leaves after the greeting.
+    fn left_early(last: Event) -> (Vec<u64>, Option<String>) {
+        let (_dir, env, run) = place();
+        let text = "a note".to_string();
+        let lines = [Event::Noted { step: 1, text }, last];
+        let envelope = |(seq, event): (u64, Event)| {
+            encode(&crate::wire::Envelope {
+                v: crate::wire::VERSION,
+                seq,
+                t: crate::base::clock::UnixMillis(0),
+                event,
+            })
+        };
+        let log: String = (1..).zip(lines).map(envelope).collect();
+        std::fs::write(run.events_path(), &log).unwrap();
+        let path = address::usual(&env, &run, true).unwrap().path;
+        let listener = UnixListener::bind(&path).unwrap();
+        let (id, host) = (run.id().to_string(), String::new());
+        let engine = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (engine, pid) = ("0".into(), 1);
+            let run = id;
+            let hello = Event::Hello {
+                run,
+                engine,
+                pid,
+                host,
+            };
+            stream.write_all(envelope((2, hello)).as_bytes()).unwrap();
+            // Once it is asked for the log. What it leaves unread resets the connection.
+            stream.read_exact(&mut [0]).unwrap();
+            let first = log.split_inclusive('\n').next().unwrap();
+            stream.write_all(first.as_bytes()).unwrap();
+        });
+        let mut link = connect(&env, &run, 1).unwrap();
+        engine.join().unwrap();
+        let (mut seqs, mut caught_up) = (Vec::new(), 0);
+        loop {
+            match link.blocking_recv() {
+                Incoming::Event(envelope) => seqs.push(envelope.seq),
+                Incoming::CaughtUp => caught_up += 1,
+                Incoming::Closed(why) => {
+                    assert_eq!(caught_up, 1);
+                    return (seqs, why);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_engine_that_leaves_before_its_viewer_has_read_the_end_has_ended_as_its_log_says() {
+        let end = Event::Finished {
+            outcome: crate::wire::Outcome::Completed,
+            step: 1,
+            tokens: 0,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: 1.0,
+            message: String::new(),
+        };
+        assert_eq!(left_early(end), (vec![1, 2], None));
+        let text = "another".to_string();
+        let (seqs, why) = left_early(Event::Noted { step: 2, text });
+        assert_eq!(seqs, [1, 2]);
+        assert!(why.is_some_and(|why| why.contains("the connection to the engine broke")));
     }
 }

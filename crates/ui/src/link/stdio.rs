@@ -1,6 +1,6 @@
 //! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside it.
 
-use super::pipe::{End, framed, link, pump};
+use super::pipe::{End, Told, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::sanitize;
@@ -35,9 +35,10 @@ pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
         };
         let words = tokio::spawn(last_words(errors));
         // The child's input closes with the end of the pump.
-        let end = pump(framed(output), input, &mut ends, 0).await;
+        let mut told = Told::nothing(1, 0);
+        let end = pump(framed(output), input, &mut ends, &mut told).await;
         let code = farewell(&mut child).await;
-        if let End::Closed(_) = end {
+        if end != End::Left {
             let words = words.await.unwrap_or_default();
             let why = if code == Some(0) {
                 None

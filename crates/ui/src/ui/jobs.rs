@@ -12,6 +12,7 @@ mod tracks;
 
 pub use complete::complete;
 pub use evals::questions;
+pub use kept::remember_spec;
 #[cfg(test)]
 pub use pictures::save_in;
 pub use pictures::{part, save_picture};
@@ -149,8 +150,7 @@ impl Workplace {
     pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
         let path = self.typed(&path)?;
         crate::spec::save_new(&path, yaml).map_err(|e| e.to_string())?;
-        // A disk that does not take it costs only its place in the list of the next time.
-        let _ = kept::keep_spec(&self.env, &path);
+        remember_spec(&self.env, &path);
         let name = path.display().to_string();
         let loaded = crate::spec::load_text(&name, yaml, &self.sources);
         let fault = loaded.err().and_then(|errors| {

@@ -116,7 +116,7 @@ impl Folder {
         if !path.is_file() {
             return Ok(false);
         }
-        let mut file = open_plain(&path).map_err(|source| ExportError::Io { path, source })?;
+        let mut file = open_plain(&path).map_err(|source| ExportError::Unread { path, source })?;
         self.file(name, &mut |out| io::copy(&mut file, out).map(|_| ()))?;
         Ok(true)
     }

@@ -13,7 +13,7 @@ pub use card::{About, CardResult, adapter_card, card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
-use crate::base::files::sync_dir;
+use crate::base::files::{not_made, not_read, sync_dir};
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{AdapterError, Dtype, TokenIds};
 use crate::models::{ModelSource, SourceError};
@@ -63,8 +63,11 @@ pub struct Options {
 pub enum ExportError {
     #[error("{0}")]
     Model(#[from] SourceError),
-    #[error("{path}: {source}")]
+    #[error("{}", not_made(path, source).0)]
     Io { path: PathBuf, source: io::Error },
+    /// A file beside the weights.
+    #[error("{}", not_read(path, source).0)]
+    Unread { path: PathBuf, source: io::Error },
     #[error("`{said}` is not a format; known are {known}")]
     Format { said: String, known: String },
     #[error("the format {format} has no type `{said}`; it has {known}")]
@@ -92,7 +95,8 @@ impl ExportError {
     pub fn hint(&self) -> String {
         match self {
             ExportError::Model(error) => error.hint().into(),
-            ExportError::Io { .. } => "check the room and the permissions there".into(),
+            ExportError::Io { path, source } => not_made(path, source).1,
+            ExportError::Unread { path, source } => not_read(path, source).1,
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
             ExportError::Damaged(_) => Fault::HINT.into(),
@@ -224,12 +228,12 @@ fn in_folder(
     let name = to.file_name().unwrap_or_default().to_string_lossy();
     let partial = parent.join(format!(".{name}.partial"));
     if partial.exists() {
-        std::fs::remove_dir_all(&partial).map_err(io(&partial))?;
+        std::fs::remove_dir_all(&partial).map_err(io(to))?;
     }
-    std::fs::create_dir(&partial).map_err(io(&partial))?;
+    std::fs::create_dir(&partial).map_err(io(to))?;
     let mut folder = Folder::new(&partial);
     let done = fill(&mut folder).and_then(|()| {
-        sync_dir(&partial).map_err(io(&partial))?;
+        sync_dir(&partial).map_err(io(to))?;
         // An empty folder of the user's gives way.
         if to.exists() {
             std::fs::remove_dir(to).map_err(io(to))?;

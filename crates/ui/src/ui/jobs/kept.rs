@@ -60,6 +60,12 @@ pub fn keep_spec(env: &Env, spec: &Path) -> io::Result<()> {
     keep(env, SPECS, spec)
 }
 
+/// Remembers a spec file that was just written, wherever it is. A disk that does not take it costs only its place in the list
+/// of the next time.
+pub fn remember_spec(env: &Env, spec: &Path) {
+    let _ = keep_spec(env, spec);
+}
+
 fn list_file(env: &Env, list: &str) -> Option<PathBuf> {
     env.state_dir.as_ref().map(|dir| dir.join(list))
 }
