@@ -22,7 +22,7 @@ const ROWS: usize = 16;
 /// Whether matmuls of many rows see a packed matrix as bf16: in tile registers that is faster, and activations are rounded to
 /// bf16 instead of eight bits.
 fn is_dequantized(compute: Compute) -> bool {
-    compute.arithmetic == ComputeDtype::Bf16 && quant::is_fast()
+    compute.arithmetic == ComputeDtype::Bf16 && quant::dequantizes_fast()
 }
 
 /// Weights (rows, cols), row-major; rows are output features, vocabulary entries, …
@@ -83,7 +83,7 @@ impl<'a> Matrix<'a> {
                 let make = |columns, to: &mut [_]| packed.dequantize(0..dy.cols(), columns, to);
                 let weights = Made {
                     n: cols,
-                    step: quant::STEP,
+                    step: quant::COLUMN_STEP,
                     lines: Lines::Rows,
                     make: &make,
                 };

@@ -2,7 +2,6 @@
 
 use super::floats::Floats;
 use super::isa::ROWS;
-use super::layout::with_layout;
 use super::packed::{Body, Packed, Panels};
 use crate::numbers::{Number, Run, bf16};
 use crate::simd::{Level, level};
@@ -10,22 +9,22 @@ use crate::threads;
 use std::ops::Range;
 
 /// Columns are cut at multiples of this alone: the largest block of any format.
-pub const STEP: usize = super::formats::VALUES;
+pub const COLUMN_STEP: usize = super::formats::VALUES;
 /// Operations per value, for deciding on threads.
 const COST: usize = 4;
 
 /// Whether there are instructions for it: then bf16 in tile registers is faster than eight bits in others.
-pub fn is_fast() -> bool {
-    level() == Level::Amx
+pub fn dequantizes_fast() -> bool {
+    cfg!(all(target_arch = "x86_64", not(llmtui_portable))) && level() == Level::Amx
 }
 
 impl Packed {
     /// Rows `rows` of columns `columns` as bf16, rounded to nearest: row-major, without gaps.
     ///
     /// # Panics
-    /// If there are no such rows or columns, columns are not cut at multiples of [`STEP`], or `to` has another size.
+    /// If there are no such rows or columns, columns are not cut at multiples of [`COLUMN_STEP`], or `to` has another size.
     pub fn dequantize(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [bf16]) {
-        let is_cut = |at: usize| at.is_multiple_of(STEP) || at == self.cols();
+        let is_cut = |at: usize| at.is_multiple_of(COLUMN_STEP) || at == self.cols();
         assert!(
             rows.end <= self.rows() && columns.end <= self.cols(),
             "rows {rows:?} and columns {columns:?} of ({}, {})",
@@ -90,11 +89,11 @@ fn of_panel(
     to: &mut [bf16],
 ) {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-    if is_fast() {
+    if dequantizes_fast() {
         let panel = panels.panel(panel);
         // SAFETY: the machine has the instructions, and columns are cut between blocks.
         unsafe {
-            use super::isa::avx512::dequantize;
+            use super::{isa::avx512::dequantize, layout::with_layout};
             with_layout!(panels.kind, dequantize(panel, rows, columns, to), ());
         }
         return;
@@ -117,7 +116,7 @@ mod tests {
     /// Parts of several formats, one of them with rows that fill no panel, cut everywhere.
     #[test]
     fn blocks_hold_the_rounded_values_of_their_rows() {
-        let cols = 3 * STEP;
+        let cols = 3 * COLUMN_STEP;
         let mut packed = Packed::new(cols);
         let kinds = [
             Kind::Q8_0,
@@ -140,7 +139,7 @@ mod tests {
         }
         let mut row = vec![0.0; cols];
         for rows in [0..packed.rows(), 5..40, 17..18, 60..packed.rows() - 1] {
-            for columns in [0..cols, STEP..2 * STEP, 2 * STEP..cols] {
+            for columns in [0..cols, COLUMN_STEP..2 * COLUMN_STEP, 2 * COLUMN_STEP..cols] {
                 let mut block = vec![bf16::from_f32(7.0); rows.len() * columns.len()];
                 packed.dequantize(rows.clone(), columns.clone(), &mut block);
                 for (i, found) in rows.clone().zip(block.chunks_exact(columns.len())) {

@@ -13,7 +13,7 @@ mod packed;
 mod repack;
 mod tile;
 
-pub use dequantize::{STEP, is_fast};
+pub use dequantize::{COLUMN_STEP, dequantizes_fast};
 pub use formats::{Format, Kind};
 pub use packed::{PackError, Packed};
 

@@ -102,7 +102,7 @@ impl<'a> Plan<'a> {
             adapter.joins() && skinny::pays(adapter.a.rows)
         };
         let is_plain = |spans: &LinearSpans| spans.adapter.is_none_or(joins);
-        let are_rounded = !self.weights.are_stored() || (quant::is_fast() && !is_cached);
+        let are_rounded = !self.weights.are_stored() || (quant::dequantizes_fast() && !is_cached);
         let are_plain = are_rounded && linears.into_iter().all(is_plain);
         match self.arithmetic {
             ComputeDtype::Bf16 if are_plain => Storage::Bf16,
