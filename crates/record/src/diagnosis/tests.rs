@@ -585,3 +585,30 @@ fn every_rule_has_its_own_word_a_short_title_and_a_source() {
         );
     }
 }
+
+#[test]
+fn a_refused_resume_is_found_with_its_reason() {
+    let ended = |outcome, message: &str| {
+        let mut tape = Tape::new(None, 10);
+        tape.add(Event::Finished {
+            outcome,
+            step: 40,
+            tokens: 0,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: 1.0,
+            message: message.into(),
+        });
+        let found = diagnose(&tape.state).list();
+        found.into_iter().find(|found| found.id == "engine")
+    };
+    use crate::wire::Outcome;
+    let found = ended(Outcome::Invalid, "the training text changed").unwrap();
+    let text = found.evidence.to_string();
+    assert!(
+        text.contains("step 40: the training text changed"),
+        "{text}"
+    );
+    assert_eq!(ended(Outcome::Stopped, "on request"), None);
+}

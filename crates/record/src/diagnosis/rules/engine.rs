@@ -1,16 +1,18 @@
-//! The engine process crashed: its log alone does not show it, whoever reads it has looked for the process.
+//! The engine process failed: what it said last, or that it crashed without a word, which its log alone does not show; whoever
+//! reads it has looked for the process.
 
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
+use crate::wire::Outcome;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "engine",
         title: "engine",
-        summary: "The run has ended, or a process trains it.",
+        summary: "The run has ended without an error, or a process trains it.",
         source: "the run's lock",
     },
     needs: &[],
@@ -19,14 +21,34 @@ pub const RULE: Rule = Rule {
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let state = view.state;
+    if state.orphaned {
+        let text = format!(
+            "the engine died at step {}: its log has no end and no process trains this run",
+            human::grouped(state.step)
+        );
+        return Some(Finding::fail(
+            Signal::of("step", state.step as f64, text),
+            "it was killed (kill -9, out of memory), or the machine went down",
+            "resume it: that goes on from the newest checkpoint, or begins again without one",
+        ));
+    }
+    let finish = state.finished.as_ref()?;
+    let cause = match finish.outcome {
+        Outcome::Completed | Outcome::Stopped => return None,
+        Outcome::Failed => "the training could not go on",
+        Outcome::Starved => "the machine ran out of memory, disk or threads",
+        Outcome::Refused => "a check before training failed",
+        Outcome::Invalid => "its spec, its data or its checkpoints do not fit",
+        Outcome::Crashed => "a bug in the engine",
+    };
     let text = format!(
-        "the engine died at step {}: its log has no end and no process trains this run",
-        human::grouped(state.step)
+        "the engine ended at step {}: {}",
+        human::grouped(finish.step),
+        finish.message
     );
-    let finding = Finding::fail(
-        Signal::of("step", state.step as f64, text),
-        "it was killed (kill -9, out of memory), or the machine went down",
-        "resume it: that goes on from the newest checkpoint, or begins again without one",
-    );
-    state.orphaned.then_some(finding)
+    Some(Finding::fail(
+        Signal::of("step", finish.step as f64, text),
+        cause,
+        "mend what it names, then resume: that goes on from the newest checkpoint",
+    ))
 }
