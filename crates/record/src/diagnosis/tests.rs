@@ -189,6 +189,11 @@ fn a_loss_above_guessing_has_diverged_and_a_spike_has_not() {
         .steps(1, 20, learning)
         .steps(21, 60, |s| 9.0 + noise(s));
     assert_eq!(high.status("diverged"), Some(Status::Fail));
+    assert_eq!(
+        high.status("gradient_spike"),
+        None,
+        "steady norms say nothing"
+    );
     assert!(
         high.found("diverged")
             .unwrap()

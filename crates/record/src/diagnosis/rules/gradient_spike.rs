@@ -1,6 +1,6 @@
 //! Gradient norms far above those of the steps before them.
 
-use super::metric;
+use super::{diverged, metric};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -41,6 +41,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let norms = view.recent(metric::GRAD_NORM);
     let spikes = spikes(&norms, settled, view.cold_start());
     let Some((worst, times)) = spikes.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        // Norms of a run that has diverged may well be alike.
+        if diverged::RULE.ask(view).is_some() {
+            return None;
+        }
         let text = format!("{}  steady", human::number(typical));
         return Some(Finding::pass(Signal::of(metric::GRAD_NORM, typical, text)));
     };
@@ -59,7 +63,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let cause = "spikes in clusters pollute the optimizer's moments";
         let fix = format!(
             "{}, or begin again from a checkpoint before them",
-            super::diverged::lower_lr(view)
+            diverged::lower_lr(view)
         );
         return Some(Finding::warn(signals, cause, fix));
     }
