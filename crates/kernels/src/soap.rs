@@ -3,7 +3,7 @@
 
 mod bases;
 
-use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul};
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, matmul, matmul_symmetric};
 use super::update::Part;
 use bases::{complete, eigenvectors, power};
 
@@ -257,10 +257,10 @@ impl Matrix {
         let g = Mat::new(grad, self.rows, self.cols);
         let compute = Compute::pool(ComputeDtype::F32);
         if m > 0 {
-            matmul(left, g, g.t(), gain, Accumulation::Add, compute);
+            matmul_symmetric(left, g, gain, Accumulation::Add, compute);
         }
         if n > 0 {
-            matmul(right, g.t(), g, gain, Accumulation::Add, compute);
+            matmul_symmetric(right, g.t(), gain, Accumulation::Add, compute);
         }
     }
 

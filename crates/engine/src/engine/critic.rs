@@ -4,7 +4,9 @@
 use super::EngineError;
 use super::checkpoint::{CheckpointError, flat};
 use super::roles::set;
-use super::state::{arithmetic, critic_source, held_are_finite, state_is_finite};
+use super::state::{
+    arithmetic, critic_source, held_are_finite, rule_without_average, state_is_finite,
+};
 use super::update::{At, Gradients, Rates, apply, gradients};
 use crate::data::Batch;
 use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
@@ -44,7 +46,7 @@ impl Critic {
         }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
-        let optimizer = spec.optimizer.build(model.params())?;
+        let optimizer = rule_without_average(spec, &model)?;
         Ok(Some(Critic {
             model,
             optimizer,
@@ -131,7 +133,7 @@ impl Critic {
     /// # Errors
     /// Those of the optimizer.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
-        self.optimizer = spec.optimizer.build(self.model.params())?;
+        self.optimizer = rule_without_average(spec, &self.model)?;
         Ok(())
     }
 

@@ -159,7 +159,7 @@ impl TrainState {
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         model.set_regularizers(spec.regularizers());
-        let optimizer = update_rule(spec, model.params())?;
+        let optimizer = update_rule(spec, &model)?;
         let critic = Critic::blank(spec, &model)?;
         Ok(TrainState {
             models: Models::alone(model),
@@ -243,7 +243,7 @@ impl TrainState {
 
     /// The state of the update rules is dropped, the critic's as well.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
-        self.optimizer = update_rule(spec, self.models.policy.params())?;
+        self.optimizer = update_rule(spec, &self.models.policy)?;
         if let Some(critic) = &mut self.critic {
             critic.reset_optimizer(spec)?;
         }
@@ -287,13 +287,23 @@ pub(super) fn held_are_finite(model: &Model) -> candle_core::Result<bool> {
 /// The update rule of a spec with fresh state, and an average of the weights beside it where the spec wants one.
 pub(super) fn update_rule(
     spec: &RunSpec,
-    params: &Params,
+    model: &Model,
 ) -> candle_core::Result<Box<dyn UpdateRule>> {
-    let rule = spec.optimizer.build(params)?;
+    let rule = rule_without_average(spec, model)?;
     Ok(match spec.train.ema_decay {
-        Some(decay) => Box::new(Averaged::new(rule, decay, params)),
+        Some(decay) => Box::new(Averaged::new(rule, decay, model.params())),
         None => rule,
     })
+}
+
+/// The update rule of a spec with fresh state; its matmuls are computed as the model's are.
+pub(super) fn rule_without_average(
+    spec: &RunSpec,
+    model: &Model,
+) -> candle_core::Result<Box<dyn UpdateRule>> {
+    let mut rule = spec.optimizer.build(model.params())?;
+    rule.set_arithmetic(model.arithmetic());
+    Ok(rule)
 }
 
 /// A policy of the right shape with zero weights; one that trains adapters on a packed base has the weights of its file.

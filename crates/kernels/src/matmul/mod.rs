@@ -13,6 +13,7 @@ mod low_rank;
 mod packed;
 mod peak;
 mod portable;
+mod symmetric;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -22,6 +23,7 @@ pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
 pub use in_blocks::{Lines, Made, matmul_in_blocks};
 pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};
+pub use symmetric::matmul_symmetric;
 pub use view::{Accumulation, Destination, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.

@@ -59,10 +59,14 @@ impl<'a> Mat<'a> {
         &self.data.f32()[row * self.row_stride..][..self.cols]
     }
 
-    /// Rows from..to of a row-major view.
+    /// Rows from..to.
     pub fn rows(self, from: usize, to: usize) -> Self {
-        let data = self.data.from(from * self.row_stride);
-        Mat::in_lines(data, to - from, self.cols, self.row_stride)
+        assert!(from <= to && to <= self.rows, "rows of a view");
+        Mat {
+            data: self.data.from(from * self.row_stride),
+            rows: to - from,
+            ..self
+        }
     }
 
     /// Columns from..from + count of a row-major view.

@@ -3,6 +3,7 @@
 
 use super::{MeanSquare, StatePart, TensorNorms, UpdateRule};
 use crate::kernels::flat;
+use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
 
@@ -76,6 +77,10 @@ impl UpdateRule for Averaged {
             let pairs = average.iter_mut().zip(weights);
             pairs.for_each(|(a, w)| *a += gain * (*w - *a));
         })
+    }
+
+    fn set_arithmetic(&mut self, arithmetic: ComputeDtype) {
+        self.rule.set_arithmetic(arithmetic);
     }
 
     fn last_norms(&self) -> &[TensorNorms] {

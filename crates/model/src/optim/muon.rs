@@ -3,6 +3,7 @@
 use super::held::{Held, open, rates, state_is_held};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
+use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::muon::Scratch;
 use crate::kernels::tensors::Tensors;
 use crate::kernels::{adamw, muon};
@@ -31,7 +32,7 @@ pub struct Config {
     pub nesterov: bool,
     /// How large an orthogonal step is.
     pub scale: Scale,
-    /// Newton–Schulz iterations.
+    /// Newton–Schulz iterations, in the run's precision.
     #[schemars(range(min = 1, max = 20))]
     pub iterations: usize,
     /// AdamW's learning rate over lr. Default: 0.1 with the original scale, 1 with match_rms.
@@ -138,6 +139,7 @@ impl super::Optimizer for Config {
             held: Held::new("muon", &buffers, &[STEPS]),
             tensors: Tensors::new(groups::parts(params, groups)?),
             shapes,
+            arithmetic: ComputeDtype::F32,
             scratch: Scratch::default(),
         }))
     }
@@ -151,6 +153,7 @@ struct Muon {
     tensors: Tensors,
     /// Of each part; none for AdamW's.
     shapes: Vec<Option<muon::Shape>>,
+    arithmetic: ComputeDtype,
     scratch: Scratch,
 }
 
@@ -175,6 +178,7 @@ impl UpdateRule for Muon {
             momentum: config.momentum,
             nesterov: config.nesterov,
             iterations: config.iterations,
+            arithmetic: self.arithmetic,
             grad_scale,
             scale: config.scale(),
         };
@@ -196,6 +200,10 @@ impl UpdateRule for Muon {
         })
     }
 
+    fn set_arithmetic(&mut self, arithmetic: ComputeDtype) {
+        self.arithmetic = arithmetic;
+    }
+
     fn last_norms(&self) -> &[TensorNorms] {
         self.tensors.norms()
     }
@@ -206,8 +214,8 @@ impl UpdateRule for Muon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optim::Optimizer;
-    use crate::optim::tests::model;
+    use crate::optim::tests::{model, update};
+    use crate::optim::{Averaged, Optimizer};
 
     #[test]
     fn embeddings_head_norms_and_biases_are_adamws() {
@@ -239,6 +247,24 @@ mod tests {
         ] {
             assert_eq!(config.scale(), scale);
             assert_eq!(config.adamw_lr_scale(), rest);
+        }
+    }
+
+    #[test]
+    fn bf16_rounds_the_direction_of_hidden_matrices_alone() {
+        let after = |arithmetic| {
+            let mut model = model();
+            let rule = Config::default().build(model.params()).unwrap();
+            let mut rule = Averaged::new(rule, 0.9, model.params());
+            rule.set_arithmetic(arithmetic);
+            update(&mut model, &mut rule, 0..3);
+            model.params().read_weights(<[f32]>::to_vec).unwrap()
+        };
+        let (exact, found) = (after(ComputeDtype::F32), after(ComputeDtype::Bf16));
+        for info in model().params().infos() {
+            let place = info.offset..info.offset + info.len;
+            let (exact, found) = (&exact[place.clone()], &found[place]);
+            assert_eq!(exact == found, shape(info).is_none(), "{}", info.name);
         }
     }
 
