@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::text::{one_line, wrap};
-use crate::guide::{self, Asked, Page, Subject};
+use crate::guide::{self, Asked, Page, Subject, Trainer};
 use crate::hardware::Summary;
 use crate::plan::learn::Machine;
 use crate::plan::target;
@@ -143,14 +143,14 @@ fn asked(question: &str, here: &Summary, cx: &Context) -> Option<Asked> {
             memory: Some(gpu.memory_bytes),
             ..known.unwrap_or_else(|| Device::limit("", None))
         };
-        return Asked::of(question, &device, None);
+        return Asked::of(question, Trainer::Gpu, &device, None);
     }
     let mut device = Device::limit("This machine", Some(here.ram_bytes));
     if cx.hardware.is_none() {
         let speed = Machine::look(&cx.env).speed;
         device.peak_flops = speed.and_then(|speed| speed.of("f32"));
     }
-    Asked::of(question, &device, Some(probe::SHARE))
+    Asked::of(question, Trainer::Processor, &device, Some(probe::SHARE))
 }
 
 /// The plan of `--spec`, or of the run.

@@ -14,7 +14,7 @@ use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
-use crate::nn::{Model, Params, Precision, PrecisionError};
+use crate::nn::{Model, Precision, PrecisionError};
 use crate::optim::{Averaged, UpdateRule};
 use crate::probes::{Carried, Carrier};
 use crate::spec::{RunSpec, TrainConfig};

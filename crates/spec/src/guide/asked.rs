@@ -5,8 +5,9 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::plan::models::{self, MODELS, ReferenceModel};
 use crate::plan::quantity::{binary, capacity, parse_count};
-use crate::plan::request::{BaseFormat, Lora, LoraTargets, Method};
+use crate::plan::request::{BaseFormat, Estimator, Lora, LoraTargets, Method};
 use crate::plan::scaling::TOKENS_PER_PARAM;
+use crate::plan::scheme::Precision;
 use crate::plan::{Device, Plan, Verdict, plan, reference_request};
 use std::time::Duration;
 
@@ -14,8 +15,11 @@ use std::time::Duration;
 const ALIKE: f64 = 1.35;
 const RANK: u64 = 16;
 
-/// Ways to train it, the most memory first: words, and the options of `llmtui plan`.
-const WAYS: [(&str, &str); 3] = [
+/// A way to train it: words, and the options of `llmtui plan` that count it.
+type Way = (&'static str, &'static str);
+
+/// On a GPU, the most memory first.
+const ON_A_GPU: [Way; 3] = [
     ("all weights with AdamW", ""),
     ("LoRA on 16 bits", " --method sft --lora-rank 16"),
     (
@@ -24,10 +28,41 @@ const WAYS: [(&str, &str); 3] = [
     ),
 ];
 
+/// By this program's engine, on a processor.
+const ON_A_PROCESSOR: [Way; 3] = [
+    ("all weights with AdamW", ""),
+    ("LoRA", ""),
+    ("LoRA on a GGUF file in 4 bits", ""),
+];
+
+/// Bits of a weight in Q4_0: 32 weights in 18 bytes.
+const Q4_0_BITS: u64 = 18 * 8;
+const Q4_0_WEIGHTS: u64 = 32;
+
+/// What trains the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trainer {
+    /// A usual trainer on a GPU.
+    Gpu,
+    /// This program's engine.
+    Processor,
+}
+
+impl Trainer {
+    /// The ways, and what follows `each with one sequence of … tokens`.
+    fn ways(self) -> (&'static [Way; 3], &'static str) {
+        match self {
+            Trainer::Gpu => (&ON_A_GPU, ", as a GPU trainer counts"),
+            Trainer::Processor => (&ON_A_PROCESSOR, ", on this processor"),
+        }
+    }
+}
+
 /// A model with its plans, one for each way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     model: &'static ReferenceModel,
+    trainer: Trainer,
     /// As the question has it.
     said: String,
     plans: [Plan; 3],
@@ -35,7 +70,12 @@ pub struct Asked {
 
 impl Asked {
     /// The first model of a question, planned for `device`, at this share of its peak where it is known.
-    pub fn of(question: &str, device: &Device, mfu: Option<f64>) -> Option<Asked> {
+    pub fn of(
+        question: &str,
+        trainer: Trainer,
+        device: &Device,
+        mfu: Option<f64>,
+    ) -> Option<Asked> {
         let (said, model) = named(question).or_else(|| sized(question))?;
         let plans = [0, 1, 2].map(|way| {
             let mut request = reference_request(model);
@@ -46,15 +86,27 @@ impl Asked {
                     targets: LoraTargets::All,
                 });
             }
-            if way == 2 {
-                request.base = BaseFormat::Nf4Double;
+            match (trainer, way) {
+                (Trainer::Gpu, 2) => request.base = BaseFormat::Nf4Double,
+                (Trainer::Gpu, _) => {}
+                (Trainer::Processor, way) => {
+                    request.estimator = Estimator::Engine;
+                    request.precision = Precision::Fp32;
+                    let bytes = model.arch.n_params() / Q4_0_WEIGHTS * Q4_0_BITS / 8;
+                    request.extras.packed_bytes = (way == 2).then_some(bytes);
+                }
             }
             request.device = device.clone();
             request.assume();
             request.mfu = mfu.unwrap_or(request.mfu);
             plan(&request)
         });
-        Some(Asked { model, said, plans })
+        Some(Asked {
+            model,
+            trainer,
+            said,
+            plans,
+        })
     }
 
     /// `qwen2.5-7b, 7.62B parameters`, and what a bare size is counted as.
@@ -68,7 +120,8 @@ impl Asked {
 
     /// Memory of each way, what fits, and how long a small fine-tuning takes.
     pub(super) fn memory(&self) -> String {
-        let needs = self.plans.iter().zip(WAYS);
+        let (ways, counted) = self.trainer.ways();
+        let needs = self.plans.iter().zip(ways);
         let needs: Vec<String> = needs
             .map(|(plan, (way, _))| format!("{way} {}", binary(plan.p50_bytes())))
             .collect();
@@ -91,10 +144,10 @@ impl Asked {
                 " {} has {}: {} fits",
                 device.name,
                 capacity(bytes),
-                WAYS[way].0
+                ways[way].0
             ),
         };
-        let way = fits.unwrap_or(WAYS.len() - 1);
+        let way = fits.unwrap_or(ways.len() - 1);
         let hours = self.plans[way].work.hours;
         let time = hours.and_then(|h| Duration::try_from_secs_f64(3600.0 * h).ok());
         let time = match (time, fits) {
@@ -105,13 +158,16 @@ impl Asked {
             ),
             _ => String::new(),
         };
+        let options = match (self.trainer, way) {
+            (Trainer::Gpu, _) | (_, 0) => format!("{}{}", self.model.name, ways[way].1),
+            (Trainer::Processor, 1) => "sft-lora -s train.from=MODEL".into(),
+            (Trainer::Processor, _) => "sft-lora -s train.from=MODEL.gguf".into(),
+        };
         format!(
-            "{}: {}, each with one sequence of {} tokens, as a GPU trainer counts.{there}{time} (`llmtui plan {}{}`)",
+            "{}: {}, each with one sequence of {} tokens{counted}.{there}{time} (`llmtui plan {options}`)",
             self.name(),
             needs.join(", "),
             human::grouped(self.plans[0].request.seq_len),
-            self.model.name,
-            WAYS[way].1,
         )
     }
 
@@ -176,14 +232,14 @@ mod tests {
 
     fn of(question: &str, memory: u64) -> Option<String> {
         let device = Device::limit("this machine", Some(memory));
-        Some(Asked::of(question, &device, None)?.memory())
+        Some(Asked::of(question, Trainer::Gpu, &device, None)?.memory())
     }
 
     #[test]
     fn a_question_is_answered_for_the_model_that_it_names() {
         let found = |question: &str| {
             let device = Device::limit("this machine", None);
-            Asked::of(question, &device, None).map(|asked| asked.model.name)
+            Asked::of(question, Trainer::Gpu, &device, None).map(|asked| asked.model.name)
         };
         for (question, model) in [
             ("can I fine-tune Llama-3.1-8B here?", Some("llama-3.1-8b")),
@@ -223,10 +279,28 @@ mod tests {
         );
     }
 
+    /// The engine keeps weights in f32: 7.24B are 27 GiB, and 3.8 GiB as a file in 4 bits.
+    #[test]
+    fn without_a_gpu_the_engines_own_memory_is_counted() {
+        let device = Device::limit("This machine", Some(24 << 30));
+        let asked = Asked::of("can I train 7B?", Trainer::Processor, &device, None).unwrap();
+        let text = asked.memory();
+        let gib = asked.plans.each_ref().map(|plan| plan.p50_bytes() >> 30);
+        assert!((107..120).contains(&gib[0]), "{gib:?} {text}");
+        assert!((27..32).contains(&gib[1]), "{gib:?} {text}");
+        assert!((4..9).contains(&gib[2]), "{gib:?} {text}");
+        for part in [
+            "on this processor. This machine has 24.0 GiB: LoRA on a GGUF file in 4 bits fits",
+            "`llmtui plan sft-lora -s train.from=MODEL.gguf`",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
     #[test]
     fn tokens_are_twenty_for_each_parameter() {
         let device = Device::limit("this machine", None);
-        let asked = Asked::of("data for tinyllama-1.1b", &device, None).unwrap();
+        let asked = Asked::of("data for tinyllama-1.1b", Trainer::Gpu, &device, None).unwrap();
         assert!(
             asked.data().contains("about 22.0B tokens"),
             "{}",

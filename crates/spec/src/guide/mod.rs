@@ -6,7 +6,7 @@ mod asked;
 mod facts;
 mod page;
 
-pub use asked::Asked;
+pub use asked::{Asked, Trainer};
 pub use facts::Subject;
 pub use page::{Page, Shown, plain};
 
