@@ -19,9 +19,9 @@ pub use pictures::{part, save_picture};
 pub use pipelines::begin_pipeline;
 pub use tracks::read_track;
 
-use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};
+use super::msg::{Holder, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;
-use super::store::PresetRow;
+use super::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::{Clock, SystemClock};

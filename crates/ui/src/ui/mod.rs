@@ -14,6 +14,7 @@ pub mod msg;
 pub mod overlays;
 pub mod panes;
 pub mod request;
+pub mod rows;
 mod runtime;
 pub mod store;
 mod term;
