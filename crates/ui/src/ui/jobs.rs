@@ -19,8 +19,8 @@ pub use pictures::{part, save_picture};
 pub use pipelines::begin_pipeline;
 pub use tracks::read_track;
 
+use super::effect::SavedChat;
 use super::msg::{Holder, Msg, Opened, SavedSpec};
-use super::panes::chat::Saved;
 use super::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
@@ -243,7 +243,7 @@ impl Workplace {
     ///
     /// # Errors
     /// The disk does not take it.
-    pub fn save_chat(&self, saved: &Saved) -> Result<Vec<PathBuf>, String> {
+    pub fn save_chat(&self, saved: &SavedChat) -> Result<Vec<PathBuf>, String> {
         let beside = self.runs_dir.parent().unwrap_or(Path::new("."));
         chats::save(&beside.join("chats"), saved, SystemClock::new().now())
     }

@@ -4,6 +4,7 @@ pub mod action;
 pub mod app;
 pub mod effect;
 pub mod field;
+pub mod freshness;
 pub mod glyphs;
 pub mod hit;
 mod jobs;

@@ -9,6 +9,7 @@ mod input;
 mod making;
 
 use super::effect::Effect;
+use super::freshness::Freshness;
 use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::{Asked, Holder, Msg, Slot};
@@ -54,16 +55,6 @@ pub enum First {
     Starting(String),
     /// The runs of several machines.
     Fleet,
-}
-
-/// Whether the screen shows the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Freshness {
-    Fresh,
-    /// Data moved on: may wait a little, so that a fast run does not flood a slow line.
-    DataMoved,
-    /// Somebody pressed a key and looks at the screen.
-    Asked,
 }
 
 /// Whether the workbench is about to end.
