@@ -14,6 +14,7 @@ mod examine;
 pub mod experience;
 pub mod export;
 mod extra;
+mod guard;
 pub mod infer;
 pub mod memorization;
 pub mod merge;
@@ -41,7 +42,7 @@ pub mod update;
 pub use broken::{NO_STACK, no_thread};
 pub use emit::Emit;
 pub use extra::extra_sets;
-pub use rescue::Guard;
+pub use guard::Guard;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 
 use crate::base::clock::Clock;

@@ -4,7 +4,7 @@
 use super::EngineError;
 use super::checkpoint::{Fault, Manifest};
 use super::critic::Critic;
-use super::rescue::Guard;
+use super::guard::Guard;
 use super::roles::Models;
 use super::rollouts::InUse;
 use crate::base::child::Child;
