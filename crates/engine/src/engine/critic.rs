@@ -2,7 +2,8 @@
 //! It is the policy's equal in size, begins at the first rollout, and is part of every checkpoint from then on.
 
 use super::EngineError;
-use super::checkpoint::{CheckpointError, flat};
+use super::checkpoint::error::CheckpointError;
+use super::checkpoint::flat;
 use super::roles::set;
 use super::state::{arithmetic, critic_source, held_are_finite, state_is_finite};
 use super::update::{At, Gradients, Rates, apply, gradients};
