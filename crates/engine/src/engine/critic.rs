@@ -4,8 +4,9 @@
 use super::EngineError;
 use super::checkpoint::error::CheckpointError;
 use super::checkpoint::flat;
+use super::finite::{held_are_finite, state_is_finite};
 use super::roles::set;
-use super::state::{arithmetic, critic_source, held_are_finite, state_is_finite};
+use super::start_weights::{arithmetic, critic_source};
 use super::update::{At, Gradients, Rates, apply, gradients};
 use crate::data::Batch;
 use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
