@@ -1,4 +1,5 @@
-//! The real program in real processes: engines that outlive their viewers, and logs that survive whatever kills them.
+//! The real program in real processes: engines that outlive their viewers, logs that survive whatever kills them, downloads
+//! that go on where they were stopped.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,132 +7,25 @@
     reason = "a helper of a test fails as a test does"
 )]
 
-use llmtui::base::clock::{Clock, SystemClock};
-use llmtui::base::paths::Env;
-use llmtui::link::launch::{EngineOptions, LaunchError, Launcher};
-use llmtui::link::{Incoming, Link, open};
+#[path = "support/engine.rs"]
+mod engine;
+
+use engine::{PROGRAM, Place, until};
+use llmtui::link::Incoming;
+use llmtui::link::launch::{EngineOptions, LaunchError};
+use llmtui::run::RunError;
 use llmtui::run::index::{RunStatus, summarize};
 use llmtui::run::log::read_all;
-use llmtui::run::{RunDir, RunError};
-use llmtui::spec::{SpecSources, load};
 use llmtui::wire::{Command as Order, Event, Outcome, StopWhen};
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
-/// Nothing here takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A run of a very small model, and engines to hold it. What is still alive at the end is killed.
-struct Place {
-    run: RunDir,
-    launcher: Launcher,
-    dir: tempfile::TempDir,
-}
-
-impl Place {
-    /// `words` are `-s` words on top of the small model.
-    fn new(words: &[&str]) -> Place {
-        let dir = tempfile::tempdir().unwrap();
-        let small = [
-            "n_layer=1",
-            "n_head=1",
-            "d_model=8",
-            "seq_len=8",
-            "micro_batch_size=1",
-            "max_steps=1000000",
-            "threads=1",
-            "eval_every=0",
-            "sample_every=0",
-            "save_every=50",
-            "preflight.enabled=false",
-        ];
-        let words: Vec<String> = small.iter().chain(words).map(|w| w.to_string()).collect();
-        let sources = SpecSources {
-            config_dir: None,
-            project_dir: dir.path().into(),
-            ..SpecSources::default()
-        };
-        let loaded = load("quickstart", &words, &sources).unwrap();
-        let run = RunDir::create(
-            &dir.path().join("runs"),
-            "small",
-            &loaded.spec.to_yaml(),
-            &loaded.asked,
-            &SystemClock::new(),
-        )
-        .unwrap();
-        let env = Env {
-            // Where the program looks when XDG_RUNTIME_DIR is this folder.
-            runtime_dir: dir.path().join("llmtui"),
-            ..Env::default()
-        };
-        let launcher = Launcher {
-            program: PROGRAM.into(),
-            env,
-        };
-        Place { run, launcher, dir }
-    }
-
-    fn start(&self, options: EngineOptions) {
-        self.launcher.start_detached(&self.run, &options).unwrap();
-    }
-
-    fn join(&self) -> Link {
-        open(&self.run, &self.launcher.env).unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = self.run.header().unwrap().pid;
-        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
-    }
-
-    fn step(&self) -> u64 {
-        summarize(&self.run).unwrap().step
-    }
-
-    fn await_step(&self, step: u64) {
-        until("a step", || self.step() >= step);
-    }
-
-    fn await_end(&self) {
-        until("the engine's end", || !self.run.is_alive());
-    }
-
-    /// The program with this place's directories.
-    fn program(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
-        command
-            .env("XDG_RUNTIME_DIR", self.dir.path())
-            .args(arguments)
-            .arg("--runs-dir")
-            .arg(self.dir.path().join("runs"));
-        command
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.run.is_alive() {
-            self.signal(Signal::KILL);
-        }
-    }
-}
-
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let clock = SystemClock::new();
-    while !happened() {
-        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-}
 
 /// Every number once, in order, over all engine processes.
 fn assert_gapless(log: &Path) {
@@ -148,13 +42,6 @@ fn outcome(log: &Path) -> Option<Outcome> {
         Event::Finished { outcome, .. } => Some(outcome),
         _ => None,
     }
-}
-
-fn wait_output(child: Child) -> Output {
-    let output = child.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!errors.contains("panicked"), "{errors}");
-    output
 }
 
 #[test]
@@ -356,141 +243,6 @@ fn a_broken_run_is_told_in_the_words_of_its_engine() {
     assert!(said.contains("spec.yaml"), "{said}");
 }
 
-#[test]
-fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
-    let place = Place::new(&["max_steps=60", "save_every=30"]);
-    place.start(EngineOptions::default());
-    place.await_end();
-    let id = place.run.id().to_string();
-    let chat = |arguments: &[&str]| {
-        let child = place
-            .program(&["chat", &id, "--context", "roll"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_output(child)
-    };
-    let said = chat(&[
-        "--prompt",
-        "ROMEO:",
-        "--max-new-tokens",
-        "40",
-        "--seed",
-        "7",
-    ]);
-    assert!(said.status.success(), "{said:?}");
-    let text = String::from_utf8(said.stdout.clone()).unwrap();
-    assert_eq!(
-        text.chars().count(),
-        41,
-        "40 characters and a newline: {text:?}"
-    );
-    let again = chat(&[
-        "--prompt",
-        "ROMEO:",
-        "--max-new-tokens",
-        "40",
-        "--seed",
-        "7",
-    ]);
-    assert_eq!(said.stdout, again.stdout);
-    // Each line of a pipe is a prompt of its own for a model without a template.
-    let mut piped = place
-        .program(&[
-            "chat",
-            &id,
-            "--context",
-            "roll",
-            "--max-new-tokens",
-            "5",
-            "--json",
-            "--show-prompt",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = piped.stdin.take().unwrap();
-    std::io::Write::write_all(&mut lines, b"ROMEO:\nJULIET:\n").unwrap();
-    drop(lines);
-    let piped = wait_output(piped);
-    let note = String::from_utf8_lossy(&piped.stderr);
-    assert!(note.contains("no chat template"), "{note}");
-    let answers: Vec<serde_json::Value> = String::from_utf8(piped.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert_eq!(answers.len(), 2);
-    assert_eq!(answers[1]["rendered"], "JULIET:");
-    assert_eq!(answers[1]["n_tokens"], 5);
-    assert_eq!(answers[1]["reason"], "length");
-    let refused = chat(&["--prompt", "☃"]);
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    let missing = chat(&["--prompt", "x", "--runs-dir", "/nowhere"]);
-    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
-}
-
-#[test]
-fn runs_and_attach_tell_of_a_finished_run() {
-    let place = Place::new(&["max_steps=30"]);
-    place.start(EngineOptions::default());
-    place.await_end();
-    let runs = place.program(&["runs", "--json"]).output().unwrap();
-    let row: serde_json::Value = serde_json::from_slice(&runs.stdout).unwrap();
-    assert_eq!(row["status"], "finished");
-    assert_eq!((&row["step"], &row["max_steps"]), (&30.into(), &30.into()));
-    let attach = place
-        .program(&["attach", place.run.id(), "--headless"])
-        .output()
-        .unwrap();
-    assert!(attach.status.success(), "{attach:?}");
-    let text = String::from_utf8(attach.stdout).unwrap();
-    assert!(text.contains("finished at step 30"), "{text}");
-    let none = place.program(&["attach"]).output().unwrap();
-    assert_eq!(none.status.code(), Some(2), "no live run");
-}
-
-#[test]
-fn a_run_is_paused_resumed_stopped_read_and_deleted_from_the_shell() {
-    let place = Place::new(&[]);
-    place.start(EngineOptions::default());
-    place.await_step(60);
-    let ask = |arguments: &[&str]| place.program(arguments).output().unwrap();
-    let say = |arguments: &[&str]| {
-        let output = ask(arguments);
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(say(&["pause", "small"]).contains("is paused"));
-    let live = ask(&["rm", "--yes", "small"]);
-    assert_eq!(live.status.code(), Some(2), "a live run stays: {live:?}");
-    assert!(say(&["resume", "small"]).contains("trains on"));
-    let paused_at = place.step();
-    place.await_step(paused_at + 1);
-    let stopped = say(&["stop"]);
-    assert!(stopped.contains("stopped at step"), "{stopped}");
-    assert!(stopped.contains("continues from step"), "{stopped}");
-    assert!(!place.run.is_alive());
-    let log = say(&["logs", "small"]);
-    assert!(log.contains("stopped at step"), "{log}");
-    let events = say(&["logs", "small", "--json"]);
-    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
-    assert_eq!(last["event"]["type"], "Finished", "{last}");
-    assert!(say(&["resume", place.run.id()]).contains("trains on"));
-    assert!(place.run.is_alive());
-    say(&["stop", "--now", "small"]);
-    let unasked = ask(&["rm", "small"]);
-    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
-    assert!(say(&["rm", "--yes", "small"]).contains("deleted"));
-    assert!(!place.run.path().exists());
-    assert_eq!(ask(&["stop"]).status.code(), Some(2), "no run is live");
-}
-
 /// The files of a small model as the hub serves them. While `stalls`, of a file with weights half is sent, and no more.
 struct HubServer {
     endpoint: String,
@@ -646,53 +398,4 @@ fn a_download_for_the_chat_is_told_and_goes_on_after_it_was_stopped() {
         std::fs::read(snapshot.join(&name)).unwrap(),
         std::fs::read(folder.join(&name)).unwrap()
     );
-}
-
-#[test]
-fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
-    let place = Place::new(&[
-        "rescue.policy=act",
-        "rescue.at_most=1",
-        "clip_norm=0",
-        "optimizer.adamw.weight_decay=10",
-    ]);
-    place.start(EngineOptions::default());
-    place.await_step(60);
-    let ask = |arguments: &[&str]| place.program(arguments).output().unwrap();
-    assert_eq!(
-        ask(&["undo", "small"]).status.code(),
-        Some(2),
-        "not rescued"
-    );
-    let adjust = |value: f64| {
-        let mut link = place.join();
-        let key = "lr".to_string();
-        link.send(Order::Adjust { key, value }).unwrap();
-        while !matches!(link.blocking_recv(), Incoming::Event(e) if matches!(e.event, Event::Adjusted { .. }))
-        {
-        }
-    };
-    let told = |wanted: fn(&Event) -> bool| {
-        let events = read_all(&place.run.events_path()).unwrap();
-        events.iter().any(|envelope| wanted(&envelope.event))
-    };
-    adjust(10.0);
-    until("a rescue", || told(|e| matches!(e, Event::Rescued { .. })));
-    let asked = ask(&["undo", "small"]);
-    let text = String::from_utf8(asked.stdout).unwrap();
-    for words in [
-        "rescued because",
-        "it goes on at step",
-        "10.00",
-        "--yes does it",
-    ] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
-    assert!(
-        !told(|e| matches!(e, Event::RescueUndone { .. })),
-        "only shown"
-    );
-    let done = ask(&["undo", "--yes", "small"]);
-    assert!(done.status.success(), "{done:?}");
-    assert!(told(|e| matches!(e, Event::RescueUndone { .. })));
 }

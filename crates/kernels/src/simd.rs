@@ -30,7 +30,7 @@ pub const CAP: &str = "LLMTUI_SIMD";
 pub fn instructions() -> &'static str {
     match level() {
         Level::Amx => "AVX-512 with bf16 and AMX",
-        Level::Avx512 if crate::matmul::bf16_available() => "AVX-512 with bf16",
+        Level::Avx512 if bf16_available() => "AVX-512 with bf16",
         Level::Avx512 => "AVX-512",
         Level::Avx2 => "AVX2",
         Level::Baseline => "baseline instructions",
@@ -80,6 +80,21 @@ pub fn is_by_amd() -> bool {
         let id = std::arch::x86_64::__cpuid(0);
         [id.ebx, id.edx, id.ecx].map(u32::to_le_bytes).concat() == b"AuthenticAMD"
     })
+}
+
+/// Whether this machine multiplies bf16 faster than f32. Without it matmuls in bf16 still give the same numbers up to summation
+/// order, only slower than those in f32: a policy should not choose them.
+pub fn bf16_available() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    {
+        match level() {
+            Level::Amx => true,
+            Level::Avx512 => has_bf16() && is_by_amd(),
+            Level::Avx2 | Level::Baseline => false,
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
+    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -2,13 +2,11 @@
 //! alone: a resumed run needs no saved position, and evaluation cannot disturb training. Where text and documents come
 //! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
 
+use super::Batch;
 use super::corpus::Corpus;
 use super::documents::Documents;
 use super::pack::Packing;
-use super::prepare::{self, Request};
-use super::source::SourceConfig;
 use super::tokenizer::Tokenizer;
-use super::{Batch, DataConfig, DataError};
 use std::borrow::Cow;
 
 /// Training data of a run.
@@ -83,35 +81,6 @@ impl Dataset {
     /// One text in memory, cut in two by `data.val_fraction`.
     pub fn is_plain_text(&self) -> bool {
         matches!(self.splits, Splits::Corpus(_))
-    }
-
-    /// Reads, splits and tokenizes data for pretraining, in memory.
-    ///
-    /// # Errors
-    /// Bad text, a bad tokenizer, or a split shorter than one window.
-    pub fn prepare(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
-        Dataset::open(config, Request::new(seq_len))
-    }
-
-    /// The same as the request has it: for a method, with a cache, telling progress.
-    ///
-    /// # Errors
-    /// Bad text, a bad tokenizer, or a split shorter than one window.
-    pub fn open(config: &DataConfig, request: Request<'_>) -> Result<Dataset, DataError> {
-        prepare::open(config, request)
-    }
-
-    /// Rows to validate on alone, read as those of `like` are, by its tokenizer: a second validation set of a run.
-    ///
-    /// # Errors
-    /// Rows that cannot be read, text that the tokenizer cannot write, nothing to predict.
-    pub fn held_out(
-        config: &DataConfig,
-        source: &SourceConfig,
-        like: &Dataset,
-        request: Request<'_>,
-    ) -> Result<Dataset, DataError> {
-        prepare::held_out(config, source, like, request)
     }
 
     /// Tokens of the longest row.

@@ -3,7 +3,7 @@
 
 use super::broken::{self, NonFinite};
 use super::emit::Port;
-use super::eval::BestBy;
+use super::eval::best::BestBy;
 use super::extra::Extras;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};

@@ -2,11 +2,12 @@
 //! It is the policy's equal in size, begins at the first rollout, and is part of every checkpoint from then on.
 
 use super::EngineError;
-use super::checkpoint::{CheckpointError, flat};
+use super::checkpoint::error::CheckpointError;
+use super::checkpoint::flat;
+use super::finite::{held_are_finite, state_is_finite};
+use super::optimizer::update_rule;
 use super::roles::set;
-use super::state::{
-    arithmetic, critic_source, held_are_finite, rule_without_average, state_is_finite,
-};
+use super::start_weights::{arithmetic, critic_source};
 use super::update::{At, Gradients, Rates, apply, gradients};
 use crate::data::Batch;
 use crate::methods::policy::{OLD_LOGP, SAMPLER_LOGP, TOKEN_REFERENCE};
@@ -46,7 +47,7 @@ impl Critic {
         }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
-        let optimizer = rule_without_average(spec, &model)?;
+        let optimizer = update_rule(spec, &model)?;
         Ok(Some(Critic {
             model,
             optimizer,
@@ -133,7 +134,7 @@ impl Critic {
     /// # Errors
     /// Those of the optimizer.
     pub fn reset_optimizer(&mut self, spec: &RunSpec) -> candle_core::Result<()> {
-        self.optimizer = rule_without_average(spec, &self.model)?;
+        self.optimizer = update_rule(spec, &self.model)?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Validation sets beside the run's own (`eval.extra`): what a model loses of what it knew shows in their curves.
 
 use super::emit::Port;
-use super::eval::{Evaluation, Extent, evaluate};
+use super::eval::measure::{Evaluation, Extent, evaluate};
 use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::text::one_line;

@@ -5,7 +5,7 @@ use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Checkpoints, Fault, Fingerprint, Found, Manifest, Store};
 use super::context::RunContext;
 use super::emit::Port;
-use super::eval::BestBy;
+use super::eval::best::BestBy;
 use super::experience::Experience;
 use super::extra::Extras;
 use super::mix::Mix;

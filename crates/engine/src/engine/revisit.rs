@@ -3,7 +3,7 @@
 
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Manifest};
-use super::state::{arithmetic, blank_policy, start_weights};
+use super::start_weights::{arithmetic, blank_policy, start_weights};
 use super::{EngineError, micro_step_of};
 use crate::data::{Batch, Dataset, Unit};
 use crate::hf;

@@ -10,7 +10,7 @@ use super::checkpoint::Checkpoints;
 use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
-use super::eval::BestBy;
+use super::eval::best::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::rescue::Taken;

@@ -1,6 +1,6 @@
 //! The files of a folder: names, sizes, where links lead, first bytes, checksums.
 
-use super::subject::SubjectError;
+use super::error::SubjectError;
 use crate::base::files::open_plain;
 use sha2::{Digest, Sha256};
 use std::fs;

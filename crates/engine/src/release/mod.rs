@@ -4,6 +4,7 @@
 
 pub mod card;
 mod checks;
+mod error;
 mod files;
 mod layout;
 mod subject;
@@ -11,6 +12,7 @@ mod subject;
 mod tests;
 
 pub use checks::{CHECKS, Check, license_is_listed, run as check};
+pub use error::SubjectError;
 pub use files::{Entry, Link, sha256_of};
 pub use layout::{LayoutError, SUMS, belonging, lay_out, seal};
-pub use subject::{Form, Here, Subject, SubjectError};
+pub use subject::{Form, Here, Subject};

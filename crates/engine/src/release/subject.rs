@@ -1,9 +1,10 @@
 //! What is checked: a folder, what kind of model lies in it, its files and its card.
 
 use super::card::Card;
+use super::error::SubjectError;
 use super::files::{self, Entry};
 use crate::hf;
-use crate::models::{ModelSource, SourceError, kind};
+use crate::models::{ModelSource, kind};
 use std::path::{Path, PathBuf};
 
 /// What a folder holds.
@@ -45,31 +46,6 @@ pub struct Here {
     pub room: u64,
     /// The hub's cache, where the base of an adapter may lie.
     pub cache: Option<PathBuf>,
-}
-
-/// Why a folder cannot be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum SubjectError {
-    #[error("{}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{}: {what}", path.display())]
-    TooMuch { path: PathBuf, what: String },
-    #[error(transparent)]
-    NoModel(#[from] SourceError),
-}
-
-impl SubjectError {
-    /// What to do about it.
-    pub fn hint(&self) -> String {
-        match self {
-            SubjectError::Io { .. } => "check the path and its permissions".into(),
-            SubjectError::TooMuch { .. } => "name the folder of one model".into(),
-            SubjectError::NoModel(error) => error.hint().into(),
-        }
-    }
 }
 
 impl Subject {

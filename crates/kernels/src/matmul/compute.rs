@@ -51,19 +51,3 @@ impl Compute {
         }
     }
 }
-
-/// Whether this machine multiplies bf16 faster than f32. Without it [`ComputeDtype::Bf16`] still gives the same
-/// numbers up to summation order, only slower than f32: a policy should not choose it.
-pub fn bf16_available() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-    {
-        use crate::simd::{Level, has_bf16, is_by_amd, level};
-        match level() {
-            Level::Amx => true,
-            Level::Avx512 => has_bf16() && is_by_amd(),
-            Level::Avx2 | Level::Baseline => false,
-        }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
-    false
-}

@@ -19,7 +19,8 @@ mod tests;
 mod view;
 
 use crate::numbers::ValuesMut;
-pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
+pub use crate::simd::bf16_available;
+pub use compute::{Compute, ComputeDtype, Threads};
 pub use in_blocks::{Lines, Made, matmul_in_blocks};
 pub use low_rank::{GROUP, LowRank};
 pub use peak::{matmul_gflops, peak_gflops};

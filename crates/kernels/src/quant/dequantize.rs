@@ -1,7 +1,7 @@
 //! Quantized weights → bf16, some rows and columns at a time: for matmuls of many rows, and for gradients of inputs.
 
 use super::floats::Floats;
-use super::isa::ROWS;
+use super::lanes::ROWS;
 use super::packed::{Body, Packed, Panels};
 use crate::numbers::{Number, Run, bf16};
 use crate::simd::{Level, level};

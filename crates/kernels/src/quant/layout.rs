@@ -7,7 +7,7 @@
 
 use super::activations::BLOCK;
 use super::formats::super_block;
-use super::isa::{Lanes, ROWS};
+use super::lanes::{Lanes, ROWS};
 use std::marker::PhantomData;
 
 /// Groups of four columns per block.

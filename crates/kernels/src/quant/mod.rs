@@ -8,6 +8,7 @@ mod floats;
 mod formats;
 pub mod half;
 mod isa;
+mod lanes;
 mod layout;
 mod packed;
 mod repack;

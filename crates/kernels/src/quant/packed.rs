@@ -3,7 +3,8 @@
 use super::activations::Activations;
 use super::floats::Floats;
 use super::formats::Kind;
-use super::isa::{Isa, ROWS};
+use super::isa::Isa;
+use super::lanes::ROWS;
 use super::layout::with_layout;
 use super::repack;
 use super::tile::{Job, Write};

@@ -4,7 +4,7 @@ use super::activations::BLOCK;
 use super::formats::{Kind, VALUES, fives, nibbles, q4_k, q5_k, q6_k, super_block};
 use super::half::word;
 use super::isa::portable::Portable;
-use super::isa::{Lanes, ROWS};
+use super::lanes::{Lanes, ROWS};
 use super::layout::{Codes, Layout, RowScales, RowUnit, Scales};
 
 /// Reads one block of a file.

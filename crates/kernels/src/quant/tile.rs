@@ -2,7 +2,7 @@
 
 use super::activations::{BLOCK, Head};
 use super::formats::Kind;
-use super::isa::{Lanes, ROWS};
+use super::lanes::{Lanes, ROWS};
 use super::layout::{Codes, GROUPS, Layout, Scales};
 use crate::fetch;
 

@@ -1,8 +1,8 @@
 //! How likely continuations of a context are: the context is read once for all of them, and a beginning that several
 //! contexts share is read once for all of those.
 
-use super::kv_cache::Extent;
-pub use super::kv_cache::Scores;
+use super::decoding::Extent;
+pub use super::decoding::Scores;
 use super::{Model, ModelShape};
 use candle_core::{Result, bail};
 use std::ops::ControlFlow;

@@ -16,6 +16,7 @@
 //! at once. The exact number follows from the pass itself, because buffers are shared by size: it runs over an arena that
 //! counts, and leaves its kernels out (`fused/count`).
 
+pub use super::fused::Footprint;
 use super::fused::{Pass, Plan};
 use super::kv_cache::CHUNK;
 use super::layout::Layout;
@@ -26,23 +27,6 @@ use super::weights::Weights;
 use super::{ActivationCheckpointing, AdapterConfig, ModelConfig, ModelShape};
 use crate::kernels::logprob;
 pub use crate::kernels::matmul::ComputeDtype;
-
-/// What stays allocated from pass to pass, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Footprint {
-    /// Activations at the end of a forward pass; under evaluation, those that live at once.
-    pub activations: u64,
-    /// What the backward needs on top: gradients that find no room where activations were, and blocks that run again.
-    pub gradients: u64,
-    /// Logits of one chunk or of all rows, and what the head says of each row.
-    pub head: u64,
-}
-
-impl Footprint {
-    pub fn total(&self) -> u64 {
-        self.activations + self.gradients + self.head
-    }
-}
 
 /// The model of a pass, and how it computes.
 #[derive(Debug, Clone, Copy)]

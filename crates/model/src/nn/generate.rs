@@ -5,7 +5,7 @@
 //! first position, and generation goes on from there.
 
 use super::Model;
-use super::kv_cache::Extent;
+use super::decoding::Extent;
 pub use super::kv_cache::Kept;
 use super::sampler::{Chosen, Sampler};
 use crate::base::sampling::Sampling;

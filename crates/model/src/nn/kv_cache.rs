@@ -1,12 +1,7 @@
-//! Reading texts piece by piece: keys and values of what was read are kept, so that each token is computed once. Several
-//! texts of different lengths are read side by side; each gives what it gives alone.
+//! Keys and values of what was read of a text, kept so that each token is computed once; and of several texts of different
+//! lengths side by side, with the pieces of them that a pass reads.
 
-use super::composite::Decoder;
-use super::fused::{Pass, Plan};
-use crate::kernels::attention::{Heads, Past, Piece};
-use crate::kernels::threads;
-use candle_core::{DType, IndexOp, Result, Tensor};
-use std::ops::ControlFlow;
+use crate::kernels::attention::{Heads, Piece};
 
 /// Tokens that one pass reads at most: bounds the activations of long prompts, and what a layer with a window keeps beyond
 /// it.
@@ -80,7 +75,7 @@ impl LayerCache {
 /// Keys and values of one text.
 pub(crate) struct KvCache {
     layers: Vec<LayerCache>,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl KvCache {
@@ -134,7 +129,7 @@ impl KvCache {
     }
 
     /// Takes over what another cache of the same room holds.
-    fn copy(&mut self, other: &KvCache, heads: Heads) {
+    pub(super) fn copy(&mut self, other: &KvCache, heads: Heads) {
         self.len = other.len;
         for (to, from) in self.layers.iter_mut().zip(&other.layers) {
             to.dropped = from.dropped;
@@ -154,7 +149,7 @@ impl KvCache {
         4 * self.layers.iter().map(values).sum::<usize>()
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.len = 0;
         for layer in &mut self.layers {
             layer.dropped = 0;
@@ -216,13 +211,22 @@ impl Kept {
 
 /// The texts of a reading, and which pieces of them a pass reads.
 pub(crate) struct Texts {
-    caches: Vec<KvCache>,
+    pub(super) caches: Vec<KvCache>,
     /// (text, new tokens), in the order of the texts.
     pieces: Vec<(usize, usize)>,
 }
 
 impl Texts {
-    fn take_up(&mut self, pieces: &[(usize, &[u32])], ids: &mut Vec<u32>) {
+    /// One cache for each text; what they hold is read already.
+    pub fn new(caches: Vec<KvCache>) -> Texts {
+        Texts {
+            caches,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Turns to these pieces, (text, new tokens), and puts their tokens behind each other in `ids`.
+    pub fn take_up(&mut self, pieces: &[(usize, &[u32])], ids: &mut Vec<u32>) {
         self.pieces.clear();
         ids.clear();
         for (text, tokens) in pieces {
@@ -279,269 +283,6 @@ impl Texts {
     pub fn advance(&mut self) {
         for (cache, new) in self.reading() {
             cache.len += new;
-        }
-    }
-}
-
-/// How much is to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// Texts side by side.
-    pub texts: usize,
-    /// Most tokens of one text.
-    pub tokens: usize,
-}
-
-/// What a model makes of given tokens.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Scores {
-    /// Log-probability of each, in nats.
-    pub logps: Vec<f32>,
-    /// How many of them are the most likely token at their place.
-    pub greedy: usize,
-}
-
-impl Scores {
-    /// One more token, by the logits (V) at its place.
-    fn push_row(&mut self, logits: &[f32], target: u32) {
-        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = logits.iter().map(|x| f64::from(x - max).exp()).sum();
-        let own = logits[target as usize];
-        self.logps.push((f64::from(own - max) - sum.ln()) as f32);
-        self.greedy += usize::from(own >= max);
-    }
-}
-
-/// Texts being read. Weights are those of the moment at which reading began.
-pub(crate) enum Decoding<'a> {
-    /// One text after the other.
-    Composite {
-        decoder: Decoder<'a>,
-        pasts: Vec<Vec<Past>>,
-    },
-    Fused {
-        plan: Plan<'a>,
-        pass: &'a mut Pass,
-        texts: Texts,
-        ids: Vec<u32>,
-    },
-}
-
-impl<'a> Decoding<'a> {
-    pub fn composite(decoder: Decoder<'a>, extent: Extent) -> Self {
-        Decoding::Composite {
-            decoder,
-            pasts: vec![Vec::new(); extent.texts],
-        }
-    }
-
-    /// One cache for each text; what they hold is read already.
-    pub fn fused(plan: Plan<'a>, pass: &'a mut Pass, caches: Vec<KvCache>) -> Self {
-        Decoding::Fused {
-            plan,
-            pass,
-            texts: Texts {
-                caches,
-                pieces: Vec::new(),
-            },
-            ids: Vec::new(),
-        }
-    }
-
-    /// How many tokens of a text are read.
-    pub fn held(&self, text: usize) -> usize {
-        match self {
-            Decoding::Composite { .. } => 0,
-            Decoding::Fused { texts, .. } => texts.caches[text].len,
-        }
-    }
-
-    /// Lets text `to`, which comes later, hold what text `from` holds: a prompt that both begin with is read once.
-    pub fn copy(&mut self, from: usize, to: usize) {
-        match self {
-            Decoding::Composite { pasts, .. } => pasts[to] = pasts[from].clone(),
-            Decoding::Fused { plan, texts, .. } => {
-                let (before, after) = texts.caches.split_at_mut(to);
-                after[0].copy(&before[from], plan.heads());
-            }
-        }
-    }
-
-    /// The cache of the first text.
-    pub fn into_cache(self) -> Option<KvCache> {
-        match self {
-            Decoding::Composite { .. } => None,
-            Decoding::Fused { texts, .. } => texts.caches.into_iter().next(),
-        }
-    }
-
-    /// Reads the first text on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used
-    /// again.
-    pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
-        let mut go_on = |_, _| ControlFlow::Continue(());
-        let _ = self.read_batch(&[(0, tokens)], logits, &mut go_on)?;
-        Ok(())
-    }
-
-    /// Reads on in several texts: (text, tokens) in the order of the texts, no tokens for none. Fills `logits` (pieces, V),
-    /// those after the last token of each. Between two chunks of a long piece `pause` hears the text and how many more of its
-    /// tokens are read, and may break off: then there are no logits.
-    pub fn read_batch(
-        &mut self,
-        pieces: &[(usize, &[u32])],
-        logits: &mut Vec<f32>,
-        pause: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
-        debug_assert!(pieces.is_sorted_by_key(|(text, _)| *text));
-        // Long pieces come in chunks; the last chunk of all brings the logits.
-        let mut skip = 0;
-        while pieces
-            .iter()
-            .map(|(_, t)| t.len() - skip.min(t.len()))
-            .max()
-            > Some(CHUNK)
-        {
-            for (text, tokens) in pieces {
-                let rest = &tokens[skip.min(tokens.len())..];
-                // What is left for the end has at least one token.
-                let chunk = &rest[..rest.len().saturating_sub(1).min(CHUNK)];
-                if !chunk.is_empty() {
-                    self.read_chunk(&[(*text, chunk)], logits)?;
-                    if pause(*text, chunk.len()).is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
-            }
-            skip += CHUNK;
-        }
-        let rests: Vec<(usize, &[u32])> = pieces
-            .iter()
-            .map(|(text, tokens)| (*text, &tokens[skip.min(tokens.len() - 1)..]))
-            .collect();
-        self.read_rests(&rests, logits)?;
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Pieces of at most [`CHUNK`] tokens, as many in a pass as fit.
-    fn read_rests(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
-        let all: usize = pieces.iter().map(|(_, tokens)| tokens.len()).sum();
-        if all <= CHUNK || pieces.len() == 1 {
-            return self.read_chunk(pieces, logits);
-        }
-        let (mut from, mut part) = (0, Vec::new());
-        let mut whole = Vec::new();
-        while from < pieces.len() {
-            let mut tokens = 0;
-            let fits = pieces[from..].iter().take_while(|(_, new)| {
-                tokens += new.len();
-                tokens <= CHUNK
-            });
-            let to = from + fits.count().max(1);
-            self.read_chunk(&pieces[from..to], &mut part)?;
-            whole.extend_from_slice(&part);
-            from = to;
-        }
-        *logits = whole;
-        Ok(())
-    }
-
-    fn read_chunk(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
-        match self {
-            Decoding::Composite { decoder, pasts } => {
-                logits.clear();
-                for (text, tokens) in pieces {
-                    let ids = Tensor::from_slice(tokens, (1, tokens.len()), &decoder.device())?;
-                    let hidden = decoder.hidden(&ids, &mut pasts[*text], None)?;
-                    let last = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
-                    logits.extend(last.squeeze(0)?.to_dtype(DType::F32)?.to_vec1::<f32>()?);
-                }
-            }
-            Decoding::Fused {
-                plan,
-                pass,
-                texts,
-                ids,
-            } => {
-                texts.take_up(pieces, ids);
-                threads::team(|| pass.next_logits(plan, ids, texts, logits));
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads on in several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
-    /// log-probability (nats) of the target behind each of its tokens and whether it is the most likely one.
-    pub fn score_batch(&mut self, pieces: &[(usize, &[u32], &[u32])]) -> Result<Vec<Scores>> {
-        debug_assert!(pieces.is_sorted_by_key(|(text, ..)| *text));
-        let mut scores = vec![Scores::default(); pieces.len()];
-        let mut at = 0;
-        while at < pieces.len() {
-            let mut tokens = 0;
-            let fits = pieces[at..].iter().take_while(|(_, inputs, _)| {
-                tokens += inputs.len();
-                tokens <= CHUNK
-            });
-            let to = at + fits.count().max(1);
-            let (part, into) = (&pieces[at..to], &mut scores[at..to]);
-            match part {
-                // A long piece goes alone, chunk by chunk.
-                [(text, inputs, targets)] => {
-                    for (inputs, targets) in inputs.chunks(CHUNK).zip(targets.chunks(CHUNK)) {
-                        self.score_chunk(&[(*text, inputs, targets)], into)?;
-                    }
-                }
-                several => self.score_chunk(several, into)?,
-            }
-            at = to;
-        }
-        Ok(scores)
-    }
-
-    fn score_chunk(
-        &mut self,
-        pieces: &[(usize, &[u32], &[u32])],
-        scores: &mut [Scores],
-    ) -> Result<()> {
-        match self {
-            Decoding::Composite { decoder, pasts } => {
-                for ((text, inputs, targets), scores) in pieces.iter().zip(scores) {
-                    let ids = Tensor::from_slice(inputs, (1, inputs.len()), &decoder.device())?;
-                    let hidden = decoder.hidden(&ids, &mut pasts[*text], None)?;
-                    let logits = decoder.logits(&hidden.i(0)?)?.to_dtype(DType::F32)?;
-                    for (row, target) in logits.to_vec2::<f32>()?.iter().zip(*targets) {
-                        scores.push_row(row, *target);
-                    }
-                }
-            }
-            Decoding::Fused {
-                plan,
-                pass,
-                texts,
-                ids,
-            } => {
-                let read: Vec<(usize, &[u32])> = pieces.iter().map(|(t, i, _)| (*t, *i)).collect();
-                let targets: Vec<u32> = pieces.iter().flat_map(|(.., t)| *t).copied().collect();
-                texts.take_up(&read, ids);
-                threads::enter(|| pass.next_logps(plan, ids, &targets, texts));
-                let mut row = 0;
-                for ((_, inputs, _), scores) in pieces.iter().zip(scores) {
-                    let rows = row..row + inputs.len();
-                    scores.logps.extend(&pass.outputs.logp[rows.clone()]);
-                    // 1 where the target is the most likely token.
-                    let hits = pass.outputs.top1[rows].iter().filter(|hit| **hit > 0.5);
-                    scores.greedy += hits.count();
-                    row += inputs.len();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets what was read of a text.
-    pub fn restart(&mut self, text: usize) {
-        match self {
-            Decoding::Composite { pasts, .. } => pasts[text].clear(),
-            Decoding::Fused { texts, .. } => texts.caches[text].clear(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod checkpointing;
 mod composite;
 mod config;
 pub mod continuations;
+mod decoding;
 mod faults;
 mod flops;
 pub mod footprint;

@@ -3,6 +3,7 @@
 //! docs/diagnosis.md.
 
 mod fix;
+mod metric;
 mod rules;
 mod verdict;
 mod view;

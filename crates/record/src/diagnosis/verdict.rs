@@ -1,6 +1,6 @@
 //! One word for a whole run.
 
-use super::rules::metric;
+use super::metric;
 use super::view::View;
 use crate::base::finding::{Finding, Status};
 use crate::base::human;

@@ -1,7 +1,7 @@
 //! What rules read of a run: its loss at the start, at its best and now, with the noise of a step beside them, and the newest
 //! readings of other metrics. Losses are nats per token.
 
-use super::rules::metric;
+use super::metric;
 use crate::base::stats;
 use crate::run::RunState;
 use crate::run::series::{Point, Series};

@@ -4,7 +4,8 @@
 //! A warning is raised at the first look that has it and cleared, or made milder, at the second look in a row without it: a reading
 //! that swings around a threshold is one warning, not one at each evaluation (hysteresis).
 
-use super::rules::{READ, metric};
+use super::metric;
+use super::rules::READ;
 use super::{RULES, diagnose};
 use crate::base::clock::UnixMillis;
 use crate::base::finding::{Finding, Status};

@@ -1,5 +1,6 @@
 //! Which log a path means: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
+use super::checkpoints::{TOGETHER, checkpoint, furthest};
 use super::formats::FORMATS;
 use super::{Format, tail};
 use crate::base::clock::UnixMillis;
@@ -15,8 +16,6 @@ const DEPTH: usize = 5;
 const ENTRIES: usize = 10_000;
 /// Bytes by which a format is known.
 const HEAD: u64 = 64 * 1024;
-/// Logs that changed within so many milliseconds of each other are of the same run.
-const TOGETHER: u64 = 60_000;
 
 /// A log and its format.
 #[derive(Clone)]
@@ -160,12 +159,6 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
     })
 }
 
-/// The step of a checkpoint's folder, as transformers names it.
-pub(super) fn checkpoint(folder: &Path) -> Option<u64> {
-    let name = folder.file_name()?.to_str()?;
-    name.strip_prefix("checkpoint-")?.parse().ok()
-}
-
 /// The folder of a log's run: its own, or that of the checkpoints.
 fn folder_of(log: &Path) -> Option<&Path> {
     let folder = log.parent()?;
@@ -173,20 +166,6 @@ fn folder_of(log: &Path) -> Option<&Path> {
         Some(_) => folder.parent(),
         None => Some(folder),
     }
-}
-
-/// The newest state of a run among its checkpoints: of those that changed together the one of the highest step, because copies
-/// have any order in time. A file beside the checkpoints is written after the last one.
-pub(super) fn furthest<P: AsRef<Path>>(
-    states: impl Iterator<Item = (UnixMillis, P)>,
-) -> Option<(UnixMillis, P)> {
-    let states: Vec<(UnixMillis, P)> = states.collect();
-    let last = states.iter().map(|(changed, _)| *changed).max()?;
-    let step = |path: &P| path.as_ref().parent().and_then(checkpoint);
-    states
-        .into_iter()
-        .filter(|(changed, _)| last.0 - changed.0 <= TOGETHER)
-        .max_by_key(|(changed, path)| (step(path).unwrap_or(u64::MAX), *changed))
 }
 
 fn collect(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<(UnixMillis, PathBuf)>) {

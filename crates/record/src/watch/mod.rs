@@ -2,6 +2,7 @@
 //! rule that reads a run reads these too. Nothing is ever written; what is read is bounded, because a log may come from anywhere.
 //! A format is one file of `formats/` and one word in its list.
 
+mod checkpoints;
 mod checksum;
 mod facts;
 mod find;

@@ -1,9 +1,7 @@
 //! The description of a machine. `None` and empty mean "unknown"; recordings, run logs and `llmtui doctor --record` use the
 //! same structure.
 
-use super::cuda_visible;
 use super::gpu::{Gpu, Nvidia};
-use super::{GpuSummary, Summary};
 use crate::base::human::bytes;
 use serde::{Deserialize, Serialize};
 
@@ -305,23 +303,6 @@ pub struct Logout {
 }
 
 impl Machine {
-    /// The facts needed for planning.
-    pub fn summary(&self) -> Summary {
-        Summary {
-            cpu: self.cpu.model.clone(),
-            cores: self.cpu.usable(),
-            ram_bytes: self.memory.usable(),
-            gpus: cuda_visible::visible(self)
-                .into_iter()
-                .map(|device| GpuSummary {
-                    name: device.name,
-                    memory_bytes: device.memory_total,
-                    memory_used_bytes: device.memory_used,
-                })
-                .collect(),
-        }
-    }
-
     /// `atlas · AMD EPYC 9654 (32 cores, AVX-512) · 231 GiB of 256 GiB free · 1 × NVIDIA H100 80GB HBM3`
     pub fn in_one_line(&self) -> String {
         let mut parts = vec![self.host.clone()];

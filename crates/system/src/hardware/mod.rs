@@ -11,12 +11,14 @@ pub mod machine;
 mod nvml;
 pub mod recorded;
 pub mod sampler;
+mod summary;
 pub mod throttle;
 
 pub use gpu::Gpu;
 pub use live::Live;
 pub use machine::{Cpu, Machine, Memory};
 pub use recorded::{Recorded, Recording};
+pub use summary::{GpuSummary, Summary};
 
 use crate::base::paths::Env;
 use crate::wire::Values;
@@ -28,27 +30,6 @@ pub trait Provider: Send {
     fn machine(&mut self) -> Machine;
     /// Fast-changing readings, keyed like metrics (`host/cpu_percent`, `gpu/0/util`); cheap.
     fn sample(&mut self) -> Values;
-}
-
-/// The facts needed for planning.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Summary {
-    /// The processor's name; may be empty.
-    pub cpu: String,
-    /// Cores available to this process, after affinity and cgroup quota.
-    pub cores: usize,
-    /// Most bytes this process can use: the smaller of RAM and the cgroup's limit.
-    pub ram_bytes: u64,
-    /// The GPUs that CUDA would expose to this process, in its order.
-    pub gpus: Vec<GpuSummary>,
-}
-
-/// One GPU (or MIG device) in a [`Summary`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct GpuSummary {
-    pub name: String,
-    pub memory_bytes: u64,
-    pub memory_used_bytes: u64,
 }
 
 /// The resources of this machine, or of the recorded one, for a training run.

@@ -1,6 +1,6 @@
 //! What viewers must hear although the log cannot tell it: the log stalls, or the run's folder is gone.
 
-use super::route::envelope;
+use super::reply::envelope;
 use crate::base::clock::Clock;
 use crate::wire::{Envelope, Event};
 use tokio::sync::watch;

@@ -14,6 +14,7 @@ mod open;
 mod pipe;
 mod preflight;
 mod replay;
+mod reply;
 mod route;
 mod server;
 pub mod signals;

@@ -1,9 +1,9 @@
 //! Routing of commands: most are forwarded to the engine, which answers in the log; a few concern only the link and are
-//! answered here. Replies of a link are not part of the run's history, so they carry `seq` 0.
+//! answered here.
 
 use super::alarm::{Alarms, STALLED};
-use crate::base::clock::Clock;
-use crate::wire::{Command, CommandId, Envelope, Event, Request, VERSION};
+use super::reply::rejected;
+use crate::wire::{Command, Event, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -65,23 +65,6 @@ pub(super) fn route(request: Request, engine: &EngineEnd) -> Routed {
     }
 }
 
-pub(super) fn rejected(id: CommandId, why: &str) -> Event {
-    Event::Rejected {
-        id,
-        why: why.into(),
-    }
-}
-
-/// A reply of the link itself.
-pub(super) fn envelope(event: Event, clock: &dyn Clock) -> Envelope {
-    Envelope {
-        v: VERSION,
-        seq: 0,
-        t: clock.now(),
-        event,
-    }
-}
-
 /// The id of a line that is not a valid command, so that its sender recognises the answer.
 pub(super) fn id_of(line: &str) -> u64 {
     #[derive(serde::Deserialize)]
@@ -94,6 +77,7 @@ pub(super) fn id_of(line: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::CommandId;
 
     fn engine(room: usize) -> (EngineEnd, std::sync::mpsc::Receiver<Request>) {
         let (commands, received) = std::sync::mpsc::sync_channel(room);

@@ -4,7 +4,8 @@
 use super::alarm::{self, Alarm};
 use super::bound::Socket;
 use super::feed::Feed;
-use super::route::{EngineEnd, Routed, envelope, id_of, rejected, route};
+use super::reply::{envelope, rejected};
+use super::route::{EngineEnd, Routed, id_of, route};
 use super::watchman::Watchman;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::Identity;

@@ -2,7 +2,8 @@
 
 use super::alarm::{self, Alarms};
 use super::feed::Feed;
-use super::route::{EngineEnd, Routed, envelope, route};
+use super::reply::envelope;
+use super::route::{EngineEnd, Routed, route};
 use super::{COMMANDS, EVENTS, Incoming, Link};
 use crate::base::clock::SystemClock;
 use crate::wire::{Event, Request, decode_envelope};

@@ -33,7 +33,7 @@ pub enum Effect {
         model: PathBuf,
     },
     /// Write a conversation beside the runs.
-    SaveChat(Box<crate::ui::panes::chat::Saved>),
+    SaveChat(Box<SavedChat>),
     /// Let a link go; its engine goes on (an inference engine ends).
     Detach {
         slot: Slot,
@@ -102,12 +102,12 @@ pub enum Effect {
     /// What a branch would differ in.
     PlanBranch {
         run_dir: PathBuf,
-        plan: crate::ui::panes::batch::Plan,
+        plan: BranchPlan,
     },
     /// Make a branch; it is not started.
     MakeBranch {
         run_dir: PathBuf,
-        plan: crate::ui::panes::batch::Plan,
+        plan: BranchPlan,
     },
     /// Show a run of another machine in this terminal, and come back.
     AttachThere {
@@ -134,4 +134,23 @@ pub enum Effect {
     /// Give the terminal back to the shell until `fg`.
     Suspend,
     Quit,
+}
+
+/// Both texts of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedChat {
+    /// For the files' names.
+    pub name: String,
+    pub markdown: String,
+    /// One row for each model.
+    pub jsonl: String,
+}
+
+/// A branch that is being thought of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BranchPlan {
+    /// It goes on from the newest checkpoint up to this step.
+    pub step: u64,
+    /// As after `-s`.
+    pub settings: Vec<String>,
 }

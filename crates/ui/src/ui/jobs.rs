@@ -19,9 +19,9 @@ pub use pictures::{part, save_picture};
 pub use pipelines::begin_pipeline;
 pub use tracks::read_track;
 
-use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};
-use super::panes::chat::Saved;
-use super::store::PresetRow;
+use super::effect::SavedChat;
+use super::msg::{Holder, Msg, Opened, SavedSpec};
+use super::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::{Clock, SystemClock};
@@ -243,7 +243,7 @@ impl Workplace {
     ///
     /// # Errors
     /// The disk does not take it.
-    pub fn save_chat(&self, saved: &Saved) -> Result<Vec<PathBuf>, String> {
+    pub fn save_chat(&self, saved: &SavedChat) -> Result<Vec<PathBuf>, String> {
         let beside = self.runs_dir.parent().unwrap_or(Path::new("."));
         chats::save(&beside.join("chats"), saved, SystemClock::new().now())
     }

@@ -6,7 +6,7 @@ use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
-use crate::ui::store::PresetRow;
+use crate::ui::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
@@ -252,29 +252,4 @@ impl Asked {
             Asked::Adapter => "adapter",
         }
     }
-}
-
-/// Models for the chat that are no checkpoints of runs here.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelFiles {
-    /// Talked to before, newest first; ids of the hub among them.
-    pub recent: Vec<PathBuf>,
-    /// Folders and GGUF files in the working directory and below it.
-    pub near: Vec<PathBuf>,
-}
-
-/// One row of the list of checkpoints.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CheckpointRow {
-    pub path: PathBuf,
-    /// The run's name.
-    pub run: String,
-    pub step: u64,
-    /// Nats per token, where the log has it.
-    pub val_loss: Option<f64>,
-    pub best: bool,
-    /// The run still trains.
-    pub live: bool,
-    /// It writes text; a reward model does not.
-    pub writes: bool,
 }

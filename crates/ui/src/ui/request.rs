@@ -1,8 +1,8 @@
 //! What panes and overlays ask the workbench to do, and how answers find their way back to the pane that asked.
 
 use super::action::Action;
-use super::app::Freshness;
 use super::effect::Effect;
+use super::freshness::Freshness;
 use super::overlays::{Overlay, Picker};
 use super::panes::PaneEntry;
 use crate::run::state::Level;

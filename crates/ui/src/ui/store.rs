@@ -1,53 +1,14 @@
 //! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
 
 use super::machine_view::MachineView;
-use super::msg::{CheckpointRow, Holder, ModelFiles, Slot};
+use super::msg::{Holder, Slot};
+use super::rows::{CheckpointRow, ModelFiles, PresetKind, PresetRow};
 use crate::base::clock::UnixMillis;
-use crate::base::text::shown;
 use crate::run::RunState;
 pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
-use crate::spec::PresetGroup;
 use crate::wire::Outcome;
-use std::path::{Path, PathBuf};
-
-/// One thing that can be trained: a row of the home screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PresetRow {
-    pub name: String,
-    /// One sentence.
-    pub about: String,
-    pub kind: PresetKind,
-}
-
-impl PresetRow {
-    /// What lists call it: a file without its folders.
-    pub fn title(&self) -> String {
-        let path = Path::new(&self.name);
-        let file = path.file_name().filter(|_| self.kind == PresetKind::File);
-        shown(file.map_or(path, Path::new))
-    }
-}
-
-/// What is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PresetKind {
-    /// A spec in a file of the user's; the row's name is its path.
-    File,
-    Run(PresetGroup),
-    Pipeline,
-}
-
-impl PresetKind {
-    /// The heading of its list.
-    pub fn title(self) -> &'static str {
-        match self {
-            PresetKind::File => "your specs: files of this folder, and saved ones",
-            PresetKind::Run(group) => group.title(),
-            PresetKind::Pipeline => "pipelines: several stages by one command",
-        }
-    }
-}
+use std::path::PathBuf;
 
 /// Everything that several panes read.
 #[derive(Debug, Default)]

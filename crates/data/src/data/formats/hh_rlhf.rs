@@ -1,6 +1,6 @@
 //! Transcripts as Anthropic's hh-rlhf writes them: one text with `Human:` and `Assistant:` in front of the turns.
 
-use super::{Format, Row, Shape, preference_implicit, required};
+use super::{Format, Row, Shape, pairs, required};
 use crate::base::registry::Entry;
 use crate::data::{Message, RowFault, Turns};
 
@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     read: |row| {
         let chosen = transcript(row, "chosen")?;
         let rejected = transcript(row, "rejected")?;
-        preference_implicit::split(row, Turns::Messages(chosen), Turns::Messages(rejected))
+        pairs::split(row, Turns::Messages(chosen), Turns::Messages(rejected))
     },
 };
 

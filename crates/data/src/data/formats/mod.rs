@@ -3,6 +3,7 @@
 
 mod columns;
 mod detect;
+mod pairs;
 mod row;
 mod turns;
 

@@ -2,7 +2,7 @@
 
 use super::alpaca::asked;
 use super::turns::with_system;
-use super::{Format, Row, SYSTEM, Shape, TOOLS, optional, preference_implicit, required};
+use super::{Format, Row, SYSTEM, Shape, TOOLS, optional, pairs, required};
 use crate::base::registry::Entry;
 use crate::data::{Content, Message, RowFault, Turns};
 
@@ -35,10 +35,10 @@ fn read(row: &Row<'_>) -> Result<Content, RowFault> {
     if let (Turns::Messages(c), Turns::Messages(r)) = (&chosen, &rejected)
         && [c, r].iter().all(|m| m.len() > 1 && m[0].role != "assistant")
     {
-        return preference_implicit::split(row, chosen, rejected);
+        return pairs::split(row, chosen, rejected);
     }
     if chosen == rejected {
-        return Err(preference_implicit::same(row));
+        return Err(pairs::same(row));
     }
     let system = row.optional_text("system")?;
     let column = row.part("prompt").map_or("", |found| found.column);

@@ -1,9 +1,9 @@
 //! A row as a format looks at it: parts by name, and errors that name the column.
 
 use super::columns::nearest;
-use super::{Columns, Format, Need, Part, turns};
+use super::{Columns, Format, Need, Part};
 use crate::base::text::one_line;
-use crate::data::{Message, Record, RowFault, Turns};
+use crate::data::{Record, RowFault};
 use serde_json::Value;
 
 pub(super) struct Row<'a> {
@@ -124,22 +124,6 @@ impl<'a> Row<'a> {
             None => Ok(None),
             Some(_) => Ok(Some(self.text(part)?).filter(|text| !text.is_empty())),
         }
-    }
-
-    /// A part that is a text or turns.
-    pub fn prose(&self, part: &str) -> Result<Turns, RowFault> {
-        let found = self.part(part).ok_or_else(|| self.missing(part))?;
-        match found.value {
-            Value::String(text) => Ok(Turns::Text(text.clone())),
-            Value::Array(_) | Value::Object(_) => turns::messages(self, found).map(Turns::Messages),
-            other => Err(self.wrong(found, "a text or a list of messages", other)),
-        }
-    }
-
-    /// A part that is a list of turns.
-    pub fn messages(&self, part: &str) -> Result<Vec<Message>, RowFault> {
-        let found = self.part(part).ok_or_else(|| self.missing(part))?;
-        turns::messages(self, found)
     }
 
     /// A part that is true or false.

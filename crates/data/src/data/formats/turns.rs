@@ -3,7 +3,7 @@
 
 use super::columns::nearest;
 use super::row::{Found, Row, column_names, kind};
-use crate::data::{Message, RowFault};
+use crate::data::{Message, RowFault, Turns};
 use serde_json::{Map, Value, json};
 
 /// Words for who speaks, and the role that a template knows.
@@ -26,8 +26,26 @@ const ROLES: [(&str, &str); 16] = [
     ("function_response", "tool"),
 ];
 
+impl Row<'_> {
+    /// A part that is a text or turns.
+    pub fn prose(&self, part: &str) -> Result<Turns, RowFault> {
+        let found = self.part(part).ok_or_else(|| self.missing(part))?;
+        match found.value {
+            Value::String(text) => Ok(Turns::Text(text.clone())),
+            Value::Array(_) | Value::Object(_) => messages(self, found).map(Turns::Messages),
+            other => Err(self.wrong(found, "a text or a list of messages", other)),
+        }
+    }
+
+    /// A part that is a list of turns.
+    pub fn messages(&self, part: &str) -> Result<Vec<Message>, RowFault> {
+        let found = self.part(part).ok_or_else(|| self.missing(part))?;
+        messages(self, found)
+    }
+}
+
 /// The turns of a column; one alone stands for a list of one.
-pub(super) fn messages(row: &Row<'_>, found: Found<'_>) -> Result<Vec<Message>, RowFault> {
+fn messages(row: &Row<'_>, found: Found<'_>) -> Result<Vec<Message>, RowFault> {
     let one;
     let items = match found.value {
         Value::Array(items) => items,

@@ -72,101 +72,114 @@ impl Request<'_> {
     }
 }
 
-/// Opens what a spec names.
-pub(in crate::data) fn open(
-    config: &DataConfig,
-    mut request: Request<'_>,
-) -> Result<Dataset, DataError> {
-    if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
-        return corpus(config, request.seq_len);
+impl Dataset {
+    /// Reads, splits and tokenizes data for pretraining, in memory.
+    ///
+    /// # Errors
+    /// Bad text, a bad tokenizer, or a split shorter than one window.
+    pub fn prepare(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
+        Dataset::open(config, Request::new(seq_len))
     }
-    if request.unit != Unit::Text && config.is_built_in() {
-        return Err(DataError::NoRows {
-            corpus: config.corpus.clone(),
-            needs: request.unit.needs(),
-        });
-    }
-    let Tokens {
-        tokenizer,
-        ends,
-        unused_template,
-        train,
-        val,
-        mut notes,
-    } = tokens(config, &mut request)?;
-    let how = layout(config, &train, &request)?;
-    let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
-    documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
-    Ok(Dataset {
-        fingerprint: fingerprint(config, &train, &val, how),
-        tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
-        tokenizer: Arc::unwrap_or_clone(tokenizer),
-        place: place(&train),
-        notes,
-        ends,
-        unused_template,
-        learning: Some(learning),
-        seq_len: request.seq_len,
-        splits: Splits::Documents(documents),
-    })
-}
 
-/// Rows of one source, all of them to validate on, in the tokens of `like`.
-pub(in crate::data) fn held_out(
-    config: &DataConfig,
-    source: &SourceConfig,
-    like: &Dataset,
-    mut request: Request<'_>,
-) -> Result<Dataset, DataError> {
-    let tokenizer = Arc::new(like.tokenizer.clone());
-    let template = vocabulary::template(config, &tokenizer)?;
-    let mut silent = |_: &Progress| {};
-    let mut work = Tokenizing {
-        config,
-        tokenizer: tokenizer.clone(),
-        template,
-        train_on: match config.train_on {
-            TrainOn::Auto => request.train_on,
-            said => said,
-        },
-        unit: request.unit,
-        cache: config.cache_folder(request.surroundings.cache.as_deref()),
-        read: read(&request),
-        progress: match &mut request.progress {
-            Some(progress) => &mut **progress,
-            None => &mut silent,
-        },
-        notes: Vec::new(),
-    };
-    let ready = work.source(source)?;
-    let mut notes = work.notes;
-    let how = layout(config, std::slice::from_ref(&ready), &request)?;
-    let spans: Vec<Span> = ready.store.spans().collect();
-    let (portion, account) = Portion::new(&ready.name, &ready.store, &spans, how);
-    notes.extend(account.notes(&ready.name, portion.documents, how.seq_len));
-    if portion.rows() == 0 {
-        return Err(nothing_left(&ready, how));
+    /// The same as the request has it: for a method, with a cache, telling progress.
+    ///
+    /// # Errors
+    /// Bad text, a bad tokenizer, or a split shorter than one window.
+    pub fn open(config: &DataConfig, mut request: Request<'_>) -> Result<Dataset, DataError> {
+        if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
+            return corpus(config, request.seq_len);
+        }
+        if request.unit != Unit::Text && config.is_built_in() {
+            return Err(DataError::NoRows {
+                corpus: config.corpus.clone(),
+                needs: request.unit.needs(),
+            });
+        }
+        let Tokens {
+            tokenizer,
+            ends,
+            unused_template,
+            train,
+            val,
+            mut notes,
+        } = tokens(config, &mut request)?;
+        let how = layout(config, &train, &request)?;
+        let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
+        documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
+        Ok(Dataset {
+            fingerprint: fingerprint(config, &train, &val, how),
+            tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
+            tokenizer: Arc::unwrap_or_clone(tokenizer),
+            place: place(&train),
+            notes,
+            ends,
+            unused_template,
+            learning: Some(learning),
+            seq_len: request.seq_len,
+            splits: Splits::Documents(documents),
+        })
     }
-    let mut documents = Documents {
-        train: Vec::new(),
-        val: vec![portion],
-        stages: Vec::new(),
-        how,
-        bytes_per_token: None,
-    };
-    documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
-    Ok(Dataset {
-        fingerprint: sha256(ready.key.as_bytes()),
-        tokenizer_fingerprint: like.tokenizer_fingerprint.clone(),
-        tokenizer: Arc::unwrap_or_clone(tokenizer),
-        place: ready.name,
-        notes,
-        ends: like.ends.clone(),
-        unused_template: false,
-        learning: None,
-        seq_len: request.seq_len,
-        splits: Splits::Documents(documents),
-    })
+
+    /// Rows to validate on alone, read as those of `like` are, by its tokenizer: a second validation set of a run.
+    ///
+    /// # Errors
+    /// Rows that cannot be read, text that the tokenizer cannot write, nothing to predict.
+    pub fn held_out(
+        config: &DataConfig,
+        source: &SourceConfig,
+        like: &Dataset,
+        mut request: Request<'_>,
+    ) -> Result<Dataset, DataError> {
+        let tokenizer = Arc::new(like.tokenizer.clone());
+        let template = vocabulary::template(config, &tokenizer)?;
+        let mut silent = |_: &Progress| {};
+        let mut work = Tokenizing {
+            config,
+            tokenizer: tokenizer.clone(),
+            template,
+            train_on: match config.train_on {
+                TrainOn::Auto => request.train_on,
+                said => said,
+            },
+            unit: request.unit,
+            cache: config.cache_folder(request.surroundings.cache.as_deref()),
+            read: read(&request),
+            progress: match &mut request.progress {
+                Some(progress) => &mut **progress,
+                None => &mut silent,
+            },
+            notes: Vec::new(),
+        };
+        let ready = work.source(source)?;
+        let mut notes = work.notes;
+        let how = layout(config, std::slice::from_ref(&ready), &request)?;
+        let spans: Vec<Span> = ready.store.spans().collect();
+        let (portion, account) = Portion::new(&ready.name, &ready.store, &spans, how);
+        notes.extend(account.notes(&ready.name, portion.documents, how.seq_len));
+        if portion.rows() == 0 {
+            return Err(nothing_left(&ready, how));
+        }
+        let mut documents = Documents {
+            train: Vec::new(),
+            val: vec![portion],
+            stages: Vec::new(),
+            how,
+            bytes_per_token: None,
+        };
+        documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
+        Ok(Dataset {
+            fingerprint: sha256(ready.key.as_bytes()),
+            tokenizer_fingerprint: like.tokenizer_fingerprint.clone(),
+            tokenizer: Arc::unwrap_or_clone(tokenizer),
+            place: ready.name,
+            notes,
+            ends: like.ends.clone(),
+            unused_template: false,
+            learning: None,
+            seq_len: request.seq_len,
+            splits: Splits::Documents(documents),
+        })
+    }
 }
 
 fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {

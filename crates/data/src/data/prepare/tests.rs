@@ -9,7 +9,7 @@ fn a_method_that_needs_rows_is_told_that_the_built_in_corpus_has_none() {
             unit,
             ..Request::new(64)
         };
-        let Err(error) = open(&DataConfig::default(), request) else {
+        let Err(error) = Dataset::open(&DataConfig::default(), request) else {
             panic!("a plain text has no {unit:?}");
         };
         let text = format!("{error}; {}", error.hint());
@@ -37,7 +37,7 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
             train_on,
             ..Request::new(96)
         };
-        open(&config, request).unwrap()
+        Dataset::open(&config, request).unwrap()
     };
     for train_on in [TrainOn::All, TrainOn::Assistant] {
         let data = open(train_on, "auto");
@@ -72,7 +72,7 @@ fn judged_answers_of_a_pair_are_held_out_together() {
             unit: Unit::Judged,
             ..Request::new(32)
         };
-        let data = open(&config, request).unwrap();
+        let data = Dataset::open(&config, request).unwrap();
         let (mut train, mut val) = (Vec::new(), Vec::new());
         for batch in data.every_batch(1) {
             let side = if batch.origins[0].held_out {
@@ -121,7 +121,7 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
             train_on: TrainOn::Completion,
             ..Request::new(96)
         };
-        open(&config, request).map_err(|e| e.to_string())
+        Dataset::open(&config, request).map_err(|e| e.to_string())
     };
     for (name, unit, examples, said) in [
         ("pairs", Unit::Text, 60, "the chosen answer is learned"),

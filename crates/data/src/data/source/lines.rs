@@ -1,8 +1,8 @@
 //! Lines of a file of any size in bounded memory.
 
 use super::MAX_ROW_BYTES;
-use super::container::{Input, Notes};
 use super::fault::Trouble;
+use super::input::{Input, Notes};
 use crate::data::Place;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;

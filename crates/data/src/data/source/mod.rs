@@ -2,13 +2,15 @@
 //! a row means is `formats`' matter; downloading is the hub's.
 //!
 //! ```text
-//! SourceConfig ─► paths: files ─► open: bytes, decompressed within bounds ─► container: rows ─► Record
+//! SourceConfig ─► files, paths ─► open: bytes, decompressed within bounds ─► container: rows ─► Record
 //! ```
 
 mod config;
 mod container;
+mod context;
 mod fault;
-mod hubbed;
+mod files;
+mod input;
 mod json;
 mod lines;
 mod open;
@@ -20,8 +22,9 @@ mod whole;
 pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;
 pub use container::announced_rows;
+pub use context::{Progress, ReadContext};
 pub use paths::{is_data_file, neighbour};
-pub use rows::{Progress, ReadContext, Rows, rows};
+pub use rows::{Rows, rows};
 pub(super) use whole::read;
 
 /// The largest row: a line, a JSON value, a CSV record. Memory while reading is a small multiple of it.

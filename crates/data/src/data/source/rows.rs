@@ -1,58 +1,16 @@
 //! The rows of a source, file after file, in bounded memory.
 
-use super::container::{self, Input, Notes, Stream};
+use super::container::{self, Stream};
+use super::context::ReadContext;
 use super::fault::Trouble;
-use super::{Origin, SourceConfig, hubbed, open, paths};
-use crate::base::text::one_line;
-use crate::data::{DataError, Place, Record, RowFault, Unit};
-use crate::hub::HubConfig;
+use super::files::{self, SourceFile};
+use super::input::{Input, Notes};
+use super::{Origin, SourceConfig, open, paths};
+use crate::data::{DataError, Place, Record, RowFault};
 use std::collections::VecDeque;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What reading needs to know beyond the source itself.
-#[derive(Clone, Default)]
-pub struct ReadContext {
-    /// Where relative paths start; the working directory when empty.
-    pub base: PathBuf,
-    /// Where the hub is, and its cache. The default has neither: data sets of the hub are an error then.
-    pub hub: HubConfig,
-    /// Hears of downloads.
-    pub progress: Option<Progress>,
-    /// What is learned from the rows, where a method says it: one of two formats that fit equally well may be of no use to it.
-    pub unit: Option<Unit>,
-}
-
-/// Takes one line on what is being fetched: the file, bytes so far, bytes in all.
-pub type Progress = Arc<dyn Fn(&str, u64, u64) + Send + Sync>;
-
-impl fmt::Debug for ReadContext {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.debug_struct("ReadContext")
-            .field("base", &self.base)
-            .field("hub", &self.hub)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A file of a source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SourceFile {
-    pub path: PathBuf,
-    /// Its name for people.
-    pub shown: Arc<str>,
-}
-
-impl SourceFile {
-    pub fn new(path: PathBuf, shown: &str) -> SourceFile {
-        SourceFile {
-            path,
-            shown: one_line(shown).into(),
-        }
-    }
-}
 
 /// The kind of rows that no file holds.
 const SYNTHETIC: &str = "synthetic";
@@ -74,7 +32,7 @@ pub struct Rows {
 /// # Errors
 /// There are none, they cannot be opened, or the first cannot be read.
 pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataError> {
-    let files = hubbed::files(source, context)?;
+    let files = files::find(source, context)?;
     let mut rows = Rows {
         all: files.iter().map(|f| f.path.clone()).collect(),
         waiting: files.into(),
@@ -196,16 +154,11 @@ impl Iterator for Rows {
     }
 }
 
-/// The name of a file as a spec's reader knows it: relative to where relative paths start.
-pub(super) fn shown(base: &Path, path: &Path) -> String {
-    let path = path.strip_prefix(base).unwrap_or(path);
-    path.strip_prefix(".").unwrap_or(path).display().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
 
     fn context(dir: &Path) -> ReadContext {
         ReadContext {

@@ -1,7 +1,7 @@
 //! Byte-level byte-pair encoding, trained on text.
 //! A short text may not have enough pairs: the vocabulary is smaller then.
 
-use super::import::Split;
+use super::patterns::Split;
 use super::training::{ChatMarkers, check_size, error, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;

@@ -1,7 +1,7 @@
-//! What stands beside a vocabulary: the tokens that begin, end and fill a text, and the chat template. In model folders that
-//! is tokenizer_config.json (and, in older ones, special_tokens_map.json, added_tokens.json, chat_template.jinja).
+//! What stands beside a vocabulary: the tokens that begin, end and fill a text, those that were added to it, and the chat
+//! template. In model folders that is tokenizer_config.json (and, in older ones, special_tokens_map.json,
+//! added_tokens.json, chat_template.jinja).
 
-use super::import::Added;
 use crate::base::files::read_plain_text;
 use crate::data::DataError;
 use serde_json::{Map, Value, json};
@@ -31,6 +31,15 @@ pub struct Marks {
     pub chat_template: Option<String>,
     /// transformers' `tokenizer_class`.
     pub class: Option<String>,
+}
+
+/// A token that stands for itself in any text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    pub id: usize,
+    pub content: String,
+    /// Special tokens may be left out when text is shown.
+    pub special: bool,
 }
 
 impl Marks {

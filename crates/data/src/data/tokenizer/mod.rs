@@ -9,6 +9,7 @@ mod file;
 mod import;
 mod library;
 mod marks;
+mod patterns;
 mod pipeline;
 mod scan;
 mod stream;
@@ -20,8 +21,9 @@ mod wordpiece;
 mod words;
 
 pub use codec::{AddedToken, Tokenizer};
-pub use import::{Split, has_tokenizer, load};
+pub use import::{has_tokenizer, load};
 pub use marks::{CONFIG, Marks};
+pub use patterns::Split;
 pub use stream::TextStream;
 pub use to_gguf::GgufTokenizer;
 pub use training::ChatMarkers;

@@ -1,7 +1,7 @@
 //! What a tokenizer.json does before its model sees a word, as far as it matters for cutting texts into pieces that can be
 //! encoded in parallel with the ids of the whole, and for the fast path.
 
-use super::import::{Rule, rule_of_regex};
+use super::patterns::{LINES, Rule, rule_of_regex};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -115,7 +115,7 @@ impl Pipeline {
                         && step["invert"] == false
                         && step["pattern"]["Regex"].as_str().is_some_and(|regex| {
                             let rule = rule_of_regex(regex).filter(|rule| *rule != Rule::Digits);
-                            regex == super::unigram::LINES || rule.is_some()
+                            regex == LINES || rule.is_some()
                         })
                 }
                 Some("BertPreTokenizer" | "Whitespace" | "WhitespaceSplit") => true,

@@ -1,7 +1,7 @@
 //! ASCII text cut into words by hand: the same cuts as the regular expressions of GPT-2, Llama 3 and Qwen 2 make, at a
 //! fraction of the time. Text beyond ASCII is the library's.
 
-use super::import::Rule;
+use super::patterns::Rule;
 
 /// `\s` of a Unicode regular expression, within ASCII.
 fn is_space(byte: u8) -> bool {

@@ -1,5 +1,6 @@
 //! Unigram: a vocabulary with probabilities, cut down from a large one; a text gets its most probable tokens.
 
+use super::patterns::LINES;
 use super::training::{ChatMarkers, check_size, error, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
@@ -20,8 +21,6 @@ pub const ENTRY: Entry = Entry {
 };
 
 const UNKNOWN: &str = "<unk>";
-/// Line ends stand by themselves.
-pub(super) const LINES: &str = r"\n+";
 const BYTES: usize = 256;
 /// Visible ASCII is in every vocabulary, so that a text which spells `<0x41>` is never taken for a byte.
 const VISIBLE: std::ops::RangeInclusive<char> = ' '..='~';

@@ -2,7 +2,7 @@
 //! for the first time goes through the library's own model, so that the ids are the library's by construction; what is left
 //! to get wrong are the cuts, and those are tested against the library.
 
-use super::import::Rule;
+use super::patterns::Rule;
 use super::scan::word_end;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -150,7 +150,7 @@ impl Hasher for WordHasher {
 
 #[cfg(test)]
 mod tests {
-    use super::super::import::Split;
+    use super::super::patterns::Split;
     use super::super::{Tokenizer, TokenizerKind, bpe};
     use proptest::prelude::*;
     use serde_json::{Value, json};

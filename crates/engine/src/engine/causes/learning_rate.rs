@@ -6,7 +6,7 @@ use crate::base::finding::Finding;
 use crate::base::human;
 use crate::data::Batch;
 use crate::engine::checkpoint;
-use crate::engine::eval::{Extent, evaluate};
+use crate::engine::eval::measure::{Extent, evaluate};
 use crate::engine::roles::Models;
 use crate::engine::state::TrainState;
 use crate::engine::update::{At, Rates, update};

@@ -1,7 +1,7 @@
 //! A model beside the policy in one file of a checkpoint: its weights as the engine holds them, and its optimizer's moments.
 //! Of a critic on the policy's trunk the value head alone: the folder beside it stays a model that writes, for any program.
 
-use super::CheckpointError;
+use super::error::CheckpointError;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::kernels::errors::io_error;
 use crate::nn::Model;

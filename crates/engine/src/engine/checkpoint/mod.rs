@@ -12,25 +12,27 @@
 //! | manifest.json | sizes and checksums of all of them |
 
 pub mod disk;
+pub mod error;
 pub mod fingerprint;
 pub mod flat;
 pub mod manifest;
 pub mod store;
 
+pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
-use super::rollouts::InUse;
+use super::rollouts::in_use::InUse;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
 use crate::data::Dataset;
 use crate::data::render::padding;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
-use crate::kernels::errors::{error_text, io_error};
+use crate::kernels::errors::io_error;
 use crate::nn::{HeadKind, Model};
 use crate::optim::UpdateRule;
 use crate::spec::RescuePolicy;
@@ -50,29 +52,6 @@ pub const REFERENCE: &str = "reference.safetensors";
 
 /// Largest `state.json` that is read.
 const MAX_STATE_BYTES: u64 = 1 << 20;
-
-/// Why a checkpoint could not be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    #[error("step {step} could not be saved: {source}")]
-    Write { step: u64, source: io::Error },
-    #[error("{path}: {what}")]
-    State { path: PathBuf, what: String },
-    #[error(transparent)]
-    Broken(#[from] Fault),
-    #[error(transparent)]
-    Model(#[from] hf::HfError),
-    #[error(transparent)]
-    Tensors(#[from] hf::TensorFileError),
-    #[error("the optimizer's state: {0}")]
-    Optimizer(String),
-}
-
-impl From<candle_core::Error> for CheckpointError {
-    fn from(error: candle_core::Error) -> Self {
-        CheckpointError::Optimizer(error_text(error))
-    }
-}
 
 /// `state.json`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

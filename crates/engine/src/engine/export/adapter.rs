@@ -1,14 +1,11 @@
 //! The adapter of a run alone, as PEFT opens it: adapter_config.json, adapter_model.safetensors, tokenizer, card. The base is
 //! named and not there; neither its weights nor the adapter's are held.
 
+use super::adapter_source::AdapterSource;
 use super::card::{self, About};
 use super::{ExportError, FLOATS, Folder, Options, Written, float, has_type, in_folder};
 use crate::base::text::one_line;
-use crate::engine::checkpoint::Manifest;
-use crate::hf::{self, JoinError, Joins, Peft};
-use crate::hub;
-use crate::models;
-use std::collections::BTreeSet;
+use crate::hf;
 use std::path::Path;
 
 /// Its word after `--format`, its sentence, its types, the default first.
@@ -17,85 +14,6 @@ pub const PEFT: (&str, &str, &[&str]) = (
     "the adapter of a LoRA, DoRA or QLoRA run alone, for PEFT and the hub; every other format holds it merged into its base",
     FLOATS,
 );
-
-/// An adapter that is exported.
-pub struct AdapterSource {
-    pub peft: Peft,
-    /// The base as the files name it to others: its id on the hub where one is known, else its place on this machine.
-    pub base: Option<String>,
-    /// The embeddings in its file that are the base's head, too.
-    tied: Option<String>,
-    /// Which of its matrices its base's class in transformers keeps as one.
-    joins: Joins,
-}
-
-impl AdapterSource {
-    /// The adapter of a checkpoint, or of a folder of PEFT's. `base` is the base's id on the hub, where the files do not tell.
-    ///
-    /// # Errors
-    /// There is none; a checkpoint that is damaged; files that contradict each other; a base that has no class in transformers,
-    /// or one in whose matrices the adapter's have no place.
-    pub fn open(path: &Path, base: Option<&str>) -> Result<AdapterSource, ExportError> {
-        Manifest::verify_if_any(path)?;
-        let peft = Peft::find(path)?;
-        peft.check().map_err(hf::AdapterError::from)?;
-        peft.check_values().map_err(hf::AdapterError::from)?;
-        // A folder of PEFT's has no config.json, and what PEFT needs.
-        let (mut tied, mut joins) = (None, Joins::default());
-        if path.join(hf::CONFIG).is_file() {
-            joins = fits_transformers(path, &peft)?;
-            tied = peft.tied_table(path).map_err(hf::AdapterError::from)?;
-        }
-        let said = peft.base().map(|said| {
-            let place = Path::new(said);
-            hub::id_of_cached(place).unwrap_or_else(|| said.to_string())
-        });
-        Ok(AdapterSource {
-            base: base.map(String::from).or(said),
-            peft,
-            tied,
-            joins,
-        })
-    }
-
-    /// What it is called: its run and step, or its folder.
-    pub fn name(&self) -> String {
-        models::name_of(self.peft.folder())
-    }
-
-    /// The ends of the names of the matrices that it changes, as PEFT will know them.
-    pub fn targets(&self) -> BTreeSet<String> {
-        self.peft.targets(&self.joins)
-    }
-
-    /// Whether others find the base by the name that the files give it.
-    pub fn base_is_public(&self) -> bool {
-        self.base.as_deref().is_some_and(is_public)
-    }
-}
-
-/// A hub id that is no folder here: PEFT looks for a folder first.
-pub(super) fn is_public(base: &str) -> bool {
-    hub::is_repo_id(base) && !Path::new(base).exists()
-}
-
-fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {
-    let wrong = |error: hf::HfError| ExportError::Adapter(error.into());
-    let merged = "--format hf exports base and adapter as one model";
-    let Some(class) = hf::class_in(path).map_err(wrong)? else {
-        return Err(ExportError::Cannot {
-            what: "no model class of transformers computes the base of this adapter, so PEFT has nothing to put it on".into(),
-            fix: "--format safetensors exports base and adapter as one model, for llmtui".into(),
-        });
-    };
-    peft.joins(path).map_err(|error| match error {
-        JoinError::Unread(error) => wrong(error),
-        JoinError::Impossible(why) => ExportError::Cannot {
-            what: format!("{why} ({class})"),
-            fix: merged.into(),
-        },
-    })
-}
 
 /// Writes an adapter to the folder `to`, with a card, and says what stands there.
 ///

@@ -2,7 +2,7 @@
 //! knows the model alone, and `llmtui card`, which knows its run too. What only people know is asked for in italics.
 
 use super::Source;
-use super::adapter::{AdapterSource, is_public};
+use super::adapter_source::{AdapterSource, is_public};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;

@@ -2,13 +2,15 @@
 //! until it is whole.
 
 mod adapter;
+mod adapter_source;
 mod card;
 mod folder;
 mod gguf;
 mod hf;
 mod safetensors;
 
-pub use adapter::{AdapterSource, PEFT, export_adapter};
+pub use adapter::{PEFT, export_adapter};
+pub use adapter_source::AdapterSource;
 pub use card::{About, CardResult, adapter_card, card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;

@@ -3,7 +3,7 @@
 use super::{Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::engine::EngineError;
-use crate::engine::eval::Extent;
+use crate::engine::eval::measure::Extent;
 use crate::engine::roles::Models;
 use crate::metrics::Readings;
 use crate::rewards::Answer;

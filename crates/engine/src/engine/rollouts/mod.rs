@@ -2,7 +2,7 @@
 //! laid out with their advantages. A step's answers are a function of (weights, seed, step), so a resume writes the same ones.
 
 mod evaluate;
-mod in_use;
+pub(super) mod in_use;
 mod kept;
 mod lay;
 mod parts;

@@ -2,7 +2,7 @@
 //! another, each better at its own goal.
 
 use super::*;
-use crate::engine::eval::{Evaluation, Extent, evaluate};
+use crate::engine::eval::measure::{Evaluation, Extent, evaluate};
 use crate::engine::infer::HeldModel;
 use crate::engine::roles::Models;
 use crate::hf;

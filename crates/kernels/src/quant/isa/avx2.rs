@@ -4,7 +4,7 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
-use super::Lanes;
+use crate::quant::lanes::Lanes;
 use crate::quant::tile::{Job, by_layout, tile};
 use std::arch::x86_64::*;
 

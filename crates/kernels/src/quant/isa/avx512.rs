@@ -4,10 +4,10 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
-use super::{Lanes, ROWS};
 use crate::lanes::transpose;
 use crate::numbers::bf16;
 use crate::quant::activations::BLOCK;
+use crate::quant::lanes::{Lanes, ROWS};
 use crate::quant::layout::{Codes, GROUPS, Layout, Scales};
 use crate::quant::tile::{Job, by_layout, tile};
 use std::arch::x86_64::*;

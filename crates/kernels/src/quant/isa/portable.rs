@@ -4,8 +4,8 @@
     reason = "the trait says what callers owe; nothing here needs more than readable memory"
 )]
 
-use super::{Lanes, ROWS};
 use crate::quant::half::from_f16;
+use crate::quant::lanes::{Lanes, ROWS};
 use crate::quant::tile::{Job, by_layout, tile};
 
 pub(in crate::quant) struct Portable;

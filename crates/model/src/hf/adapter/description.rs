@@ -6,6 +6,8 @@ use crate::base::text::one_line;
 use crate::nn::adapter::{Lora, RankAlpha, Whole};
 use serde_json::Value;
 
+/// Largest `adapter_config.json` that is read.
+pub(super) const MAX_BYTES: u64 = 1 << 20;
 /// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
 const HEADS: [&str; 2] = ["score", "classifier"];
 const READ: [&str; 18] = [

@@ -3,6 +3,7 @@
 
 use super::super::safetensors::{TensorHead, write_with};
 use super::super::{Dtype, HfError, pretty};
+use super::description::MAX_BYTES;
 use super::join::{Join, Joins};
 use super::peft::{HEAD, TABLES};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft, part_of};
@@ -14,8 +15,6 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Largest `adapter_config.json` that is read.
-pub(super) const MAX_BYTES: u64 = 1 << 20;
 /// Values that are held at once.
 const PIECE: usize = 1 << 18;
 

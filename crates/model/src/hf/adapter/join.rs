@@ -3,8 +3,8 @@
 
 use super::super::tensors::{DiskTensor, Values};
 use super::super::{CONFIG, HfError, config, disk_tensors, family_in, read_json};
+use super::factors::Factors;
 use super::names::{self, Sizes};
-use super::peft::Factors;
 use super::{A, B, MAGNITUDE, PREFIX, Peft, joined};
 use crate::base::text::one_line;
 use crate::nn::adapter::RankAlpha;

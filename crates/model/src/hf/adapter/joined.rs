@@ -2,7 +2,7 @@
 //! one for each of ours.
 
 use super::super::families::fused_name;
-use super::peft::{Change, Factors};
+use super::factors::{Change, Factors};
 use crate::nn::ParamInfo;
 use crate::nn::adapter::{Lora, RankAlpha};
 use std::collections::BTreeMap;

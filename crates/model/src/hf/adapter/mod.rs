@@ -2,6 +2,7 @@
 //! belong to.
 
 mod description;
+mod factors;
 mod files;
 mod join;
 mod joined;

@@ -2,8 +2,8 @@
 
 use super::super::HfError;
 use super::super::safetensors::TensorFile;
-use super::description::Description;
-use super::files::MAX_BYTES;
+use super::description::{Description, MAX_BYTES};
+use super::factors::{Change, Factors};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
@@ -34,28 +34,6 @@ pub enum AdapterError {
     Absent(PathBuf),
     #[error(transparent)]
     Wrong(#[from] HfError),
-}
-
-/// The factors of one matrix of a model.
-pub(super) struct Change {
-    /// The matrix, without `.weight`.
-    pub module: String,
-    pub offset: usize,
-    /// (out, in)
-    pub shape: (usize, usize),
-    pub factors: Factors,
-}
-
-/// Factors as a file has them.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Factors {
-    pub size: RankAlpha,
-    /// (rank, in)
-    pub a: Vec<f32>,
-    /// (out, rank)
-    pub b: Vec<f32>,
-    /// (out)
-    pub magnitude: Option<Vec<f32>>,
 }
 
 /// What an adapter does to a model.

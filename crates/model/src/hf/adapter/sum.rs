@@ -1,7 +1,8 @@
 //! Several adapters beside one model at once: as one whose rank is the sum of theirs.
 
 use super::super::HfError;
-use super::peft::{Change, Peft};
+use super::factors::Change;
+use super::peft::Peft;
 use super::{A, B};
 use crate::nn::adapter::{Lora, Targets};
 use crate::nn::{AdapterConfig, Model};

@@ -4,10 +4,26 @@
 use super::{Pass, Plan};
 use crate::kernels::logprob::Upstream;
 use crate::kernels::matmul::Accumulation;
-use crate::nn::footprint::Footprint;
 use crate::nn::fused::head::{HeadGradient, HeadPass};
 use crate::nn::profile::Kernels;
 use crate::nn::tape::{Arena, Track};
+
+/// What stays allocated from pass to pass, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// Activations at the end of a forward pass; under evaluation, those that live at once.
+    pub activations: u64,
+    /// What the backward needs on top: gradients that find no room where activations were, and blocks that run again.
+    pub gradients: u64,
+    /// Logits of one chunk or of all rows, and what the head says of each row.
+    pub head: u64,
+}
+
+impl Footprint {
+    pub fn total(&self) -> u64 {
+        self.activations + self.gradients + self.head
+    }
+}
 
 /// What no kernel reads.
 const NOTHING: HeadGradient = HeadGradient {

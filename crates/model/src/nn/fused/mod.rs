@@ -18,12 +18,12 @@ mod reading;
 mod recompute;
 mod residual;
 
+pub use count::Footprint;
 pub(crate) use experts::Experts;
 pub(crate) use head::HeadGradient;
 pub(crate) use plan::{Magnitudes, Plan};
 
 use super::TokenBatch;
-use super::footprint::Footprint;
 use super::kv_cache::Texts;
 use super::layout::{NormSpans, Span};
 use super::profile::{Kernels, Part};

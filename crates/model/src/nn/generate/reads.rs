@@ -1,6 +1,6 @@
 //! What reads texts for whoever continues them: this program's own model, or one that is held elsewhere.
 
-use crate::nn::kv_cache::Decoding;
+use crate::nn::decoding::Decoding;
 use candle_core::Result;
 use std::ops::ControlFlow;
 

@@ -5,6 +5,7 @@ mod given_up;
 mod pace;
 mod parts;
 mod story;
+mod words;
 
 pub use pace::Pace;
 pub use parts::{
@@ -251,13 +252,13 @@ impl RunState {
                 self.mark(
                     *step,
                     MarkKind::Adjusted,
-                    story::adjusted(key, old.0, new.0),
+                    words::adjusted(key, old.0, new.0),
                 );
             }
             Event::RolledBack { step } => self.roll_back(*step),
             Event::Skipped { step, outlier } => {
                 self.skipped += 1;
-                self.mark(*step, MarkKind::Skipped, story::outlier(outlier));
+                self.mark(*step, MarkKind::Skipped, words::outlier(outlier));
             }
             Event::Rescued { step, .. } => {
                 if let Some(rescue) = Rescue::from_event(event) {
@@ -269,7 +270,7 @@ impl RunState {
             Event::RescueUndone { step, tokens, .. } => {
                 std::mem::take(&mut self.before_rescue).restore(self, *step);
                 (self.step, self.tokens) = (*step, *tokens);
-                self.mark(*step, MarkKind::Rescued, story::undone(event));
+                self.mark(*step, MarkKind::Rescued, words::undone(event));
                 if let Some(rescue) = &mut self.rescued {
                     (rescue.undo, rescue.undone) = (None, true);
                 }

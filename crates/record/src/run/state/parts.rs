@@ -1,6 +1,7 @@
 //! The parts of a [`super::RunState`], each built from its event; untrusted text is sanitized here.
 
 use super::MAX_SAMPLE_BYTES;
+use super::words::adjusted;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
 use crate::base::{human, text};
@@ -276,7 +277,7 @@ impl Rescue {
 
     /// `rescued 1 of 3: … → back to step 400, lr 1.00e-3 → 5.00e-4`
     pub fn words(&self) -> String {
-        let lr = super::story::adjusted("lr", self.lr.0, self.lr.1);
+        let lr = adjusted("lr", self.lr.0, self.lr.1);
         let moments = if self.moments_reset {
             ", moments reset"
         } else {
@@ -309,7 +310,7 @@ impl Rescue {
             state,
             format!(
                 "{}; the batches from step {batches} on are not left out",
-                super::story::adjusted("lr", self.lr.1, self.lr.0)
+                adjusted("lr", self.lr.1, self.lr.0)
             ),
         ];
         if lost > 0 {

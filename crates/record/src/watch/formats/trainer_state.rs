@@ -5,7 +5,7 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::read_small;
 use crate::base::registry::Entry;
 use crate::base::stats::median;
-use crate::watch::find::{checkpoint, furthest};
+use crate::watch::checkpoints::{checkpoint, furthest};
 use crate::watch::{Facts, Format, Item, SILENT, Source, json, tail};
 use serde_json::Value;
 use std::collections::BTreeSet;

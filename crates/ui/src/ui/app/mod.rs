@@ -9,13 +9,15 @@ mod input;
 mod making;
 
 use super::effect::Effect;
+use super::freshness::Freshness;
 use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::{Asked, Holder, Msg, Slot};
 use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, fleet, run};
 use super::request::Request;
-use super::store::{HeldRun, PresetRow, Store};
+use super::rows::PresetRow;
+use super::store::{HeldRun, Store};
 use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::{About, Toasts};
 use crate::base::clock::UnixMillis;
@@ -53,16 +55,6 @@ pub enum First {
     Starting(String),
     /// The runs of several machines.
     Fleet,
-}
-
-/// Whether the screen shows the state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Freshness {
-    Fresh,
-    /// Data moved on: may wait a little, so that a fast run does not flood a slow line.
-    DataMoved,
-    /// Somebody pressed a key and looks at the screen.
-    Asked,
 }
 
 /// Whether the workbench is about to end.

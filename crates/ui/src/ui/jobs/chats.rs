@@ -3,7 +3,7 @@
 use crate::base::clock::UnixMillis;
 use crate::base::files::write_new;
 use crate::run::id::new_id;
-use crate::ui::panes::chat::Saved;
+use crate::ui::effect::SavedChat;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// Writes both files under a name that no other conversation has.
-pub fn save(folder: &Path, saved: &Saved, now: UnixMillis) -> Result<Vec<PathBuf>, String> {
+pub fn save(folder: &Path, saved: &SavedChat, now: UnixMillis) -> Result<Vec<PathBuf>, String> {
     let told = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
     fs::create_dir_all(folder).map_err(|e| told(folder, e))?;
     let stem = folder.join(new_id(&saved.name, now));
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_conversation_is_written_beside_others() {
         let dir = tempfile::tempdir().unwrap();
-        let saved = Saved {
+        let saved = SavedChat {
             name: "chat-x".into(),
             markdown: "# Chat".into(),
             jsonl: "{}\n".into(),

@@ -5,7 +5,7 @@ use crate::base::paths::Env;
 use crate::base::text::{one_line, shown};
 use crate::pipeline;
 use crate::spec::{PresetGroup, SpecFile, SpecSources, spec_file, spec_files};
-use crate::ui::store::{PresetKind, PresetRow};
+use crate::ui::rows::{PresetKind, PresetRow};
 use std::path::{Path, PathBuf};
 
 /// Most spec files that are listed.

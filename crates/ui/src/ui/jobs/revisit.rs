@@ -4,8 +4,8 @@ use super::Workplace;
 use crate::link::launch::Launcher;
 use crate::run::RunDir;
 use crate::run::revisit::{Row, mean_loss};
+use crate::ui::effect::BranchPlan;
 use crate::ui::msg::Revisited;
-use crate::ui::panes::batch::Plan;
 use std::path::{Path, PathBuf};
 
 impl Workplace {
@@ -35,7 +35,7 @@ impl Workplace {
     ///
     /// # Errors
     /// What the verb says.
-    pub fn plan_branch(&self, run_dir: &Path, plan: &Plan) -> Result<Vec<String>, String> {
+    pub fn plan_branch(&self, run_dir: &Path, plan: &BranchPlan) -> Result<Vec<String>, String> {
         let place = (run_dir, kept_up_to(run_dir, plan.step)?);
         let planned = self
             .launcher()?
@@ -47,7 +47,7 @@ impl Workplace {
     ///
     /// # Errors
     /// What the verb says.
-    pub fn make_branch(&self, run_dir: &Path, plan: &Plan) -> Result<PathBuf, String> {
+    pub fn make_branch(&self, run_dir: &Path, plan: &BranchPlan) -> Result<PathBuf, String> {
         let place = (run_dir, kept_up_to(run_dir, plan.step)?);
         let made = self
             .launcher()?

@@ -1,8 +1,9 @@
 //! Tables of text with a line of names on top: commas or tabs between the columns, quotes as RFC 4180 has them.
 //! Every value is a string.
 
-use super::{Container, Input, Stream};
+use super::{Container, Stream};
 use crate::data::source::fault::{Refusal, Trouble};
+use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
@@ -299,7 +300,7 @@ impl Read for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::source::container::Notes;
+    use crate::data::source::input::Notes;
     use std::io::{BufReader, Cursor};
 
     /// A row's line and JSON, or its fault.

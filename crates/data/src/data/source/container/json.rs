@@ -1,8 +1,9 @@
 //! A file of JSON: an array of rows, rows behind each other (with or without line ends), or one object around an array.
 //! It is cut into rows while it is read: a file may be larger than memory, a row may not.
 
-use super::{Container, Input, Notes, Stream};
+use super::{Container, Stream};
 use crate::data::source::fault::Trouble;
+use crate::data::source::input::{Input, Notes};
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
 //! Rows of JSON, one object a line. Empty lines are passed over.
 
-use super::{Container, Input, Stream};
+use super::{Container, Stream};
 use crate::data::source::MAX_ROW_BYTES;
 use crate::data::source::fault::Trouble;
+use crate::data::source::input::Input;
 use crate::data::source::json;
 use crate::data::source::lines::{FileLines, without_end};
 use crate::data::{DataError, Place, Record};

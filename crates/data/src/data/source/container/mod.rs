@@ -10,10 +10,9 @@ pub(in crate::data) use parquet::PARSER as PARQUET;
 pub use parquet::announced_rows;
 
 use super::fault::Trouble;
+use super::input::Input;
 use crate::data::{DataError, Record};
-use std::io::BufRead;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
 
 /// The rows of one file.
 pub(super) type Stream = Box<dyn Iterator<Item = Result<Record, Trouble>> + Send>;
@@ -35,34 +34,6 @@ pub(super) const ALL: [&Container; 6] = [
     &csv::TABS,
     &parquet::CONTAINER,
 ];
-
-/// An open file.
-pub(super) struct Input {
-    pub path: PathBuf,
-    /// The name for people.
-    pub file: Arc<str>,
-    pub reader: Box<dyn BufRead + Send>,
-    pub compressed: bool,
-    pub notes: Notes,
-}
-
-/// What was noticed while reading that is no fault: a byte-order mark, line ends.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    /// Adds a note, once.
-    pub fn add(&self, note: String) {
-        let mut notes = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        if !notes.contains(&note) && notes.len() < 100 {
-            notes.push(note);
-        }
-    }
-
-    pub fn list(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
-    }
-}
 
 /// The kind by the file's extension; compression suffixes do not count.
 pub(super) fn by_name(path: &Path) -> Option<&'static Container> {

@@ -1,10 +1,11 @@
 //! Tables in parquet. The library that reads them panics on crafted files, so it runs in a child process with limits and
 //! says each row as a line of JSON. Binary values that are not text become `{"bytes": LENGTH}`, non-finite numbers null.
 
-use super::{Container, Input, Stream};
+use super::{Container, Stream};
 use crate::base::child::{Child, ChildError, Limits, Lines, Parser, Request, Say};
 use crate::base::files::open_plain;
 use crate::data::source::fault::Trouble;
+use crate::data::source::input::Input;
 use crate::data::source::{MAX_ROW_BYTES, json};
 use crate::data::{DataError, Place, Record};
 use parquet::basic::Compression;
@@ -199,7 +200,7 @@ fn value(field: &Field) -> Value {
 pub(crate) mod tests {
     use super::*;
     use crate::base::files::read_plain;
-    use crate::data::source::container::Notes;
+    use crate::data::source::input::Notes;
     use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;

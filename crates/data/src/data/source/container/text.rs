@@ -2,8 +2,9 @@
 //! memory; every piece but the first bears the mark [`CONTINUES`]. The pieces of a file, one behind the other, are its
 //! text to the byte, without a byte-order mark.
 
-use super::{Container, Input, Stream};
+use super::{Container, Stream};
 use crate::data::source::fault::Trouble;
+use crate::data::source::input::Input;
 use crate::data::source::lines::FileLines;
 use crate::data::source::{CONTINUES, MAX_ROW_BYTES, PIECE_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
@@ -100,7 +101,7 @@ fn too_long(place: &Place) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::source::container::Notes;
+    use crate::data::source::input::Notes;
     use std::io::{BufReader, Cursor};
 
     fn read(text: &[u8]) -> (Vec<Result<Record, Trouble>>, Vec<String>) {

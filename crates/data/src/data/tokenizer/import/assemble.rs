@@ -1,16 +1,8 @@
 //! The parts of a tokenizer.json, put together: what is common to files of different origin.
 
-use super::patterns::Pattern;
+use crate::data::tokenizer::marks::Added;
+use crate::data::tokenizer::patterns::Pattern;
 use serde_json::{Map, Value, json};
-
-/// A token that stands for itself in any text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Added {
-    pub id: usize,
-    pub content: String,
-    /// Special tokens may be left out when text is shown.
-    pub special: bool,
-}
 
 fn added_json(added: &[Added]) -> Value {
     let mut added: Vec<&Added> = added.iter().collect();

@@ -1,12 +1,12 @@
 //! The tokenizer inside a GGUF file (llama.cpp's keys `tokenizer.ggml.*`).
 
-use super::assemble::{Added, Pieces, Spaces, byte_level_bpe, sentencepiece};
-use super::patterns::Pattern;
+use super::assemble::{Pieces, Spaces, byte_level_bpe, sentencepiece};
 use super::sentencepiece::{CONTROL, UNKNOWN, UNUSED, USER_DEFINED};
 use super::{Imported, fault};
 use crate::data::DataError;
 use crate::data::tokenizer::char::Alphabet;
-use crate::data::tokenizer::marks::Marks;
+use crate::data::tokenizer::marks::{Added, Marks};
+use crate::data::tokenizer::patterns::Pattern;
 use crate::gguf::{Array, Gguf, Metadata};
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! GPT-2's two files: vocab.json (token → id) and merges.txt (one pair a line, best first).
 
-use super::assemble::{Added, byte_level_bpe};
-use super::patterns::Pattern;
+use super::assemble::byte_level_bpe;
 use super::{Imported, fault, json, text};
 use crate::data::DataError;
-use crate::data::tokenizer::marks::Marks;
+use crate::data::tokenizer::marks::{Added, Marks};
+use crate::data::tokenizer::patterns::Pattern;
 use serde_json::{Map, Value};
 use std::path::Path;
 

@@ -6,14 +6,9 @@ mod assemble;
 mod folder;
 mod gguf;
 mod gpt2;
-mod patterns;
 mod sentencepiece;
 
-pub(super) use assemble::Added;
 pub use folder::has_tokenizer;
-pub use patterns::Split;
-pub(super) use patterns::gguf_name;
-pub(super) use patterns::{Rule, rule_of_regex};
 
 use super::Tokenizer;
 use super::marks::Marks;

@@ -1,10 +1,10 @@
 //! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as Llama 2 has it.
 
-use super::assemble::{Added, Pieces, Spaces, sentencepiece};
+use super::assemble::{Pieces, Spaces, sentencepiece};
 use super::{Imported, bytes, fault};
 use crate::base::protobuf::{Field, fields};
 use crate::data::DataError;
-use crate::data::tokenizer::marks::Marks;
+use crate::data::tokenizer::marks::{Added, Marks};
 use std::path::Path;
 
 /// Kinds of a piece.

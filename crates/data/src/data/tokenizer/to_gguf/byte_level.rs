@@ -2,7 +2,7 @@
 
 use super::{Words, merges};
 use crate::data::tokenizer::Tokenizer;
-use crate::data::tokenizer::import::gguf_name;
+use crate::data::tokenizer::patterns::gguf_name;
 use serde_json::Value as Json;
 
 /// The byte 0xFF, as byte-level vocabularies spell it.

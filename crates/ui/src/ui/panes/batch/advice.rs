@@ -1,11 +1,11 @@
 //! The settings that findings advise, one key from a run that has them: changed in the run itself where that goes, else in a
 //! branch from a checkpoint, with what differs shown before it starts.
 
-use super::{BatchPane, Plan, topic};
+use super::{BatchPane, topic};
 use crate::base::finding::{Finding, Status};
 use crate::base::human::grouped;
 use crate::run::state::Level;
-use crate::ui::effect::Effect;
+use crate::ui::effect::{BranchPlan, Effect};
 use crate::ui::msg::{Asked, Holder};
 use crate::ui::overlays::{Choice, Item, Picker};
 use crate::ui::panes::run;
@@ -131,7 +131,7 @@ impl BatchPane {
         let (Some(step), Some(run_dir)) = (step, self.run.clone()) else {
             return Vec::new();
         };
-        let plan = Plan {
+        let plan = BranchPlan {
             step,
             settings: words.map(str::to_string).collect(),
         };

@@ -4,7 +4,7 @@
 use super::{BatchPane, topic};
 use crate::base::human::grouped;
 use crate::run::state::Level;
-use crate::ui::effect::Effect;
+use crate::ui::effect::{BranchPlan, Effect};
 use crate::ui::msg::{Asked, Holder};
 use crate::ui::overlays::{Choice, Item, Picker, Prompt};
 use crate::ui::panes::run;
@@ -14,15 +14,6 @@ use crate::wire::Command;
 
 /// Checkpoints before the step that are offered for a branch.
 const OFFERED: usize = 3;
-
-/// A branch that is being thought of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
-    /// It goes on from the newest checkpoint up to this step.
-    pub step: u64,
-    /// As after `-s`.
-    pub settings: Vec<String>,
-}
 
 impl BatchPane {
     /// The list of what can be done.
@@ -88,7 +79,7 @@ impl BatchPane {
             ("from", Some(("branch", step))) => match step.parse() {
                 Ok(step) => {
                     let settings = Vec::new();
-                    self.branch = Some(Plan { step, settings });
+                    self.branch = Some(BranchPlan { step, settings });
                     vec![self.ask_settings()]
                 }
                 Err(_) => Vec::new(),

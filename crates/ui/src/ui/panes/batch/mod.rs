@@ -8,14 +8,13 @@ mod from_here;
 mod tests;
 
 pub use advice::{advice, starts};
-pub use from_here::Plan;
 
 use super::{Pane, PaneContext, PaneEntry, SPIN, run};
 use crate::run::revisit::Row;
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
-use crate::ui::app::Freshness;
-use crate::ui::effect::Effect;
+use crate::ui::effect::{BranchPlan, Effect};
+use crate::ui::freshness::Freshness;
 use crate::ui::hit::Target;
 use crate::ui::msg::{Holder, Msg, Revisited, Slot};
 use crate::ui::overlays::Prompt;
@@ -65,7 +64,7 @@ pub struct BatchPane {
     most: usize,
     page: usize,
     /// The branch that is being made.
-    branch: Option<Plan>,
+    branch: Option<BranchPlan>,
 }
 
 impl BatchPane {

@@ -171,7 +171,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
     let wrong = at.answered("settings", Answer::Text("lr".into()), &mut around.context());
     assert!(matches!(&wrong[..], [Request::Toast(..), Request::Open(_)]), "{wrong:?}");
     let planned = at.answered("settings", Answer::Text("lr=1e-4".into()), &mut around.context());
-    let plan = Plan {
+    let plan = BranchPlan {
         step: 30,
         settings: vec!["lr=1e-4".into()],
     };

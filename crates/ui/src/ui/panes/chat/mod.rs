@@ -17,11 +17,11 @@ pub use heat::Heat;
 pub use models::{About, ChatModel};
 pub use pane::{ENTRY, WITH_RUN};
 pub use reply::{Answer, Reply};
-pub use save::Saved;
 pub use settings::{Settings, sampling_form};
 
 use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
+use crate::ui::effect::SavedChat;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::msg::Slot;
 use crate::wire::{Command, CommandId, Event};
@@ -369,7 +369,7 @@ impl ChatPane {
     }
 
     /// The conversation as files; `None` while nobody has answered.
-    pub fn save(&self) -> Option<Saved> {
+    pub fn save(&self) -> Option<SavedChat> {
         save::save(&self.conversation, &self.columns, &self.sampling)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::ui::msg::CheckpointRow;
+use crate::ui::rows::CheckpointRow;
 use crate::ui::store::short_run;
 use crate::wire::Event;
 use std::path::PathBuf;

@@ -4,25 +4,20 @@
 use super::column::{Column, Conversation};
 use super::reply::Answer;
 use crate::base::sampling::Sampling;
+use crate::ui::effect::SavedChat;
 use serde_json::{Value, json};
 
-/// Both texts of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saved {
-    /// For the files' names.
-    pub name: String,
-    pub markdown: String,
-    /// One row for each model.
-    pub jsonl: String,
-}
-
 /// `None` while nobody has answered anything.
-pub fn save(conversation: &Conversation, columns: &[Column], sampling: &Sampling) -> Option<Saved> {
+pub fn save(
+    conversation: &Conversation,
+    columns: &[Column],
+    sampling: &Sampling,
+) -> Option<SavedChat> {
     let answered = |column: &&Column| column.replies.iter().any(has_answer);
     let columns: Vec<&Column> = columns.iter().filter(answered).collect();
     let name = columns.first()?.model.short();
     let rows = columns.iter().map(|c| row(conversation, c, sampling));
-    Some(Saved {
+    Some(SavedChat {
         name: format!("chat-{name}"),
         jsonl: rows.map(|row| format!("{row}\n")).collect(),
         markdown: markdown(conversation, &columns, sampling),

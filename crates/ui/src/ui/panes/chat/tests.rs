@@ -3,7 +3,7 @@
 use super::column::Download;
 use super::*;
 use crate::ui::panes::Pane;
-use crate::ui::msg::CheckpointRow;
+use crate::ui::rows::CheckpointRow;
 use crate::wire::{Num, Prompt, StopReason, Turn};
 
 fn model(step: u64) -> ChatModel {

@@ -235,7 +235,7 @@ impl Pane for ComparePane {
                     }
                     Err(why) => self.fault = Some(why.clone()),
                 }
-                vec![Request::Draw(crate::ui::app::Freshness::DataMoved)]
+                vec![Request::Draw(crate::ui::freshness::Freshness::DataMoved)]
             }
             Msg::Tick if context.in_front && !self.reading => {
                 let stale = context.store.now.since(self.read_at) >= REFRESH;

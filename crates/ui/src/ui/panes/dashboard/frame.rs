@@ -2,7 +2,7 @@
 
 use super::catalog::Chart;
 use super::plan::Plan;
-use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, strips};
+use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, status, strips};
 use crate::base::human;
 use crate::run::RunState;
 use crate::run::series::Series;
@@ -280,7 +280,7 @@ impl Dashboard {
             );
         }
         if let Some(row) = plan.status {
-            health::status(buffer, row, state, &self.glance, theme);
+            status::status(buffer, row, state, &self.glance, theme);
         }
         // The last line of the log would be the error once more.
         if let Some(row) = plan

@@ -1,10 +1,7 @@
-//! The health box and the status line: draws the run's verdict and what its rules found. What they mean is `diagnosis`'s.
+//! The health box: draws the run's verdict and what its rules found. What they mean is `diagnosis`'s.
 
-use super::glance::Glance;
-use super::strips;
 use crate::base::finding::Status;
-use crate::diagnosis::{Diagnosis, Verdict};
-use crate::run::RunState;
+use crate::diagnosis::Diagnosis;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::finding;
 use crate::ui::widgets::text::{self, Word, word};
@@ -56,41 +53,5 @@ pub fn health(buffer: &mut Buffer, area: Rect, diagnosis: &Diagnosis, theme: &Th
     let width = area.width.saturating_sub(2);
     for (words, y) in rows.iter().zip(area.y..area.bottom()) {
         text::draw(buffer, area.x + 1, y, width, words, theme);
-    }
-}
-
-/// The one line on how the run does: its result, or what matters most.
-pub fn status(buffer: &mut Buffer, area: Rect, state: &RunState, glance: &Glance, theme: &Theme) {
-    let diagnosis = &glance.diagnosis;
-    let words = match (&state.finished, diagnosis.worst()) {
-        _ if diagnosis.verdict.status() <= Status::Warn => verdict(diagnosis, theme),
-        // What another program made of it lies elsewhere; how it went is known.
-        (Some(finish), _) if state.is_foreign() && finish.message.is_empty() => {
-            verdict(diagnosis, theme)
-        }
-        (Some(finish), _) => strips::result_line(state, finish, theme),
-        (None, Some(worst)) if worst.status <= Status::Warn => finding::row(worst, 0, theme),
-        (None, Some(_)) if diagnosis.verdict == Verdict::TooEarly => calm(diagnosis, theme),
-        (None, Some(_)) => verdict(diagnosis, theme),
-        (None, None) => vec![word(strips::opening(state), Meaning::Muted)],
-    };
-    let max = area.width.saturating_sub(2);
-    let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
-    let machine = strips::machine_line(state);
-    text::draw_right(
-        buffer,
-        area.right() - 1,
-        area.y,
-        area.right().saturating_sub(end + 3),
-        &machine,
-        theme,
-    );
-}
-
-/// Nothing is wrong so far: say what was looked at.
-fn calm(diagnosis: &Diagnosis, theme: &Theme) -> Vec<Word> {
-    match diagnosis.findings.last() {
-        Some(found) => finding::row(found, 0, theme),
-        None => Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ mod glance;
 mod health;
 mod navigate;
 mod plan;
+mod status;
 mod strips;
 mod vitals;
 

@@ -1,6 +1,6 @@
 //! The right side: one row, as the model sees it.
 
-use super::draw::title;
+use super::boxes::title;
 use super::flow::{self, Line};
 use super::{DataPane, Mode};
 use crate::base::human::grouped;

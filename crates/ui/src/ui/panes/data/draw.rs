@@ -1,16 +1,14 @@
 //! Where the boxes of the pane lie, and what stands there while there is nothing to show.
 
+use super::boxes::progress_words;
 use super::{DataPane, browser, facts};
-use crate::base::human::grouped;
-use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::panes::PaneContext;
-use crate::ui::theme::{Meaning, Theme};
+use crate::ui::theme::Meaning;
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::bar;
-use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::text;
 use ratatui::Frame;
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Below this width the rows have the screen for themselves.
@@ -49,37 +47,6 @@ pub(super) fn draw(pane: &mut DataPane, frame: &mut Frame, area: Rect, context: 
         facts::draw(pane, buffer, boxes, &shown.report, context);
     }
     browser::draw(pane, buffer, right, &shown, context);
-}
-
-/// The words of a box, in its upper border.
-pub(super) fn title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) {
-    let room = outline.width.saturating_sub(2);
-    text::draw(buffer, outline.x + 1, outline.y, room, words, theme);
-}
-
-/// Inside the borders, a column of air on both sides.
-pub(super) fn padded(outline: Rect) -> Rect {
-    Rect {
-        x: outline.x + 2,
-        y: outline.y + 1,
-        width: outline.width.saturating_sub(4),
-        height: outline.height.saturating_sub(2),
-    }
-}
-
-/// How far the reading is: a bar where the end is known, a count of rows always.
-pub(super) fn progress_words(pane: &DataPane) -> Option<Vec<Word>> {
-    let reading = pane.reading.as_ref()?;
-    let share = match reading.progress.share {
-        Some(share) => format!("  {:.0} %", 100.0 * share),
-        None => String::new(),
-    };
-    let rows = grouped(reading.progress.rows);
-    Some(vec![
-        word("reading ", Meaning::Muted),
-        word(one_line(&reading.name), Meaning::Title),
-        word(format!("  {rows} rows{share}"), Meaning::Text),
-    ])
 }
 
 fn nothing_yet(pane: &DataPane, frame: &mut Frame, area: Rect, context: &PaneContext) {

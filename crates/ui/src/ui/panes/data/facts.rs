@@ -1,7 +1,7 @@
 //! The left side: numbers, the histogram of lengths, sources, tokens, findings.
 
 use super::DataPane;
-use super::draw::{padded, progress_words, title};
+use super::boxes::{padded, progress_words, title};
 use crate::base::human::{grouped, short};
 use crate::base::text::one_line;
 use crate::data::inspect::{Report, RowsFinding, Severity, Spread};

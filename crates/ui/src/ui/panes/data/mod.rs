@@ -1,6 +1,7 @@
 //! Data: what a data set holds and what is wrong with it on the left, its rows as the model sees them on the right. The
 //! pane owns cursors; the inspection itself is done by a job.
 
+mod boxes;
 mod browser;
 mod draw;
 mod facts;

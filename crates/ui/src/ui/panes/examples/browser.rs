@@ -1,16 +1,12 @@
 //! The answers of rollouts among the examples: whose they are, which step, which groups in which order, what is pinned and
 //! compared. What they look like is `groups`' matter.
 
-use super::groups::{Look, Page};
 use crate::run::rollouts::{Found, Group, Rollout, Wanted};
 use crate::ui::action::Action;
 use crate::ui::effect::Effect;
 use crate::ui::msg::Slot;
 use crate::ui::request::Request;
 use crate::ui::store::Store;
-use crate::ui::theme::Meaning;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use std::path::{Path, PathBuf};
 
 /// The order of groups.
@@ -309,23 +305,5 @@ impl Browser {
         }
         self.scroll = self.scroll.min(self.most);
         Vec::new()
-    }
-
-    pub fn draw(&mut self, buffer: &mut Buffer, area: Rect, look: Look) {
-        let order = self.order();
-        self.marked = self.marked.min(order.len().saturating_sub(1));
-        let Some(now) = &self.now else {
-            let why = self.fault.as_deref().unwrap_or("Reading the answers.");
-            let words = crate::base::text::sanitize(why);
-            crate::ui::widgets::text::paragraph(buffer, area, &words, Meaning::Muted, look.theme);
-            return;
-        };
-        let page = Page {
-            browser: self,
-            now,
-            order: &order,
-        };
-        (self.most, self.page) = page.draw(buffer, area, look);
-        self.scroll = self.scroll.min(self.most);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::browser::{Browser, Colours};
 use crate::base::human;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, sanitize};
 use crate::run::rollouts::{Answer, Group, Rollout, Token, mean};
 use crate::ui::keymap::Keymap;
 use crate::ui::panes::chat::heat;
@@ -53,6 +53,26 @@ fn measures(rollout: &Rollout) -> Vec<(String, f64, f64)> {
     all.push(("cut answers".into(), share(|a| a.cut), -1.0));
     all.push(("NLL, nats a token".into(), mean(answers().map(Answer::nll)), 0.0));
     all
+}
+
+impl Browser {
+    pub fn draw(&mut self, buffer: &mut Buffer, area: Rect, look: Look) {
+        let order = self.order();
+        self.marked = self.marked.min(order.len().saturating_sub(1));
+        let Some(now) = &self.now else {
+            let why = self.fault.as_deref().unwrap_or("Reading the answers.");
+            let words = sanitize(why);
+            text::paragraph(buffer, area, &words, Meaning::Muted, look.theme);
+            return;
+        };
+        let page = Page {
+            browser: self,
+            now,
+            order: &order,
+        };
+        (self.most, self.page) = page.draw(buffer, area, look);
+        self.scroll = self.scroll.min(self.most);
+    }
 }
 
 impl Page<'_> {

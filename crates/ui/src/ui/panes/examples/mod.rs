@@ -11,7 +11,7 @@ use self::held_out::{lines, note};
 use super::{Pane, PaneContext, PaneEntry};
 use self::groups::Look;
 use crate::ui::action::{Action, Context};
-use crate::ui::app::Freshness;
+use crate::ui::freshness::Freshness;
 use crate::ui::msg::Msg;
 use crate::ui::overlays::Prompt;
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};

@@ -1,4 +1,5 @@
-//! How text is cut into words before byte-level BPE, by the names that GGUF files and tokenizer classes give the rules.
+//! How text is cut into words before byte-level BPE, by the names that GGUF files and tokenizer classes give the rules; and
+//! how it is cut before Unigram.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -49,6 +50,8 @@ const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}
 /// OpenAI's o200k: Llama 4, gpt-oss.
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const ONE_DIGIT: &str = r"\p{N}";
+/// Line ends stand by themselves: Unigram vocabularies made here.
+pub const LINES: &str = r"\n+";
 
 pub const GPT2_RULE: Pattern = Pattern {
     splits: &[],

@@ -1,14 +1,33 @@
 //! The files of a source, wherever they are: on this machine, or on the hub and then in its cache.
 
-use super::rows::{ReadContext, SourceFile, shown};
+use super::context::ReadContext;
 use super::{Origin, SourceConfig, is_data_file, paths};
 use crate::base::files::read_plain_text;
+use crate::base::text::one_line;
 use crate::data::DataError;
 use crate::hub::{self, Chosen, Hub, Repo, RepoKind, Wanted, is_repo_id};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SourceFile {
+    pub path: PathBuf,
+    /// Its name for people.
+    pub shown: Arc<str>,
+}
+
+impl SourceFile {
+    pub fn new(path: PathBuf, shown: &str) -> SourceFile {
+        SourceFile {
+            path,
+            shown: one_line(shown).into(),
+        }
+    }
+}
 
 /// Finds the files, downloading those of the hub.
-pub(super) fn files(
+pub(super) fn find(
     source: &SourceConfig,
     context: &ReadContext,
 ) -> Result<Vec<SourceFile>, DataError> {
@@ -53,7 +72,7 @@ fn local(
     let full = context.base.join(path);
     if wanted.subset.is_none() && wanted.split.is_none() {
         let files = paths::resolve(&context.base, path)?;
-        let file = |p: std::path::PathBuf| SourceFile::new(p.clone(), &shown(&context.base, &p));
+        let file = |p: PathBuf| SourceFile::new(p.clone(), &shown(&context.base, &p));
         return Ok(files.into_iter().map(file).collect());
     }
     if !full.is_dir() {
@@ -69,6 +88,12 @@ fn local(
         SourceFile::new(full.clone(), &shown(&context.base, &full))
     };
     Ok(chosen.files.into_iter().map(file).collect())
+}
+
+/// The name of a file as a spec's reader knows it: relative to where relative paths start.
+fn shown(base: &Path, path: &Path) -> String {
+    let path = path.strip_prefix(base).unwrap_or(path);
+    path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
 fn remote(
@@ -162,7 +187,7 @@ mod tests {
             ..ReadContext::default()
         };
         let told = |name: &str| {
-            let error = files(&SourceConfig::parse(name).unwrap(), &context).unwrap_err();
+            let error = find(&SourceConfig::parse(name).unwrap(), &context).unwrap_err();
             format!("{error}; {}", error.hint())
         };
         assert_eq!(
@@ -193,17 +218,17 @@ mod tests {
             ..ReadContext::default()
         };
         let source = SourceConfig::parse("set | en").unwrap();
-        let found = files(&source, &context).unwrap();
+        let found = find(&source, &context).unwrap();
         let names: Vec<&str> = found.iter().map(|f| &*f.shown).collect();
         assert_eq!(names, ["set/en/train.jsonl"]);
         let outside = SourceConfig::parse("set | ../..").unwrap();
-        assert!(files(&outside, &context).is_err());
+        assert!(find(&outside, &context).is_err());
     }
 
     #[test]
     fn without_a_cache_the_hub_is_never_asked() {
         let source = SourceConfig::parse("org/name").unwrap();
-        let error = files(&source, &ReadContext::default()).unwrap_err();
+        let error = find(&source, &ReadContext::default()).unwrap_err();
         assert!(error.hint().contains("HF_HOME"), "{error}");
     }
 }

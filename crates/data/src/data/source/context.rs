@@ -1,0 +1,32 @@
+//! What whoever reads rows says beside the source: where files and the hub are, and for what the rows are read.
+
+use crate::data::Unit;
+use crate::hub::HubConfig;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What reading needs to know beyond the source itself.
+#[derive(Clone, Default)]
+pub struct ReadContext {
+    /// Where relative paths start; the working directory when empty.
+    pub base: PathBuf,
+    /// Where the hub is, and its cache. The default has neither: data sets of the hub are an error then.
+    pub hub: HubConfig,
+    /// Hears of downloads.
+    pub progress: Option<Progress>,
+    /// What is learned from the rows, where a method says it: one of two formats that fit equally well may be of no use to it.
+    pub unit: Option<Unit>,
+}
+
+/// Takes one line on what is being fetched: the file, bytes so far, bytes in all.
+pub type Progress = Arc<dyn Fn(&str, u64, u64) + Send + Sync>;
+
+impl fmt::Debug for ReadContext {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("ReadContext")
+            .field("base", &self.base)
+            .field("hub", &self.hub)
+            .finish_non_exhaustive()
+    }
+}

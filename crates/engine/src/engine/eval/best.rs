@@ -1,0 +1,49 @@
+//! Which evaluation is the best.
+
+use crate::base::text::one_line;
+use crate::engine::EngineError;
+use crate::methods::Method;
+use crate::wire::{Direction, MetricInfo};
+
+/// The reading that decides which checkpoint is the best.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::engine) struct BestBy {
+    pub metric: String,
+    pub direction: Direction,
+}
+
+impl BestBy {
+    /// That of the method.
+    pub fn of_method(method: &dyn Method) -> BestBy {
+        let criterion = method.best();
+        BestBy {
+            metric: criterion.metric.into(),
+            direction: criterion.direction,
+        }
+    }
+
+    /// That of `eval.best_by`, which must be among what this run declares and evaluates.
+    ///
+    /// # Errors
+    /// It is not, or no direction of it is better.
+    pub fn named(id: &str, declared: &[MetricInfo]) -> Result<BestBy, EngineError> {
+        let evaluated = |info: &&MetricInfo| {
+            let kind = info.id.split_once('/').map(|(kind, _)| kind);
+            matches!(kind, Some("eval" | "val" | "extra")) && info.direction != Direction::Neutral
+        };
+        let known: Vec<&MetricInfo> = declared.iter().filter(evaluated).collect();
+        let found = known.iter().find(|info| info.id == id);
+        let found = found.ok_or_else(|| {
+            let ids: Vec<String> = known.iter().map(|info| one_line(&info.id)).collect();
+            EngineError::Setup(format!(
+                "eval.best_by: no evaluation of this run measures {}; it may be {}",
+                one_line(id),
+                ids.join(", ")
+            ))
+        })?;
+        Ok(BestBy {
+            metric: found.id.clone(),
+            direction: found.direction,
+        })
+    }
+}

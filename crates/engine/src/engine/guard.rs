@@ -1,0 +1,211 @@
+//! The guard beside the loop: tells outliers and spikes of loss and gradient norm from what is usual. What it remembers is
+//! part of a checkpoint: a resume judges as an uninterrupted run does.
+
+use crate::metrics::estimators::outlier;
+use crate::metrics::id;
+use crate::spec::RescueConfig;
+use crate::wire::{Num, Outlier};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// What outliers are measured against: losses and gradient norms of the newest healthy steps, oldest first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Guard {
+    losses: VecDeque<f64>,
+    norms: VecDeque<f64>,
+    /// Losses in a row that are outliers.
+    pub(super) high: u64,
+    /// Steps in a row with any outlier.
+    odd: u64,
+    /// The first of them: its step and micro-step.
+    since: Option<(u64, u64)>,
+    /// Of a spike that nothing was done about: steps since it was seen.
+    standing: u64,
+    /// How many of them had a high loss. An exploded loss jumps about and touches what was usual now and then: meanwhile
+    /// nothing enters the windows.
+    standing_high: u64,
+}
+
+/// What the guard makes of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Seen {
+    Healthy,
+    Outlier(Outlier),
+    Spike(Outlier),
+    /// A spike that nothing was done about, as after an undone rescue, and that did not pass: high losses for half a window.
+    Lasting(Outlier),
+}
+
+impl Guard {
+    pub(super) fn is_new(&self) -> bool {
+        *self == Guard::default()
+    }
+
+    /// Step and micro-step of the first of the outliers that the run stands in.
+    pub(super) fn since(&self) -> Option<(u64, u64)> {
+        self.since
+    }
+
+    /// What is usual is measured afresh.
+    pub(super) fn forget(&mut self) {
+        *self = Guard::default();
+    }
+
+    /// The outliers are over.
+    pub(super) fn calm_down(&mut self) {
+        (self.high, self.odd, self.since) = (0, 0, None);
+        (self.standing, self.standing_high) = (0, 0);
+    }
+
+    /// Takes in a step. What is an outlier does not enter what the next ones are measured against, until half a window of
+    /// them says that something else has become usual.
+    pub(super) fn judge(
+        &mut self,
+        config: &RescueConfig,
+        at: (u64, u64),
+        loss: Option<f64>,
+        norm: f64,
+    ) -> Seen {
+        let look = |window: &VecDeque<f64>, metric: &str, x: f64| {
+            let far = outlier::above(window, x, config.sigmas, config.window / 2)?;
+            Some(Outlier {
+                metric: metric.into(),
+                value: Num(x),
+                usual: Num(far.mean),
+                sigmas: Num(far.sigmas),
+            })
+        };
+        let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
+        let of_norm = look(&self.norms, id::GRAD_NORM, norm);
+        self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
+        let lasting = self.stands(of_loss.is_some(), config.window as u64 / 2);
+        let Some(found) = of_loss.or(of_norm) else {
+            if self.standing > 0 {
+                (self.high, self.odd) = (0, 0);
+                return Seen::Healthy;
+            }
+            for (window, x) in [(&mut self.losses, loss), (&mut self.norms, Some(norm))] {
+                window.extend(x);
+                while window.len() > config.window {
+                    window.pop_front();
+                }
+            }
+            self.calm_down();
+            return Seen::Healthy;
+        };
+        self.since.get_or_insert(at);
+        self.odd += 1;
+        // Said once: where that rescue is undone too, what is seen becomes usual.
+        if lasting {
+            (self.standing, self.standing_high) = (0, 0);
+            return Seen::Lasting(found);
+        }
+        if self.high == config.patience && self.standing == 0 {
+            self.standing = 1;
+            return Seen::Spike(found);
+        }
+        if self.odd >= (config.window as u64 / 2).max(config.patience + 1) && self.standing == 0 {
+            self.forget();
+        }
+        Seen::Outlier(found)
+    }
+
+    /// Counts a step of a spike that was seen before. True after `steps` of them if most losses were high: it does not pass.
+    fn stands(&mut self, high: bool, steps: u64) -> bool {
+        if self.standing == 0 {
+            return false;
+        }
+        self.standing += 1;
+        self.standing_high += u64::from(high);
+        if self.standing <= steps {
+            return false;
+        }
+        let most = 2 * self.standing_high > self.standing;
+        // This step decides only where it is high itself; a spike that has passed is no more.
+        if !most {
+            self.calm_down();
+        }
+        most && high
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> RescueConfig {
+        RescueConfig {
+            window: 32,
+            ..RescueConfig::default()
+        }
+    }
+
+    /// Steps with a loss near 3 and a norm near 1.
+    fn usual(guard: &mut Guard, steps: std::ops::Range<u64>) {
+        for step in steps {
+            let noise = (step * 7919 % 101) as f64 / 1010.0;
+            let seen = guard.judge(&config(), (step, step), Some(3.0 + noise), 1.0 + noise);
+            assert_eq!(seen, Seen::Healthy, "{step}");
+        }
+    }
+
+    #[test]
+    fn five_high_losses_in_a_row_are_a_spike_and_one_is_an_outlier() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let high = |guard: &mut Guard, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
+        assert!(
+            matches!(high(&mut guard, 40), Seen::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
+        );
+        usual(&mut guard, 41..43);
+        assert_eq!(guard.since(), None);
+        for step in 43..47 {
+            assert!(matches!(high(&mut guard, step), Seen::Outlier(_)), "{step}");
+        }
+        assert!(matches!(high(&mut guard, 47), Seen::Spike(_)));
+        assert_eq!(guard.since(), Some((43, 43)));
+    }
+
+    #[test]
+    fn a_spike_that_nothing_was_done_about_is_said_once_more_and_then_is_usual() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let seen: Vec<u64> = (40..80)
+            .filter(|step| {
+                let seen = guard.judge(&config(), (*step, *step), Some(9.0), 1.0);
+                matches!(seen, Seen::Spike(_) | Seen::Lasting(_))
+            })
+            .collect();
+        assert_eq!(seen, [44, 60], "five in a row, and half a window after it");
+        assert_eq!(guard.since(), None);
+    }
+
+    #[test]
+    fn a_gradient_alone_is_never_a_spike_and_what_stays_becomes_usual() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let mut odd = 0;
+        for step in 40..80 {
+            match guard.judge(&config(), (step, step), Some(3.0), 50.0) {
+                Seen::Outlier(found) => {
+                    assert_eq!(found.metric, "grad_norm");
+                    odd += 1;
+                }
+                Seen::Healthy => {}
+                Seen::Spike(_) | Seen::Lasting(_) => panic!("a spike at {step}"),
+            }
+        }
+        assert_eq!(odd, 16, "half a window");
+    }
+
+    #[test]
+    fn without_half_a_window_nothing_is_an_outlier() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..16);
+        assert_eq!(
+            guard.judge(&config(), (16, 16), Some(99.0), 99.0),
+            Seen::Healthy
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! The models of a run before its first step: their shape, their arithmetic, and the weights that they begin with, drawn or
+//! those of another model.
+
+use super::EngineError;
+use super::checkpoint::manifest::{Fault, Manifest};
+use crate::base::child::Child;
+use crate::base::text::shown;
+use crate::data::Dataset;
+use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
+use crate::kernels::matmul::ComputeDtype;
+use crate::llama_cpp::GgufModel;
+use crate::models::ModelSource;
+use crate::nn::{Model, Precision, PrecisionError};
+use crate::spec::RunSpec;
+use std::path::Path;
+
+/// A policy of the right shape with zero weights; one that trains adapters on a packed base has the weights of its file.
+pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, EngineError> {
+    let vocab_size = data.tokenizer.vocab_size();
+    if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
+        return Err(EngineError::Setup(format!(
+            "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
+        )));
+    }
+    let mut model = match packed(spec)? {
+        Some(model) => model,
+        None => Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?,
+    };
+    if let Some(adapter) = &spec.adapter {
+        model.adapt(adapter)?;
+    }
+    Ok(model)
+}
+
+/// Fills a policy with the weights before the first step: drawn by the spec's seed, or those of `train.from`.
+pub(super) fn start_weights(
+    model: &mut Model,
+    spec: &RunSpec,
+    data: &Dataset,
+) -> Result<(), EngineError> {
+    let Some(place) = &spec.train.from else {
+        return Ok(model.init(spec.seed)?);
+    };
+    if spec.model.is_reward_model() {
+        // A base that writes brings no score: its vector is drawn. A value head's is, beside adapters, below.
+        model.init(spec.seed)?;
+    }
+    start_from(place, model, spec, data)?;
+    Ok(model.init_adapters(spec.seed)?)
+}
+
+/// The compute dtype of the run's matmuls on this machine.
+pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
+    let asked = match spec.engine.torch() {
+        // The ranks' precision is their own; this copy only writes samples.
+        Some(_) => Precision::Auto.resolve(),
+        None => spec.train.precision.resolve(),
+    };
+    asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
+}
+
+/// A base whose weights stay in the formats of its file, under adapters.
+fn packed(spec: &RunSpec) -> Result<Option<Model>, EngineError> {
+    let Some(place) = spec.packed_base() else {
+        return Ok(None);
+    };
+    let fault = |e: String| EngineError::Setup(format!("train.from: {e}"));
+    let file = GgufModel::open(place).map_err(|e| fault(e.to_string()))?;
+    if !file.is_packed() {
+        return Ok(None);
+    }
+    let model = file.quantised_as(&spec.model);
+    Ok(Some(model.map_err(|e| fault(e.to_string()))?))
+}
+
+/// Weights of another model: a folder's, its adapters merged, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
+/// mean other text.
+fn start_from(
+    place: &Path,
+    model: &mut Model,
+    spec: &RunSpec,
+    data: &Dataset,
+) -> Result<(), EngineError> {
+    let fault = |what: String| EngineError::Setup(format!("train.from: {what}"));
+    let source = ModelSource::open(place).map_err(|e| fault(format!("{e}; {}", e.hint())))?;
+    let file = match &source {
+        ModelSource::Gguf(file) => Some(file),
+        ModelSource::Folder(_) => None,
+    };
+    let shown = shown(place);
+    let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
+    let same = match tokenizer::load(source.tokenizer_path(), &Child::of_this_program()) {
+        Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
+        // A tokenizer of a kind that is not known here still has its list of tokens.
+        Err(error) => match file.and_then(|file| tokens_of(file)) {
+            Some(tokens) => same_tokens(tokens, &data.tokenizer),
+            // A file without any contradicts none that was named.
+            None if file.is_some() && named => true,
+            None if file.is_some() => {
+                return Err(fault(format!(
+                    "{shown} holds no tokenizer; name the model's own: data.tokenizer.file.path"
+                )));
+            }
+            None => return Err(fault(format!("{error}; {}", error.hint()))),
+        },
+    };
+    if !same {
+        return Err(fault(format!(
+            "the tokenizer of {shown} differs from this run's, so its weights would read other text; \
+             leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",
+        )));
+    }
+    Manifest::verify_if_any(place)
+        .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
+    if !model.params().is_present() {
+        // Those of its file, since it was made.
+        return Ok(());
+    }
+    source.fill(model).map_err(|e| fault(e.to_string()))
+}
+
+/// The weights of a reward model, for a critic of the same shape.
+pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), EngineError> {
+    let shown = shown(place);
+    let fault = |what: String| {
+        EngineError::Setup(format!(
+            "method.ppo.critic_from: {shown}: {what}; name a checkpoint of method reward that began with this run's model, or leave it out"
+        ))
+    };
+    let source = ModelSource::open(place).map_err(|e| fault(e.to_string()))?;
+    if !source.config().is_reward_model() {
+        return Err(fault("this is a model that writes: it has no score".into()));
+    }
+    Manifest::verify_if_any(place).map_err(|e| fault(e.to_string()))?;
+    source.fill(critic).map_err(|e| fault(e.to_string()))
+}
+
+fn tokens_of(file: &GgufModel) -> Option<&[String]> {
+    let tokens = file.head().metadata.strings("tokenizer.ggml.tokens")?;
+    (!tokens.is_empty()).then_some(tokens)
+}
+
+/// Whether every token of a tokenizer is the file's of the same number.
+fn same_tokens(tokens: &[String], tokenizer: &Tokenizer) -> bool {
+    let mut ids = 0..tokenizer.vocab_size();
+    ids.all(|id| {
+        let ours = u32::try_from(id).ok().and_then(|id| tokenizer.token(id));
+        ours.is_none() || ours.as_ref() == tokens.get(id)
+    })
+}

@@ -1,0 +1,41 @@
+//! What a quantized matmul needs of an instruction set: sixteen rows of weights side by side. All ISAs give the same bits:
+//! integer sums are exact, and floats are multiplied and added one by one, in one order.
+
+/// Rows of weights multiplied at once.
+pub(super) const ROWS: usize = 16;
+
+/// The instructions of one ISA.
+///
+/// # Safety
+/// Methods need the instructions of the implementing type; pointers must be valid for what is said.
+pub(super) trait Lanes {
+    /// Four bytes of each row.
+    type Bytes: Copy;
+    /// One integer per row.
+    type Ints: Copy;
+    /// One float per row.
+    type Floats: Copy;
+
+    /// 64 bytes.
+    unsafe fn bytes(from: *const u8) -> Self::Bytes;
+    /// The low four bits of each byte.
+    unsafe fn low(x: Self::Bytes) -> Self::Bytes;
+    /// The high four bits.
+    unsafe fn high(x: Self::Bytes) -> Self::Bytes;
+    /// Bits from `shift` on, as many as `mask` (1 or 3) has, moved up to bit 4.
+    unsafe fn upper(x: Self::Bytes, shift: i32, mask: u8) -> Self::Bytes;
+    unsafe fn or(x: Self::Bytes, y: Self::Bytes) -> Self::Bytes;
+    unsafe fn all(x: i32) -> Self::Ints;
+    /// sum + Σ over four bytes of weight (unsigned) · x (signed); `x` is the same for all rows.
+    unsafe fn dot(sum: Self::Ints, weights: Self::Bytes, x: *const i8) -> Self::Ints;
+    unsafe fn to_floats(x: Self::Ints) -> Self::Floats;
+    /// Sixteen f16.
+    unsafe fn halves(from: *const u8) -> Self::Floats;
+    /// Sixteen bytes as numbers.
+    unsafe fn unsigned(from: *const u8) -> Self::Floats;
+    unsafe fn signed(from: *const u8) -> Self::Floats;
+    unsafe fn splat(x: f32) -> Self::Floats;
+    unsafe fn mul(x: Self::Floats, y: Self::Floats) -> Self::Floats;
+    unsafe fn add(x: Self::Floats, y: Self::Floats) -> Self::Floats;
+    unsafe fn store(to: *mut f32, x: Self::Floats);
+}

@@ -1,0 +1,25 @@
+//! The two factors of a matrix, and the magnitudes beside them.
+
+use crate::nn::adapter::RankAlpha;
+
+/// The factors of one matrix of a model.
+pub(super) struct Change {
+    /// The matrix, without `.weight`.
+    pub module: String,
+    pub offset: usize,
+    /// (out, in)
+    pub shape: (usize, usize),
+    pub factors: Factors,
+}
+
+/// Factors as a file has them.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Factors {
+    pub size: RankAlpha,
+    /// (rank, in)
+    pub a: Vec<f32>,
+    /// (out, rank)
+    pub b: Vec<f32>,
+    /// (out)
+    pub magnitude: Option<Vec<f32>>,
+}

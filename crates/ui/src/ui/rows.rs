@@ -1,0 +1,68 @@
+//! Rows of lists that jobs read and panes show: what can be trained, and what one can talk to.
+
+use crate::base::text::shown;
+use crate::spec::PresetGroup;
+use std::path::{Path, PathBuf};
+
+/// One thing that can be trained: a row of the home screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresetRow {
+    pub name: String,
+    /// One sentence.
+    pub about: String,
+    pub kind: PresetKind,
+}
+
+impl PresetRow {
+    /// What lists call it: a file without its folders.
+    pub fn title(&self) -> String {
+        let path = Path::new(&self.name);
+        let file = path.file_name().filter(|_| self.kind == PresetKind::File);
+        shown(file.map_or(path, Path::new))
+    }
+}
+
+/// What is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PresetKind {
+    /// A spec in a file of the user's; the row's name is its path.
+    File,
+    Run(PresetGroup),
+    Pipeline,
+}
+
+impl PresetKind {
+    /// The heading of its list.
+    pub fn title(self) -> &'static str {
+        match self {
+            PresetKind::File => "your specs: files of this folder, and saved ones",
+            PresetKind::Run(group) => group.title(),
+            PresetKind::Pipeline => "pipelines: several stages by one command",
+        }
+    }
+}
+
+/// Models for the chat that are no checkpoints of runs here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelFiles {
+    /// Talked to before, newest first; ids of the hub among them.
+    pub recent: Vec<PathBuf>,
+    /// Folders and GGUF files in the working directory and below it.
+    pub near: Vec<PathBuf>,
+}
+
+/// One row of the list of checkpoints.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckpointRow {
+    pub path: PathBuf,
+    /// The run's name.
+    pub run: String,
+    pub step: u64,
+    /// Nats per token, where the log has it.
+    pub val_loss: Option<f64>,
+    pub best: bool,
+    /// The run still trains.
+    pub live: bool,
+    /// It writes text; a reward model does not.
+    pub writes: bool,
+}

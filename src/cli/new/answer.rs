@@ -1,0 +1,224 @@
+//! The conversation: a line is an answer, a question about a row, or a step back. What is refused changes nothing.
+
+use super::ask::{ask, notes, refusal, said};
+use crate::advisor::wizard::{Outcome, Question, Step, Wizard};
+use crate::base::paths::expand_home;
+use crate::base::text::one_line;
+use crate::cli::exit::Failure;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+/// Asks until the last question; false if the user quit.
+pub fn converse(
+    wizard: &mut Wizard,
+    input: &mut impl BufRead,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<bool> {
+    let mut asked = None;
+    loop {
+        if wizard.step() == Step::Finish {
+            let Some((at, why)) = wizard.not_runnable() else {
+                return Ok(true);
+            };
+            // Back to where it can be answered: the answers so far are worth keeping.
+            refusal(&why, out, columns)?;
+            while wizard.step() > at && wizard.back() == Outcome::Moved {}
+            asked = None;
+        }
+        if asked != Some(wizard.step()) {
+            ask(wizard, out, columns)?;
+            asked = Some(wizard.step());
+        }
+        write!(out, "> ")?;
+        out.flush()?;
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            let what = format!(
+                "the input ended at question {} of {} ({})",
+                wizard.step().number(),
+                Step::Plan.number(),
+                wizard.step().word()
+            );
+            let hint = "an empty line accepts the default; --defaults accepts all of them";
+            return Err(Failure::yours(what, hint).into());
+        }
+        match reply(wizard, line.trim_end_matches(['\n', '\r']), out, columns)? {
+            After::Left => return Ok(false),
+            After::Again => asked = None,
+            After::Stay => {}
+        }
+    }
+}
+
+enum After {
+    /// Show the question again.
+    Again,
+    Stay,
+    Left,
+}
+
+fn reply(
+    wizard: &mut Wizard,
+    line: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
+    let line = line.trim();
+    match line {
+        "q" => return Ok(After::Left),
+        "b" => {
+            if wizard.back() == Outcome::Close {
+                writeln!(out, "  this is the first question; q quits")?;
+            }
+            return Ok(After::Again);
+        }
+        "" => return enter(wizard, out, columns),
+        _ => {}
+    }
+    let question = wizard.question();
+    if let Some(row) = line.strip_prefix('?') {
+        // Asking about a row does not choose it.
+        let row = row_of(&question, row.trim()).unwrap_or(wizard.selected());
+        let mut asked = wizard.clone();
+        asked.select(row);
+        notes(&asked.question(), out, columns)?;
+        return Ok(After::Stay);
+    }
+    let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
+    if row_of(&question, word).is_none()
+        && let Some(row) = taker(&question, wizard.selected(), &typed(wizard, line))
+    {
+        return choose(wizard, row, line, out, columns);
+    }
+    let Some(row) = row_of(&question, word) else {
+        let why = format!(
+            "`{}` is not an answer: enter a number from 1 to {}, an empty line, ?N, b or q",
+            one_line(word),
+            question.rows.len()
+        );
+        refusal(&why, out, columns)?;
+        return Ok(After::Stay);
+    };
+    if wizard.step() != Step::Settings {
+        return choose(wizard, row, text.trim(), out, columns);
+    }
+    // A form: each line sets one value, an empty line continues.
+    let before = wizard.clone();
+    wizard.select(row);
+    if !text.trim().is_empty() {
+        wizard.type_in(text.trim());
+    }
+    let question = wizard.question();
+    if let Some(row) = question.rows.get(row) {
+        match &row.fault {
+            Some(fault) => refusal(&format!("{}: {fault}", row.title), out, columns)?,
+            None => {
+                let value = row.input.as_ref().map_or("", |input| input.text.as_str());
+                writeln!(out, "  {} = {}", row.title, one_line(value))?;
+            }
+        }
+    }
+    // What contradicts another value stays: that one may be the next to change.
+    let wrong = wizard.wrong_settings().len();
+    if wrong > 0 && wrong >= before.wrong_settings().len() {
+        *wizard = before;
+    }
+    Ok(After::Stay)
+}
+
+/// Answers with a row and what was typed for it. A refused answer changes nothing: the row that is marked stays the default.
+fn choose(
+    wizard: &mut Wizard,
+    row: usize,
+    text: &str,
+    out: &mut impl Write,
+    columns: usize,
+) -> anyhow::Result<After> {
+    let before = wizard.clone();
+    wizard.select(row);
+    let question = wizard.question();
+    let takes_text = question.rows.get(row).is_some_and(|r| r.input.is_some());
+    if takes_text && !text.is_empty() {
+        wizard.type_in(text);
+    } else if !text.is_empty() {
+        // Chosen without it, the row would stand for something else than was meant.
+        let takes = question.rows.iter().position(|r| r.input.is_some());
+        let other = takes.map_or_else(String::new, |other| format!(", {} does", other + 1));
+        let why = format!(
+            "{} takes no text{other}: `{}` was not read",
+            row + 1,
+            one_line(text)
+        );
+        *wizard = before;
+        refusal(&why, out, columns)?;
+        return Ok(After::Stay);
+    }
+    let after = enter(wizard, out, columns)?;
+    // A row that the question itself proposes in its place, and says so, is the default from here on.
+    if wizard.error().is_some() && wizard.selected() == row {
+        *wizard = before;
+    }
+    Ok(after)
+}
+
+fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
+    let mut found = None;
+    let outcome = match wizard.enter() {
+        Outcome::Look(look) => {
+            let seen = look.now(wizard.home());
+            found = seen.summary();
+            wizard.seen(seen)
+        }
+        outcome => outcome,
+    };
+    if let Some(error) = wizard.error() {
+        refusal(error, out, columns)?;
+        return Ok(After::Stay);
+    }
+    Ok(match outcome {
+        Outcome::Moved => {
+            if let Some(found) = found {
+                said(&format!("found: {}", one_line(&found)), out, columns)?;
+            }
+            After::Again
+        }
+        // Something was detected: show it before importing anything.
+        _ => {
+            notes(&wizard.question(), out, columns)?;
+            After::Stay
+        }
+    })
+}
+
+/// The row that a line is the text of, where no number was meant: the selected one if it asks for a text, else the first
+/// that asks for one, if the line names a file or folder.
+fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
+    if question.step == Step::Settings || line.parse::<usize>().is_ok() {
+        return None;
+    }
+    let asks = |row: &usize| {
+        question
+            .rows
+            .get(*row)
+            .is_some_and(|row| row.input.is_some())
+    };
+    Some(selected).filter(asks).or_else(|| {
+        let there = std::path::Path::new(line).exists();
+        (0..question.rows.len()).filter(|_| there).find(asks)
+    })
+}
+
+/// A path as it is looked up; one that cannot be expanded is refused where it is read.
+pub fn typed(wizard: &Wizard, line: &str) -> String {
+    let full = expand_home(Path::new(line), Path::new(""), wizard.home());
+    full.map_or_else(|_| line.into(), |full| full.display().to_string())
+}
+
+/// By number or by the row's name.
+fn row_of(question: &Question, word: &str) -> Option<usize> {
+    let by_number = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+    by_number
+        .filter(|row| *row < question.rows.len())
+        .or_else(|| question.rows.iter().position(|row| row.title == word))
+}

@@ -1,0 +1,96 @@
+//! A question in plain text: its rows, its notes, and what is said to an answer, no wider than the terminal.
+
+use crate::advisor::wizard::{Question, Step, Wizard};
+use crate::base::text::{one_line, wrap};
+use std::io::Write;
+
+/// ```text
+///
+/// [1/7] What should the model do?
+///   * 1  train a model from scratch   the whole pipeline, small …
+///     2  follow instructions          …
+/// ```
+pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    let question = wizard.question();
+    // What follows the plan in the workbench is a command here.
+    let (number, of) = (question.step.number(), Step::Plan.number());
+    writeln!(out, "\n[{number}/{of}] {}", question.title)?;
+    let width = question.rows.iter().map(|r| r.title.chars().count()).max();
+    let width = width.unwrap_or(0).min(44);
+    for (i, row) in question.rows.iter().enumerate() {
+        let marked = i == wizard.selected() && question.step != Step::Settings;
+        let mark = if marked { "*" } else { " " };
+        let value = row.input.as_ref().map(|input| match input.text.as_str() {
+            "" => format!("({})", input.placeholder),
+            text => one_line(text),
+        });
+        let words: Vec<String> = value
+            .into_iter()
+            .chain([one_line(&row.detail)])
+            .filter(|w| !w.is_empty())
+            .collect();
+        let head = format!("  {mark}{:>3}  {:width$}", i + 1, row.title);
+        for line in option(&head, &words.join("   "), columns) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+    }
+    if question.rows.is_empty() {
+        notes(&question, out, columns)?;
+    }
+    // The words about the marked row are shown where they warn.
+    let warnings = question.notes.iter().filter(|note| note.label == "Careful");
+    for warning in warnings.filter(|_| !question.rows.is_empty()) {
+        refusal(&warning.text, out, columns)?;
+    }
+    if question.step == Step::Settings {
+        writeln!(
+            out,
+            "  N VALUE changes a setting, ?N explains it, an empty line continues"
+        )?;
+    }
+    Ok(())
+}
+
+/// A row and the words beside it; below it where they do not fit the terminal.
+fn option(head: &str, words: &str, columns: usize) -> Vec<String> {
+    /// Columns in front of words that stand below.
+    const INDENT: &str = "          ";
+    if head.chars().count() + 2 + words.chars().count() <= columns || words.is_empty() {
+        return vec![format!("{head}  {words}")];
+    }
+    let mut lines = vec![head.to_string()];
+    lines.extend(wrap(words, columns, INDENT, INDENT));
+    lines
+}
+
+pub fn notes(question: &Question, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    /// Columns in front of the lines of a note.
+    const INDENT: &str = "                ";
+    for note in &question.notes {
+        let label = format!("  {:14}", note.label);
+        let lines = wrap(&one_line(&note.text), columns, &label, INDENT);
+        // A label alone stands over the text below.
+        match lines.is_empty() {
+            true => writeln!(out, "{}", label.trim_end())?,
+            false => lines
+                .iter()
+                .try_for_each(|line| writeln!(out, "{}", line.trim_end()))?,
+        }
+    }
+    for line in &question.text {
+        writeln!(out, "    {}", one_line(line))?;
+    }
+    Ok(())
+}
+
+/// Why an answer was refused, broken between words.
+pub fn refusal(why: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    said(&format!("! {}", one_line(why)), out, columns)
+}
+
+/// A sentence below a question, in whole words.
+pub fn said(words: &str, out: &mut impl Write, columns: usize) -> std::io::Result<()> {
+    wrap(words, columns, "  ", "    ")
+        .iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
+}
