@@ -462,6 +462,8 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
         fails(dir.path(), &words, 2, &said);
         let (_, _, told) = llmtui(dir.path(), &words);
         assert!(!told.contains("os error"), "{words:?}: {told}");
+        // At once, not after the work.
+        assert!(!told.contains("words counted"), "{words:?}: {told}");
     }
     // A run whose own files are not as they were.
     let run = std::fs::read_dir(at("runs")).unwrap().next().unwrap();

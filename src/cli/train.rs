@@ -203,10 +203,7 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
     let spec = &loaded.spec;
     let yaml = spec.to_yaml();
     let run = RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock);
-    let run = run.map_err(|e| {
-        let hint = "choose another location with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be created: {e}"), hint)
-    })?;
+    let run = run.map_err(|e| Failure::not_a_new_run(&e))?;
     if let Some(parent) = spec.train.from.as_deref().and_then(parent_of) {
         run.descends_from(parent)?;
     }

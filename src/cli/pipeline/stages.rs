@@ -208,7 +208,7 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
         &loaded.asked,
         &cx.clock,
     )
-    .map_err(|e| Failure::machine(format!("the run's directory cannot be created: {e}"), ""))?;
+    .map_err(|e| Failure::not_a_new_run(&e))?;
     if let Some(parent) = parent {
         run.descends_from(parent)?;
     }

@@ -4,7 +4,7 @@ mod scan;
 
 use self::scan::{Scan, loss};
 use super::log::Tail;
-use super::{Header, Parent, RunDir, RunError};
+use super::{Doing, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::ssh::quoted;
@@ -309,6 +309,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         Ok(meta) => meta.len(),
         Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
         Err(e) => return Err(io_error(e)),
+        doing: Doing::Read,
     };
     let scan = match size {
         0 => Scan::default(),

@@ -3,7 +3,7 @@
 use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
 use crate::base::clock::UnixMillis;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, without_error_numbers};
 use crate::run::state::Level;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -62,7 +62,7 @@ impl Toasts {
             Level::Warn => 8_000,
             Level::Bad => 15_000,
         };
-        let text = one_line(text);
+        let text = one_line(&without_error_numbers(text));
         // News of the same kind (`checkpoint …`) replaces what it said before.
         let kind = |text: &str| text.split(' ').next().map(String::from);
         self.list
