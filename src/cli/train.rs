@@ -144,10 +144,11 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Target::Resumed(..) => asked_of(&args)?.threads,
         Target::New(_) | Target::Branch(_) => None,
     };
+    let mut before = None;
     let run = match target {
         Target::Resumed(run, extension) => {
             if let Some(extension) = extension {
-                extension.write(&run)?;
+                before = Some(extension.write(&run)?);
                 extension
                     .lines(&run)
                     .iter()
@@ -169,6 +170,21 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         say!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
+    let exit = start(run.clone(), resume, threads, &args, cx);
+    if let Some(before) = before {
+        before.unless_begun(&run);
+    }
+    exit
+}
+
+/// Starts the engine of a run that is on the disk, and watches it.
+fn start(
+    run: RunDir,
+    resume: bool,
+    threads: Option<usize>,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json && !args.foreground {
         let options = EngineOptions {
