@@ -24,6 +24,7 @@ mod rollout;
 mod run_spec;
 pub mod schema;
 mod validate;
+mod wants;
 pub mod yaml;
 
 pub use crate::nn::PrecisionError;
@@ -44,6 +45,7 @@ pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
+pub use wants::wants;
 
 /// The embedded corpora.
 fn embed_corpora() -> Vec<String> {
