@@ -442,6 +442,61 @@ fn a_run_that_still_reads_its_data_hears_a_stop() {
 }
 
 #[test]
+fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
+    let place = Place::new();
+    let trained = place
+        .shell(
+            "exec $P train quickstart $SMALL -s seq_len=64 -s max_steps=1 -s name=small --headless",
+        )
+        .output()
+        .unwrap();
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let letter = |n: u32| char::from(b'a' + (n % 16) as u8);
+    let row = |n: u32| {
+        let word: String = [n / 256, n / 16, n].map(letter).iter().collect();
+        format!("{{\"q\": \"{word}\", \"a\": \"x\"}}\n")
+    };
+    let rows: String = (0..4_000).map(row).collect();
+    std::fs::write(place.path().join("rows.jsonl"), rows).unwrap();
+    let task = "name: many\nversion: 1\nsummary: Many.\nkind: answer\nsource: {path: rows.jsonl}\nprompt: '{{ q }}'\ntarget: '{{ a }}'\n\
+        answer: {max_new_tokens: 24}\n";
+    std::fs::write(place.path().join("many.yaml"), task).unwrap();
+    let child = place
+        .shell("exec $P eval small --tasks ./many.yaml")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kept = || {
+        let folders = std::fs::read_dir(place.path().join("evals")).ok()?;
+        let files = folders
+            .flatten()
+            .flat_map(|folder| std::fs::read_dir(folder.path()));
+        let mut files = files.flatten().flatten().map(|file| file.path());
+        let answers = files.find(|file| file.extension().is_some_and(|e| e == "jsonl"))?;
+        Some(std::fs::read_to_string(answers).ok()?.lines().count())
+    };
+    // A header, then answers.
+    until("answered", || kept().is_some_and(|lines| lines > 2));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let stopped = child.wait_with_output().unwrap();
+    let told = said(&stopped);
+    assert_eq!(code(&stopped), 130, "{told}");
+    assert!(
+        told.contains("of 4,000 items of many are answered and kept in evals/"),
+        "{told}"
+    );
+    assert!(told.contains("the same command goes on there"), "{told}");
+    let before = kept().unwrap();
+    let whole = place
+        .shell("exec $P eval small --tasks ./many.yaml")
+        .output()
+        .unwrap();
+    assert_eq!(code(&whole), 0, "{}", said(&whole));
+    assert!(before < 4_001 && kept() == Some(4_001), "{before}");
+}
+
+#[test]
 fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
     let place = Place::new();
     let huge = "quickstart -s d_model=8192 -s n_layer=400 -s n_head=64";

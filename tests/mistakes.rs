@@ -462,6 +462,8 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
         fails(dir.path(), &words, 2, &said);
         let (_, _, told) = llmtui(dir.path(), &words);
         assert!(!told.contains("os error"), "{words:?}: {told}");
+        // At once, not after the work.
+        assert!(!told.contains("words counted"), "{words:?}: {told}");
     }
     // A run whose own files are not as they were.
     let run = std::fs::read_dir(at("runs")).unwrap().next().unwrap();
@@ -565,4 +567,87 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     );
     let (_, out, _) = llmtui(dir.path(), &[&dry[..], &["--nodes", "a,b"]].concat());
     assert!(!out.contains("no PyTorch"), "{out}");
+}
+
+#[test]
+fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus: String = (0..400)
+        .map(|i| format!("line {i} of {}. ", i * 7))
+        .collect();
+    std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
+    let small = "train quickstart --headless -s data.path=own.txt -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
+    let small: Vec<&str> = small.split(' ').collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    std::fs::write(dir.path().join("own.txt"), "too short").unwrap();
+    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
+    let spec = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
+    let spec = || std::fs::read_to_string(spec.spec_path()).unwrap();
+    let before = spec();
+    let longer = "train --resume quickstart --headless -s max_steps=9";
+    let longer: Vec<&str> = longer.split(' ').collect();
+    let (code, out, said) = llmtui(dir.path(), &longer);
+    assert!(matches!(code, 2..=4), "{out}{said}");
+    assert!(out.contains("failed at step 2"), "{out}");
+    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert_eq!(spec(), before);
+    let (_, out, _) = llmtui(dir.path(), &["runs"]);
+    assert!(out.contains("finished") && !out.contains("failed"), "{out}");
+}
+
+#[test]
+fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |i: usize| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "say {i}"}}, {{"role": "assistant", "content": "yes {}"}}]}}"#,
+            i * 7
+        )
+    };
+    let rows: Vec<String> = (0..200).map(row).collect();
+    std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
+    let small = "train sft --headless -s train.from=null -s data.path=rows.jsonl -s data.tokenizer.bpe.vocab_size=300 -s max_steps=2 \
+        -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2 -s seq_len=128";
+    let small: Vec<&str> = small.split_whitespace().collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
+    let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
+    let model = run.checkpoints()[0].path.display().to_string();
+    let lf = format!("stage: sft\nmodel_name_or_path: {model}\ntemplate: llama3\ndataset: gone\n");
+    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
+    let from =
+        format!("sft -s train.from={model} -s data.path=rows.jsonl -s max_steps=2 -s seq_len=128");
+    let lacks = ["<|eot_id|> (", " tokens)", "data.template=auto"];
+    for (words, template, named) in [
+        ("import lf.yaml".into(), "", true),
+        (format!("plan {from}"), "llama3", true),
+        (format!("train {from} --dry-run"), "llama3", true),
+        (format!("plan {from}"), "chatml", false),
+        (format!("train {from} --dry-run"), "chatml", false),
+    ] {
+        let template = format!("data.template={template}");
+        let mut words: Vec<&str> = words.split(' ').collect();
+        if words[0] != "import" {
+            words.extend(["-s", &template]);
+        }
+        let (code, out, said) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {said}");
+        let told = format!("{out}{said}");
+        let told: Vec<&str> = told.split_whitespace().collect();
+        let told = told.join(" ");
+        assert_eq!(
+            lacks.iter().all(|word| told.contains(word)),
+            named,
+            "{words:?}: {told}"
+        );
+    }
+    let lf = "stage: sft\nmodel_name_or_path: org/model\ntemplate: llama3\ndataset: gone\n";
+    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
+    let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
+    assert!(
+        out.contains("template llama3 writes <|begin_of_text|>"),
+        "{out}"
+    );
 }

@@ -170,7 +170,7 @@ impl Branch {
             &self.loaded.asked,
             &cx.clock,
         )
-        .map_err(|e| disk(format!("the run's directory cannot be created: {e}")))?;
+        .map_err(|e| Failure::not_a_new_run(&e))?;
         if let Some(from) = &self.from {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);

@@ -13,11 +13,14 @@ use crate::base::text::{one_line, shown};
 use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer::{self, Tokenizer};
 use crate::engine::checkpoint::{Fault, Manifest};
+use crate::link::signals;
 use crate::models::{ModelSource, Parts};
 use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, Task, TaskError};
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Put evaluation tasks to models: accuracies with standard errors, differences, every answer kept
@@ -108,8 +111,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let parts = models.iter().take(args.models.len());
     let parts = parts.map(|model| open(&model.path, chat));
     let parts = parts.collect::<Result<Vec<Parted>, _>>()?;
+    let stop = interrupts();
     for (at, parted) in parts.into_iter().enumerate() {
-        let refused = ask(args, cx, &mut models[at], parted, &prepared)?;
+        let refused = ask(args, cx, &mut models[at], parted, &prepared, &stop)?;
         leave_out(&mut prepared, &mut models[..at], refused)?;
     }
     write(&match args.json {
@@ -310,6 +314,7 @@ fn ask(
     model: &mut Asked,
     parted: Parted,
     prepared: &[Prepared],
+    stop: &AtomicBool,
 ) -> anyhow::Result<Vec<(usize, TaskError)>> {
     let mut refused = Vec::new();
     let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -343,7 +348,10 @@ fn ask(
             let mut teller = Teller::new(cx, name);
             let asked = run.ask(&mut subject, &mut |progress| {
                 teller.tell(progress);
-                ControlFlow::Continue(())
+                match stop.load(Ordering::Relaxed) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
             });
             teller.end();
             match asked {
@@ -354,10 +362,49 @@ fn ask(
                 }
                 Err(error) => return Err(failed(&error).into()),
             }
+            if !run.is_whole() {
+                return Err(stopped(run.answered(), task, &folder).into());
+            }
         }
         model.outcomes.push(run.finish());
     }
     Ok(refused)
+}
+
+/// As a shell says of what an interrupt ended: the results of a part are none.
+const INTERRUPTED: u8 = 130;
+
+/// An evaluation that was stopped: what is kept of it, and how it goes on.
+fn stopped((answered, all): (usize, usize), task: &Prepared, folder: &Path) -> Failure {
+    let what = format!(
+        "stopped: {} of {} items of {} are answered and kept in {}",
+        human::grouped(answered as u64),
+        human::grouped(all as u64),
+        task.task.config().name,
+        shown(folder)
+    );
+    Failure {
+        exit: Exit::Program(INTERRUPTED),
+        what: one_line(&what),
+        hint: "the same command goes on there, and asks nothing twice".into(),
+    }
+}
+
+/// Set by the first Ctrl-C; a second one ends the program at once, which loses the items in work.
+fn interrupts() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (mut heard, raised) = (signals::interrupts(), Arc::clone(&stop));
+    std::thread::spawn(move || {
+        while heard.blocking_recv().is_some() {
+            if raised.swap(true, Ordering::Relaxed) {
+                tell!("\nstopped: what was answered is kept; the same command goes on there");
+                let own = rustix::process::getpid();
+                let _ = rustix::process::kill_process(own, rustix::process::Signal::TERM);
+            }
+            tell!("\nstopping after the items in work; Ctrl-C again stops at once");
+        }
+    });
+    stop
 }
 
 /// A model whose weights are not read yet.

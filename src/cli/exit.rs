@@ -3,13 +3,13 @@
 
 use crate::base::files::is_of_the_name;
 use crate::base::paths::astray;
-use crate::base::text::{sanitize, shown};
+use crate::base::text::{sanitize, shown, without_error_numbers};
 use crate::cli::out::{error_columns, wrapped};
 use crate::data::DataError;
 use crate::data::source::neighbour;
 use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
-use crate::run::RunError;
+use crate::run::{Doing, RunError};
 use crate::spec::SaveError;
 use crate::wire::Outcome;
 use std::fs::File;
@@ -164,18 +164,29 @@ impl Failure {
         }
     }
 
-    /// A run that cannot be opened or is in use.
+    /// A run that cannot be opened, kept or deleted, or is in use.
     pub fn run(error: &RunError) -> Failure {
+        let (what, hint) = (error.to_string(), error.hint());
         match error {
-            RunError::Io {
-                error: source,
-                path,
-            } if !is_of_the_name(source) => {
-                let hint = format!("check the disk and the permissions of {}", shown(path));
-                Failure::machine(error.to_string(), hint)
+            RunError::Io { doing, error, .. }
+                if *doing == Doing::Delete || !is_of_the_name(error) =>
+            {
+                Failure::machine(what, hint)
             }
-            _ => Failure::yours(error.to_string(), "llmtui runs"),
+            _ => Failure::yours(what, hint),
         }
+    }
+
+    /// A run that cannot be made.
+    pub fn not_a_new_run(error: &RunError) -> Failure {
+        let hint = format!(
+            "{}, or choose another location with --runs-dir DIR",
+            error.hint()
+        );
+        Failure::machine(
+            format!("the run's directory cannot be created: {error}"),
+            hint,
+        )
     }
 
     /// A spec that was not saved.
@@ -217,7 +228,7 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
         return Exit::Done;
     }
     let (exit, text) = explain(&error);
-    let text = wrapped(&sanitize(&text), error_columns());
+    let text = wrapped(&sanitize(&without_error_numbers(&text)), error_columns());
     let _ = std::io::stderr().write_all(text.as_bytes());
     exit
 }
@@ -340,6 +351,28 @@ fn write_crash_file(folder: &Path, text: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_cannot_be_had_is_told_in_words_with_a_fix() {
+        let denied = |doing| RunError::Io {
+            doing,
+            path: "/runs/a/lock".into(),
+            error: io::Error::from_raw_os_error(13),
+        };
+        for (doing, verb) in [
+            (Doing::Read, "read"),
+            (Doing::Write, "written"),
+            (Doing::Make, "written"),
+            (Doing::Delete, "deleted"),
+        ] {
+            let failure = Failure::run(&denied(doing));
+            let what = format!("/runs/a/lock cannot be {verb}: permission denied");
+            assert_eq!((failure.exit, &failure.what), (Exit::Machine, &what));
+            assert!(failure.hint.starts_with("check the permissions of /"));
+        }
+        let failure = Failure::not_a_new_run(&denied(Doing::Make));
+        assert!(failure.hint.ends_with("with --runs-dir DIR"), "{failure:?}");
+    }
 
     #[test]
     fn every_class_has_its_code() {

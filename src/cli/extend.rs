@@ -4,11 +4,12 @@
 use super::Context;
 use super::exit::Failure;
 use super::run_ref::spec_of;
-use crate::base::files::{read_plain_text, write_atomic};
+use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
-use crate::run::RunDir;
+use crate::run::{RunDir, index};
 use crate::spec::{self, Loaded, RunSpec};
+use std::path::PathBuf;
 
 /// What `-s` may say of a resumed run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -195,11 +196,11 @@ impl Extension {
         ]
     }
 
-    /// Writes the new last step into the run's spec and its request.
+    /// Writes what changes into the run's spec and its request; returns what they said before.
     ///
     /// # Errors
     /// The run is alive, or the disk.
-    pub fn write(&self, run: &RunDir) -> anyhow::Result<()> {
+    pub fn write(&self, run: &RunDir) -> anyhow::Result<Before> {
         let _lock = run.lock().map_err(|e| Failure::run(&e))?;
         let spec = &self.loaded.spec;
         let asked = read_plain_text(run.asked_path()).unwrap_or_default();
@@ -215,10 +216,28 @@ impl Extension {
             self.newest,
             one_line(&self.words.join(" -s "))
         );
+        let mut before = Vec::new();
         for (path, text) in [(run.asked_path(), asked), (run.spec_path(), spec.to_yaml())] {
+            before.extend(read_plain(&path).map(|was| (path.clone(), was)));
             write_atomic(&path, text.as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
         }
-        Ok(())
+        Ok(Before(before))
+    }
+}
+
+/// The files of a run that [`Extension::write`] has replaced.
+#[derive(Debug)]
+pub struct Before(Vec<(PathBuf, Vec<u8>)>);
+
+impl Before {
+    /// Brings them back where the engine refused what was asked for: the run stays as it was.
+    pub fn unless_begun(self, run: &RunDir) {
+        if index::refusal(run).is_some() {
+            let all = |(path, was): (PathBuf, Vec<u8>)| write_atomic(&path, &was);
+            if self.0.into_iter().try_for_each(all).is_ok() {
+                tell!("{} and its spec stay as they were", one_line(&run.folder()));
+            }
+        }
     }
 }
 

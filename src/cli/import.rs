@@ -4,7 +4,10 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::files::read_plain_text;
 use crate::base::text::{one_line, shown};
+use crate::data::chat::AUTO;
+use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
 use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported};
+use crate::spec::{Draft, Loaded, load_text_with, named_marks};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -41,6 +44,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
+    if let Some(words) = of_template(&imported.draft, cx) {
+        writeln!(out, "\n{}", one_line(&words))?;
+    }
     let heading = format!("Imported from {} ({}).", file, imported.dialect.id());
     let yaml = imported.draft.to_yaml(&[heading]);
     match &args.to {
@@ -58,6 +64,38 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         None => write!(out, "\n{yaml}")?,
     }
     Ok(Exit::Done)
+}
+
+/// What a template that the file names asks of the model's tokenizer. Other trainers add the marks that it lacks.
+fn of_template(draft: &Draft, cx: &Context) -> Option<String> {
+    let template = draft.value("data.template");
+    let template = template.as_str().filter(|name| *name != AUTO)?;
+    let from = draft.value("train.from");
+    // The rest of the spec may lack what is on no disk yet.
+    let set = [
+        format!("train.from={}", from.as_str()?),
+        format!("data.template={template}"),
+    ];
+    let loaded = load_text_with("imported.yaml", "{}", &set, &cx.spec_sources());
+    let tokenizer = |loaded: &Loaded| match &loaded.spec.data.tokenizer {
+        TokenizerConfig::File(file) => file.path.exists(),
+        _ => true,
+    };
+    if let Some(loaded) = loaded.ok().filter(tokenizer) {
+        let found = named_marks(&loaded.spec.data)?;
+        return Some(format!(
+            "advice: {}: {}; {}",
+            found.place, found.evidence, found.fix
+        ));
+    }
+    let marks = ChatMarkers::of_template(template).tokens();
+    (!marks.is_empty()).then(|| {
+        format!(
+            "note: template {template} writes {}: a tokenizer without them as tokens cuts them into pieces, and none are added here; \
+             llmtui plan says which are missing once the model is on this disk, and data.template=auto takes the model's own template",
+            marks.join(" ")
+        )
+    })
 }
 
 /// ```text

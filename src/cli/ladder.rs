@@ -310,10 +310,8 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
 }
 
 fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
-    RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), asked, &cx.clock).map_err(|e| {
-        let hint = "choose another location with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be created: {e}"), hint).into()
-    })
+    RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), asked, &cx.clock)
+        .map_err(|e| Failure::not_a_new_run(&e).into())
 }
 
 /// The exit code of a ladder whose run did not take all its steps: the run's own, unless that would be success.

@@ -1,7 +1,7 @@
 //! The one door for what the program says to a terminal besides tables and streams: control sequences lose their power, and
 //! a standard error that is closed or full takes nothing with it.
 
-use crate::base::text::{quiet_json, sanitize, wrap};
+use crate::base::text::{quiet_json, sanitize, without_error_numbers, wrap};
 use crate::wire::{Envelope, Event};
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -9,7 +9,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Writes a line to standard error. Nobody may be there to read it: that is no fault of the work that goes on.
 pub fn tell(words: Arguments<'_>) {
-    let words = wrapped(&sanitize(&words.to_string()), error_columns());
+    let words = without_error_numbers(&words.to_string());
+    let words = wrapped(&sanitize(&words), error_columns());
     hint(format_args!("{words}\n"));
 }
 

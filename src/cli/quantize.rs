@@ -6,6 +6,7 @@ use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
+use crate::base::place::try_write;
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
 use crate::embed;
@@ -58,6 +59,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = format!("{} already exists", shown(&args.to));
         return Err(Failure::yours(what, "choose another name, or remove it first").into());
     }
+    try_write(&args.to).map_err(|e| Failure::not_written(&args.to, &e))?;
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;

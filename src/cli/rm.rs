@@ -7,7 +7,7 @@ use crate::base::text::one_line;
 use crate::pipeline::{PipelineDir, State};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
-use crate::run::{RunDir, RunError, index};
+use crate::run::{RunDir, index};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
@@ -87,10 +87,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     for run in &runs {
-        run.remove().map_err(|e| match &e {
-            RunError::Io { path, error } => Failure::not_deleted(path, error),
-            other => Failure::run(other),
-        })?;
+        run.remove().map_err(|e| Failure::run(&e))?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
     for (dir, state) in &pipelines {

@@ -144,10 +144,11 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Target::Resumed(..) => asked_of(&args)?.threads,
         Target::New(_) | Target::Branch(_) => None,
     };
+    let mut before = None;
     let run = match target {
         Target::Resumed(run, extension) => {
             if let Some(extension) = extension {
-                extension.write(&run)?;
+                before = Some(extension.write(&run)?);
                 extension
                     .lines(&run)
                     .iter()
@@ -169,6 +170,21 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         say!("{}", shown(run.path()))?;
         return Ok(Exit::Done);
     }
+    let exit = start(run.clone(), resume, threads, &args, cx);
+    if let Some(before) = before {
+        before.unless_begun(&run);
+    }
+    exit
+}
+
+/// Starts the engine of a run that is on the disk, and watches it.
+fn start(
+    run: RunDir,
+    resume: bool,
+    threads: Option<usize>,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json && !args.foreground {
         let options = EngineOptions {
@@ -203,10 +219,7 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
     let spec = &loaded.spec;
     let yaml = spec.to_yaml();
     let run = RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock);
-    let run = run.map_err(|e| {
-        let hint = "choose another location with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be created: {e}"), hint)
-    })?;
+    let run = run.map_err(|e| Failure::not_a_new_run(&e))?;
     if let Some(parent) = spec.train.from.as_deref().and_then(parent_of) {
         run.descends_from(parent)?;
     }

@@ -655,6 +655,10 @@ fn a_stage_that_failed_keeps_its_cause_and_can_be_mended() {
     let state = place.state();
     let message = state["stages"][1]["message"].as_str().unwrap();
     assert!(message.contains("gone.jsonl"), "{message}");
+    // Told once, by the stage.
+    let said = err(&output);
+    assert_eq!(said.matches("gone.jsonl").count(), 1, "{said}");
+    assert!(said.contains("stage 2 (exam) failed\n  try: "), "{said}");
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("gone.jsonl"), "{listed}");
 

@@ -10,6 +10,7 @@ pub mod json;
 pub mod mapped;
 pub mod num;
 pub mod paths;
+pub mod place;
 pub mod png;
 pub mod protobuf;
 pub mod registry;

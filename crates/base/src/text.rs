@@ -87,6 +87,29 @@ pub fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
 
+/// A message without the numbers of the operating system's errors (` (os error 13)`): they help nobody who reads the words in
+/// front of them.
+pub fn without_error_numbers(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        let behind = &rest[at + MARK.len()..];
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        match digits > 0 && behind[digits..].starts_with(')') {
+            true => {
+                out.push_str(&rest[..at]);
+                rest = &behind[digits + 1..];
+            }
+            false => {
+                out.push_str(&rest[..at + MARK.len()]);
+                rest = behind;
+            }
+        }
+    }
+    out + rest
+}
+
 /// A path as a screen shows it: file names may hold any character.
 pub fn shown(path: &std::path::Path) -> String {
     one_line(&path.display().to_string())
@@ -128,6 +151,16 @@ fn is_combining(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_the_systems_errors_go() {
+        let said = "/x: Permission denied (os error 13); y: No such file (os error 2)";
+        let plain = "/x: Permission denied; y: No such file";
+        assert_eq!(without_error_numbers(said), plain);
+        for other in ["", "(os error)", "a (os error x)", "a (os error 1"] {
+            assert_eq!(without_error_numbers(other), other);
+        }
+    }
 
     #[test]
     fn cuts_by_columns_at_the_end_or_in_the_middle() {

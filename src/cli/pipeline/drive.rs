@@ -59,17 +59,18 @@ fn drive(
         let spent = cx.clock.elapsed().saturating_sub(begun);
         state.stages[at].seconds = before + spent.as_secs_f64();
         let ended = ended.unwrap_or_else(|error| {
-            let failure = error.downcast::<Failure>();
-            match failure {
-                Ok(failure) => Ended::Failed(failure.exit, failure.what),
-                Err(error) => Ended::Failed(Exit::Yours, chain(&error)),
-            }
+            let (exit, why) = match error.downcast::<Failure>() {
+                Ok(failure) => (failure.exit, failure.what),
+                Err(error) => (Exit::Yours, chain(&error)),
+            };
+            let said = false;
+            Ended::Failed { exit, why, said }
         });
         let entry = &mut state.stages[at];
         match &ended {
             Ended::Done(made) => (entry.status, entry.made) = (Status::Done, Some(made.clone())),
             Ended::Stopped => entry.status = Status::Stopped,
-            Ended::Failed(_, why) => {
+            Ended::Failed { why, .. } => {
                 (entry.status, entry.message) = (Status::Failed, why.clone());
             }
         }
@@ -80,8 +81,14 @@ fn drive(
                 tell!("stage {} is stopped; {resume} goes on", stage.name);
                 return Ok(Exit::Done);
             }
-            Ended::Failed(exit, why) => {
-                let what = format!("stage {} ({}) failed: {why}", at + 1, stage.name);
+            Ended::Failed { exit, why, said } => {
+                // What a stage has said stands right above.
+                let why = if said {
+                    String::new()
+                } else {
+                    format!(": {why}")
+                };
+                let what = format!("stage {} ({}) failed{why}", at + 1, stage.name);
                 let hint = format!(
                     "{resume} tries it again; --skip {} leaves it out",
                     stage.name

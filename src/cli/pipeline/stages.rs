@@ -25,7 +25,23 @@ pub enum Ended {
     /// With what it made.
     Done(PathBuf),
     Stopped,
-    Failed(Exit, String),
+    Failed {
+        exit: Exit,
+        why: String,
+        /// Its process has said so itself.
+        said: bool,
+    },
+}
+
+impl Ended {
+    /// A stage whose process has said why, or nothing.
+    fn failed(status: ExitStatus, said: Option<String>, silent: impl FnOnce() -> String) -> Ended {
+        Ended::Failed {
+            exit: exit_of(status),
+            said: said.is_some(),
+            why: said.unwrap_or_else(silent),
+        }
+    }
 }
 
 /// Does stage `at`, or goes on with it.
@@ -54,10 +70,9 @@ pub fn perform(
     Ok(match status.success() {
         true => Ended::Done(made),
         false if stop.is_asked() => Ended::Stopped,
-        false => {
-            let why = said.unwrap_or_else(|| format!("it ended without a message ({status})"));
-            Ended::Failed(exit_of(status), why)
-        }
+        false => Ended::failed(status, said, || {
+            format!("it ended without a message ({status})")
+        }),
     })
 }
 
@@ -103,19 +118,32 @@ fn train_stage(
         }
         let (status, said) = child::run(command, stop)?;
         let summary = index::summarize(&run)?;
+        // In lines on standard output, which who keeps the errors alone does not see.
+        let told = |why: String| {
+            let said = !options.json && cx.stdout_is_terminal;
+            let exit = exit_of(status);
+            Ended::Failed { exit, why, said }
+        };
+        if let Some(why) = index::refusal(&run) {
+            return Ok(told(why));
+        }
         match summary.status {
             RunStatus::Finished => {}
             RunStatus::Stopped => return Ok(Ended::Stopped),
             RunStatus::Live => {
                 let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
                 let why = format!("its run trains on elsewhere: {attach}");
-                return Ok(Ended::Failed(Exit::Yours, why));
+                return Ok(Ended::Failed {
+                    exit: Exit::Yours,
+                    why,
+                    said: false,
+                });
             }
             _ if summary.message.is_empty() => {
                 let silent = || format!("its run {} ended without a final event", run.folder());
-                return Ok(Ended::Failed(exit_of(status), said.unwrap_or_else(silent)));
+                return Ok(Ended::failed(status, said, silent));
             }
-            _ => return Ok(Ended::Failed(exit_of(status), summary.message)),
+            _ => return Ok(told(summary.message)),
         }
     }
     match run.best_checkpoint() {
@@ -125,7 +153,11 @@ fn train_stage(
         }
         None => {
             let why = format!("its run {} has no checkpoint", run.folder());
-            Ok(Ended::Failed(Exit::Machine, why))
+            Ok(Ended::Failed {
+                exit: Exit::Machine,
+                why,
+                said: false,
+            })
         }
     }
 }
@@ -208,7 +240,7 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
         &loaded.asked,
         &cx.clock,
     )
-    .map_err(|e| Failure::machine(format!("the run's directory cannot be created: {e}"), ""))?;
+    .map_err(|e| Failure::not_a_new_run(&e))?;
     if let Some(parent) = parent {
         run.descends_from(parent)?;
     }

@@ -6,6 +6,7 @@ use super::{texts, yours};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
+use crate::base::place::try_make;
 use crate::base::text::shown;
 use crate::data::tokenizer::{CONFIG, Tokenizer, TokenizerConfig};
 use std::io::{IsTerminal, Write};
@@ -63,6 +64,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     let files = texts::files(&args.files)?;
+    try_make(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
     let clock = SystemClock::new();
     let tokenizer = learn(&config, &files)?;
     let took = clock.elapsed();

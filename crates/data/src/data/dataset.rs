@@ -3,6 +3,7 @@
 //! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
 
 use super::Batch;
+use super::chat::CutMark;
 use super::corpus::Corpus;
 use super::documents::Documents;
 use super::pack::Packing;
@@ -25,6 +26,8 @@ pub struct Dataset {
     pub ends: Vec<u32>,
     /// There is a chat template, and it writes none of the training rows: they are texts.
     pub unused_template: bool,
+    /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
+    pub cut_marks: Vec<CutMark>,
     /// What became of the training documents; none where there is one text.
     pub learning: Option<Learning>,
     pub(super) seq_len: usize,

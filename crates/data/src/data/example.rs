@@ -1,6 +1,7 @@
 //! One row of training data, whatever file and format it came from: what formats make and everything after them reads.
 //! How files are opened is `source`'s matter, how rows are read `formats`', how text becomes tokens `render`'s.
 
+use super::{RowFault, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -65,6 +66,43 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// What it is, in words, and the methods that learn from it.
+    fn kind(&self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Content::Text(_) => ("a text", &["pretrain"]),
+            Content::Chat(_) => ("a conversation", &["sft"]),
+            Content::Completion { .. } => ("a prompt with its answer", &["sft"]),
+            Content::Preference { .. } => (
+                "a pair of a chosen and a rejected answer",
+                Unit::Pair.methods(),
+            ),
+            Content::Labelled { .. } => (
+                "an answer with its label, good or bad",
+                Unit::Judged.methods(),
+            ),
+            Content::Prompt { .. } => ("a prompt without an answer", Unit::Prompt.methods()),
+        }
+    }
+
+    /// The fault of a row that a method cannot learn from: what it is, what the method needs, which ones learn from it.
+    pub fn unfit(&self, wanted: Unit, place: &Place) -> RowFault {
+        let (what, methods) = self.kind();
+        let readers = match methods {
+            [one] => format!("take method {one}, which learns from such rows"),
+            several => {
+                let several = several.join(", ");
+                format!("take one of the methods that learn from such rows: {several}")
+            }
+        };
+        RowFault::new(
+            place,
+            format!("{what}, where the method needs {}", wanted.needs()),
+            format!("{readers}; or name the columns that it needs with data.format"),
+        )
+    }
+}
+
 /// A row, read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
@@ -109,6 +147,31 @@ pub struct Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_another_kind_names_the_methods_that_learn_from_it() {
+        let text = |text: &str| Turns::Text(text.into());
+        let judged = Content::Labelled {
+            prompt: text("a"),
+            completion: text("b"),
+            desirable: true,
+        };
+        let pair = Content::Preference {
+            prompt: text("a"),
+            chosen: text("b"),
+            rejected: text("c"),
+        };
+        let place = Place {
+            file: "rows.jsonl".into(),
+            row: 1,
+        };
+        let fault = judged.unfit(Unit::Pair, &place);
+        let what = "rows.jsonl:1: an answer with its label, good or bad, where the method needs a prompt with a chosen and a rejected answer";
+        assert_eq!(fault.to_string(), what);
+        assert!(fault.fix.starts_with("take method kto, "), "{}", fault.fix);
+        let fault = pair.unfit(Unit::Judged, &place);
+        assert!(fault.fix.contains("such rows: dpo, orpo,"), "{}", fault.fix);
+    }
 
     #[test]
     fn a_message_keeps_what_it_does_not_know() {

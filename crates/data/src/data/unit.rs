@@ -28,6 +28,16 @@ impl Unit {
         }
     }
 
+    /// The methods that learn from it, by their words in a spec.
+    pub fn methods(self) -> &'static [&'static str] {
+        match self {
+            Unit::Text => &["pretrain", "sft"],
+            Unit::Pair | Unit::Ranked => &["dpo", "orpo", "simpo", "cpo", "reward"],
+            Unit::Judged => &["kto"],
+            Unit::Prompt => &["ppo", "grpo", "rloo"],
+        }
+    }
+
     /// Sequences of an example in a batch; they stand next to each other.
     pub fn sequences(self) -> usize {
         match self {

@@ -4,6 +4,7 @@ use super::rules::Rules;
 use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
+use crate::base::text::without_error_numbers;
 use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -59,7 +60,10 @@ impl<'a> Port<'a> {
         }
     }
 
-    pub fn emit(&mut self, event: Event) {
+    pub fn emit(&mut self, mut event: Event) {
+        if let Event::Finished { message, .. } | Event::Warned { message, .. } = &mut event {
+            *message = without_error_numbers(message);
+        }
         self.rules.hear(&event);
         // `Finished` is always the last word.
         if let Event::Finished { .. } = event {

@@ -152,7 +152,7 @@ impl RunContext<'_, '_> {
     }
 
     /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
-    /// questions: without its template such a model only goes on with line breaks.
+    /// questions: without its template such a model only goes on with line breaks. Texts begin behind a line break.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores answers and writes none".into());
@@ -163,6 +163,7 @@ impl RunContext<'_, '_> {
             false => Vec::new(),
         };
         if given.is_empty() {
+            let prompt = if prompt.is_empty() { "\n" } else { prompt };
             given.push(Given::of_text(prompt, &self.data)?);
         }
         let mut sampling = sampling.clone();

@@ -97,7 +97,7 @@ impl Verdict {
         }
     }
 
-    /// `train loss 4.15 → 1.76, val 1.88`, or the evidence of the fault and what helps.
+    /// `train loss 4.15 → 1.76, val 1.88`: before training and at the newest step; or the evidence of the fault and what helps.
     pub(super) fn summary(self, view: &View<'_>, findings: &[Finding]) -> String {
         if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
             return format!("{}; {}", finding.evidence, finding.fix);
@@ -120,7 +120,9 @@ impl Verdict {
         let Some(loss) = view.loss() else {
             return "too few steps to judge".into();
         };
-        let (start, now) = (human::number(loss.start), human::number(loss.now));
+        // As the last step was logged: a mean over the newest steps of a short run is none of its values.
+        let newest = view.state.latest(metric::LOSS).unwrap_or(loss.now);
+        let (start, now) = (human::number(loss.start), human::number(newest));
         let mut text = format!("train loss {start} → {now}");
         if let Some(val) = view.state.latest(metric::VAL_LOSS) {
             text.push_str(&format!(", val {}", human::number(val)));

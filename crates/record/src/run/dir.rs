@@ -4,8 +4,9 @@ use super::header::{FORMAT, Header, Parent};
 use super::id::new_id;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    Lock, is_locked, read_small_text, sync_dir, try_lock, write_atomic, write_synced,
+    self, Lock, is_locked, read_small_text, sync_dir, try_lock, write_atomic, write_synced,
 };
+use crate::base::text::shown;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,8 +24,12 @@ const NAME_TRIES: usize = 16;
 /// What can be wrong with a run directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{path}: {error}")]
-    Io { path: PathBuf, error: io::Error },
+    #[error("{}", .doing.failed(path, error).0)]
+    Io {
+        doing: Doing,
+        path: PathBuf,
+        error: io::Error,
+    },
     #[error("{0} is not a run directory: it has no run.json")]
     NotARun(PathBuf),
     #[error("{path}: run.json is damaged: {why}")]
@@ -42,8 +47,44 @@ pub enum RunError {
 }
 
 impl RunError {
-    fn io(path: &Path, error: io::Error) -> RunError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            RunError::Io { doing, path, error } => doing.failed(path, error).1,
+            _ => "llmtui runs".into(),
+        }
+    }
+}
+
+/// What was being done to a file or folder of a run when the system refused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    Read,
+    Write,
+    Make,
+    Delete,
+}
+
+impl Doing {
+    /// What is wrong, and what to do.
+    fn failed(self, path: &Path, error: &io::Error) -> (String, String) {
+        let words = match self {
+            Doing::Read => files::not_read,
+            Doing::Write => files::not_written,
+            Doing::Make => files::not_made,
+            Doing::Delete => files::not_deleted,
+        };
+        let (what, fix) = words(path, error);
+        match error.raw_os_error() {
+            Some(_) => (what, fix),
+            // A sentence of our own says it.
+            None => (format!("{}: {error}", shown(path)), fix),
+        }
+    }
+
+    fn error(self, path: &Path, error: io::Error) -> RunError {
         RunError::Io {
+            doing: self,
             path: path.into(),
             error,
         }
@@ -67,21 +108,21 @@ impl RunDir {
         asked_yaml: &str,
         clock: &dyn Clock,
     ) -> Result<RunDir, RunError> {
-        check_place(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
-        std::fs::create_dir_all(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+        check_place(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
+        std::fs::create_dir_all(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
         let now = clock.now();
         let run = fresh_dir(runs_dir, || new_id(name, now))?;
         let write = |path: PathBuf, bytes: &[u8]| {
-            write_synced(&path, bytes).map_err(|e| RunError::io(&path, e))
+            write_synced(&path, bytes).map_err(|e| Doing::Write.error(&path, e))
         };
         let fill = || {
             let checkpoints = run.checkpoints_path();
-            std::fs::create_dir(&checkpoints).map_err(|e| RunError::io(&checkpoints, e))?;
+            std::fs::create_dir(&checkpoints).map_err(|e| Doing::Make.error(&checkpoints, e))?;
             write(run.spec_path(), spec_yaml.as_bytes())?;
             write(run.asked_path(), asked_yaml.as_bytes())?;
             // The header is written last: a directory without one is not a run, so a half-created one is never listed.
             run.write_header(&Header::new(&run.id, name, now))?;
-            sync_dir(runs_dir).map_err(|e| RunError::io(runs_dir, e))
+            sync_dir(runs_dir).map_err(|e| Doing::Write.error(runs_dir, e))
         };
         if let Err(error) = fill() {
             let _ = std::fs::remove_dir_all(&run.root);
@@ -92,7 +133,7 @@ impl RunDir {
 
     /// Opens an existing run and checks that this program can read its layout.
     pub fn open(path: &Path) -> Result<RunDir, RunError> {
-        let root = std::path::absolute(path).map_err(|e| RunError::io(path, e))?;
+        let root = std::path::absolute(path).map_err(|e| Doing::Read.error(path, e))?;
         let mut run = RunDir {
             root,
             id: String::new(),
@@ -167,7 +208,7 @@ impl RunDir {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RunError::NotARun(self.root.clone())
             }
-            _ => RunError::io(&path, e),
+            _ => Doing::Read.error(&path, e),
         })?;
         let header: Header = serde_json::from_str(&text).map_err(|e| RunError::Damaged {
             path: self.root.clone(),
@@ -193,9 +234,9 @@ impl RunDir {
 
     fn write_header(&self, header: &Header) -> Result<(), RunError> {
         let path = self.header_path();
-        let text =
-            serde_json::to_string_pretty(header).map_err(|e| RunError::io(&path, e.into()))?;
-        write_atomic(&path, text.as_bytes()).map_err(|e| RunError::io(&path, e))
+        let text = serde_json::to_string_pretty(header)
+            .map_err(|e| Doing::Write.error(&path, e.into()))?;
+        write_atomic(&path, text.as_bytes()).map_err(|e| Doing::Write.error(&path, e))
     }
 
     /// Notes in the header where a branch came from.
@@ -229,7 +270,7 @@ impl RunDir {
             match try_lock(&path) {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) => std::thread::park_timeout(LOCK_PAUSE),
-                Err(e) => return Err(RunError::io(&path, e)),
+                Err(e) => return Err(Doing::Write.error(&path, e)),
             }
         }
         Err(self.busy())
@@ -247,8 +288,8 @@ impl RunDir {
         let _claim = self.lock()?;
         let name = self.root.file_name().unwrap_or_default().to_string_lossy();
         let doomed = self.root.with_file_name(format!(".del-{name}"));
-        std::fs::rename(&self.root, &doomed).map_err(|e| RunError::io(&self.root, e))?;
-        std::fs::remove_dir_all(&doomed).map_err(|e| RunError::io(&doomed, e))
+        std::fs::rename(&self.root, &doomed).map_err(|e| Doing::Delete.error(&self.root, e))?;
+        std::fs::remove_dir_all(&doomed).map_err(|e| Doing::Delete.error(&doomed, e))
     }
 
     /// An error if an engine process holds the run.
@@ -268,7 +309,7 @@ impl RunDir {
 
 /// Creates a directory with an unused name; the file system decides, so two processes never share one.
 fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir, RunError> {
-    let runs_dir = std::path::absolute(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+    let runs_dir = std::path::absolute(runs_dir).map_err(|e| Doing::Make.error(runs_dir, e))?;
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..NAME_TRIES {
         let id = name();
@@ -276,10 +317,10 @@ fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir
         match std::fs::create_dir(&root) {
             Ok(()) => return Ok(RunDir { root, id }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
-            Err(e) => return Err(RunError::io(&root, e)),
+            Err(e) => return Err(Doing::Make.error(&root, e)),
         }
     }
-    Err(RunError::io(&runs_dir, last))
+    Err(Doing::Make.error(&runs_dir, last))
 }
 
 /// Whether runs may be below `runs_dir`: it is a folder, or not there yet.

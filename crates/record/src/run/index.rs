@@ -4,7 +4,7 @@ mod scan;
 
 use self::scan::{Scan, loss};
 use super::log::Tail;
-use super::{Header, Parent, RunDir, RunError};
+use super::{Doing, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::ssh::quoted;
@@ -296,10 +296,20 @@ pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
 /// Bytes of a request that are read for a list.
 const MAX_ASKED: u64 = 1 << 20;
 
+/// Why the newest engine of a run ended before its first step; the run stands as it did without that one.
+pub fn refusal(run: &RunDir) -> Option<String> {
+    let size = std::fs::metadata(run.events_path()).map_or(0, |meta| meta.len());
+    if size == 0 || run.is_alive() {
+        return None;
+    }
+    scan::read(run, size).ok()?.refused
+}
+
 /// The status of one run.
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
     let io_error = |error| RunError::Io {
+        doing: Doing::Read,
         path: run.events_path(),
         error,
     };

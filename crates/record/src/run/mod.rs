@@ -17,7 +17,7 @@ pub mod spent;
 pub mod state;
 
 pub use checkpoints::CheckpointEntry;
-pub use dir::{RunDir, RunError};
+pub use dir::{Doing, RunDir, RunError};
 pub use header::{Header, Parent};
 pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};

@@ -415,3 +415,13 @@ fn the_gradient_of_log_sigmoid_is_one_minus_sigmoid() {
         assert!((gradient - exact).abs() < 1e-6, "{gradient}, {exact}");
     }
 }
+
+#[test]
+fn every_method_is_named_by_rows_of_its_unit() {
+    let known: Vec<&str> = methods().map(|(id, _)| id).collect();
+    for (id, method) in methods() {
+        let named = method.needs().unit.methods();
+        assert!(named.contains(&id), "{id}");
+        assert!(named.iter().all(|name| known.contains(name)), "{id}");
+    }
+}

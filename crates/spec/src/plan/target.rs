@@ -295,13 +295,16 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
 
 /// What is said of a spec's settings; passes over the data are the plan's own matter, whose tokens can be changed.
 fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
-    spec.review(Sizes {
+    let mut found = spec.review(Sizes {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
         here: false,
         ..Sizes::default()
-    })
+    });
+    // Whether the rows are turns is not known here; whoever names a template means them to be.
+    found.extend(crate::spec::named_marks(&spec.data));
+    found
 }
 
 /// The ranks of a spec for PyTorch.

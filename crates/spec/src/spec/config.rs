@@ -169,7 +169,8 @@ pub struct ExtraSet {
 pub struct SampleConfig {
     /// Sample every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
     pub every: Every,
-    /// Prompt to continue.
+    /// Prompt to continue. Empty: held-out questions, as their template writes them, where answers are learned; a line break
+    /// where texts are.
     pub prompt: String,
     /// Sampling settings.
     pub sampling: Sampling,
@@ -343,7 +344,7 @@ impl Default for SampleConfig {
     fn default() -> Self {
         SampleConfig {
             every: Every::Steps(500),
-            prompt: "\n".into(),
+            prompt: String::new(),
             sampling: Sampling::default(),
         }
     }

@@ -403,7 +403,7 @@ pub fn save_new(path: &Path, yaml: &str) -> Result<(), SaveError> {
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "auto".into(),
-        Value::String(text) if text.contains('\n') => {
+        Value::String(text) if text.is_empty() || text.contains('\n') => {
             serde_json::to_string(text).unwrap_or_default()
         }
         Value::String(text) => text.clone(),
@@ -579,7 +579,7 @@ mod tests {
         assert_eq!((shown(&lr.value), lr.edited), ("0.001".into(), false));
         assert!(matches!(&lr.origin, Origin::File { name, .. } if name.contains("quickstart")));
         assert_eq!(shown(&draft.value("model.d_ff")), "auto");
-        assert_eq!(shown(&draft.value("sample.prompt")), "\"\\n\"");
+        assert_eq!(shown(&draft.value("sample.prompt")), "\"\"");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod rollout;
 mod run_spec;
 pub mod schema;
 mod validate;
+mod wants;
 pub mod yaml;
 
 pub use crate::nn::PrecisionError;
@@ -41,9 +42,10 @@ pub use layer::{goes_along, is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
-pub use review::{GOOD_PASSES, Sizes};
+pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
+pub use wants::wants;
 
 /// The embedded corpora.
 fn embed_corpora() -> Vec<String> {

@@ -559,8 +559,10 @@ mod tests {
             if preset.group == PresetGroup::Template {
                 assert!(spec.train.from.is_none(), "{name}");
                 // A prompt of the made-up rows would be asked of the user's model.
-                assert!(spec.sample.prompt.trim().is_empty(), "{name}");
+                assert!(spec.sample.prompt.is_empty(), "{name}");
             }
+            // Empty means held-out questions, or the beginning of a text.
+            assert_ne!(spec.sample.prompt, "\n", "{name}");
         }
     }
 }

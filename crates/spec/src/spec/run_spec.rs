@@ -214,6 +214,7 @@ impl RunSpec {
             here: true,
         });
         found.extend(super::review::repeated(self, overall, sources));
+        found.extend(super::review::cut_marks(&self.data, &data.cut_marks));
         found
     }
 

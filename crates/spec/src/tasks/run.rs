@@ -98,6 +98,11 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// Items that were answered so far, and all.
+    pub fn answered(&self) -> (usize, usize) {
+        (self.records.len(), self.request.prepared.items.len())
+    }
+
     /// Whether nothing is left to ask.
     pub fn is_whole(&self) -> bool {
         self.records.len() == self.request.prepared.items.len()

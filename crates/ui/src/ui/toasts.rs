@@ -3,7 +3,7 @@
 use super::layout::{Screen, cut, split_bottom, wrap};
 use super::theme::{Meaning, Theme};
 use crate::base::clock::UnixMillis;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, without_error_numbers};
 use crate::run::state::Level;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -17,6 +17,13 @@ use unicode_width::UnicodeWidthStr;
 const MAX_SHOWN: usize = 3;
 /// Rows of one; longer ones are cut.
 const MAX_ROWS: usize = 3;
+/// The boxes together cover one row in so many of what is being read, but for a first box of one row.
+const SHARE: u16 = 3;
+/// Below this height a box covers much of what is being read: an error goes after [`BRIEFLY`] milliseconds.
+const SMALL: u16 = 20;
+const BRIEFLY: u64 = 8_000;
+/// An error elsewhere.
+const LONG: u64 = 15_000;
 /// Columns of the words.
 const WIDTH: u16 = 48;
 /// Where letters are text: there no toast may lie.
@@ -53,6 +60,8 @@ struct Toast {
 #[derive(Debug, Default)]
 pub struct Toasts {
     list: VecDeque<Toast>,
+    /// The screen is, as it was drawn last.
+    small: bool,
 }
 
 impl Toasts {
@@ -60,9 +69,9 @@ impl Toasts {
         let millis = match level {
             Level::Info | Level::Good => 4_000,
             Level::Warn => 8_000,
-            Level::Bad => 15_000,
+            Level::Bad => LONG,
         };
-        let text = one_line(text);
+        let text = one_line(&without_error_numbers(text));
         // News of the same kind (`checkpoint …`) replaces what it said before.
         let kind = |text: &str| text.split(' ').next().map(String::from);
         self.list
@@ -81,7 +90,13 @@ impl Toasts {
     /// Drops what has been shown long enough; true when something went.
     pub fn expire(&mut self, now: UnixMillis) -> bool {
         let before = self.list.len();
-        self.list.retain(|toast| toast.until > now);
+        let small = self.small;
+        let sooner = |toast: &Toast| match small && toast.level == Level::Bad {
+            true => LONG - BRIEFLY,
+            false => 0,
+        };
+        self.list
+            .retain(|toast| toast.until.0.saturating_sub(sooner(toast)) > now.0);
         self.list.len() != before
     }
 
@@ -102,8 +117,9 @@ impl Toasts {
         self.list.is_empty()
     }
 
-    pub fn draw(&self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
+    pub fn draw(&mut self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
         let area = screen.body;
+        self.small = area.height < SMALL;
         if typing == Typing::Anywhere {
             if let Some(toast) = self.list.back() {
                 draw_row(toast, frame, screen.tabs, theme);
@@ -134,11 +150,16 @@ impl Toasts {
     ) {
         let glyphs = theme.glyphs();
         let mut y = area.y;
+        let end = area.y + (area.height / SHARE).max(3).min(area.height);
         for toast in self.list.iter().rev().filter(|toast| wanted(toast)) {
             let room = WIDTH.min(area.width.saturating_sub(6));
             let mut rows = wrap(&toast.text, room);
-            if rows.len() > MAX_ROWS {
-                let rest = rows.split_off(MAX_ROWS - 1).join(" ");
+            let most = MAX_ROWS.min(end.saturating_sub(y + 2).into());
+            if most == 0 {
+                return;
+            }
+            if rows.len() > most {
+                let rest = rows.split_off(most - 1).join(" ");
                 rows.push(cut(&rest, room.into(), glyphs.ellipsis));
             }
             let width = rows
@@ -147,18 +168,13 @@ impl Toasts {
                 .max()
                 .unwrap_or(0);
             let width = u16::try_from(width + 5).unwrap_or(u16::MAX).min(area.width);
-            let height = u16::try_from(rows.len() + 2)
-                .unwrap_or(3)
-                .min(area.bottom().saturating_sub(y));
+            let height = u16::try_from(rows.len() + 2).unwrap_or(3);
             let place = Rect {
                 x: area.right() - width,
                 y,
                 width,
                 height,
             };
-            if height < 3 {
-                return;
-            }
             let (mark, meaning) = mark(toast.level, theme);
             let line = |(i, row): (usize, String)| {
                 Line::from(vec![
@@ -237,6 +253,36 @@ mod tests {
         assert!(toasts.expire(UnixMillis(4_000)));
         assert_eq!(toasts.list.len(), 1);
         assert!(toasts.expire(UnixMillis(15_000)) && toasts.is_empty());
+    }
+
+    #[test]
+    fn boxes_leave_most_of_a_small_screen_free_and_go_sooner() {
+        let theme = Theme::ansi();
+        let long = "word ".repeat(80);
+        for (width, height) in [(60, 15), (80, 24), (160, 48), (24, 6)] {
+            let mut toasts = Toasts::default();
+            for first in ["one", "two", "three"] {
+                let text = format!("{first} {long}");
+                toasts.add(UnixMillis(0), Level::Bad, About::Run, &text);
+            }
+            let size = Rect::new(0, 0, width, height);
+            let Some(screen) = crate::ui::layout::screen(size) else {
+                continue;
+            };
+            let backend = ratatui::backend::TestBackend::new(width, height);
+            let mut terminal = ratatui::Terminal::new(backend).unwrap();
+            let draw = |frame: &mut Frame| toasts.draw(frame, &screen, Typing::No, &theme);
+            terminal.draw(draw).unwrap();
+            let buffer = terminal.backend().buffer();
+            let covers = |y: u16| (0..width).any(|x| buffer[(x, y)].symbol() != " ");
+            let covered = (0..height).filter(|y| covers(*y)).count();
+            assert!(
+                (3..=usize::from(height / 2)).contains(&covered),
+                "{width}×{height}: {covered}"
+            );
+            let brief = screen.body.height < SMALL;
+            assert_eq!(toasts.expire(UnixMillis(8_000)), brief, "{width}×{height}");
+        }
     }
 
     #[test]

@@ -6,12 +6,15 @@ mod builtin;
 mod choose;
 mod dialect;
 mod json;
+mod missing;
 mod row;
 mod scan;
 mod vet;
 
 pub use builtin::{BUILTIN, Builtin};
 pub use choose::AUTO;
+pub use missing::CutMark;
+pub(super) use missing::marks_in;
 pub use row::{Formula, RowTemplate};
 pub(super) use vet::PARSER;
 

@@ -7,6 +7,7 @@ mod tokenize;
 
 use crate::base::human::grouped;
 use crate::base::paths::Env;
+use crate::data::chat::CutMark;
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
@@ -16,6 +17,7 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::store::Progress;
+use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{
     DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
 };
@@ -99,6 +101,7 @@ impl Dataset {
             tokenizer,
             ends,
             unused_template,
+            cut_marks,
             train,
             val,
             mut notes,
@@ -114,6 +117,7 @@ impl Dataset {
             notes,
             ends,
             unused_template,
+            cut_marks,
             learning: Some(learning),
             seq_len: request.seq_len,
             splits: Splits::Documents(documents),
@@ -175,6 +179,7 @@ impl Dataset {
             notes,
             ends: like.ends.clone(),
             unused_template: false,
+            cut_marks: Vec::new(),
             learning: None,
             seq_len: request.seq_len,
             splits: Splits::Documents(documents),
@@ -192,6 +197,7 @@ fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
         unused_template: false,
+        cut_marks: Vec::new(),
         learning: None,
         seq_len,
         splits: Splits::Corpus(Box::new(corpus)),
@@ -213,6 +219,7 @@ struct Tokens {
     ends: Vec<u32>,
     /// As [`Dataset`] has it.
     unused_template: bool,
+    cut_marks: Vec<CutMark>,
     train: Vec<Ready>,
     val: Vec<Ready>,
     /// What was noticed.
@@ -258,6 +265,11 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let templated = train.iter().any(|source| source.templated);
     let unused_template = template.is_some() && !templated;
     let supervised_in = template.filter(|_| templated);
+    // One that is trained for the run has the marks of its template, or was told to have none.
+    let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
+    let cut_marks = supervised_in.iter().filter(|_| of_file);
+    let cut_marks = cut_marks.flat_map(|template| template.cut_marks(&tokenizer));
+    let cut_marks = cut_marks.collect();
     let tokenizer = match supervised_in {
         Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(&template)),
         None => tokenizer,
@@ -266,6 +278,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         tokenizer,
         ends,
         unused_template,
+        cut_marks,
         train,
         val,
         notes,

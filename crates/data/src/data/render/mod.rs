@@ -13,7 +13,9 @@ pub use post_training::{PostTrainingExample, padding, scored_token};
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};
 use super::source::CONTINUES;
-use super::{Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns};
+use super::{
+    Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns, Unit,
+};
 use mask::{common_prefix, supervised_in};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -148,13 +150,10 @@ impl Renderer {
                 }
                 self.completion((prompt, completion), tools, place, self.train_on)?
             }
-            Content::Preference { .. } => return Err(not_a_document("a preference", place)),
-            Content::Labelled { .. } => return Err(not_a_document("a judged answer", place)),
-            Content::Prompt { .. } => {
-                return Err(not_a_document(
-                    "a prompt whose answer is made in training",
-                    place,
-                ));
+            other @ (Content::Preference { .. }
+            | Content::Labelled { .. }
+            | Content::Prompt { .. }) => {
+                return Err(other.unfit(Unit::Text, place));
             }
         };
         self.note(&document);
@@ -383,14 +382,6 @@ fn count(counter: &AtomicU64) {
 
 fn at(place: &Place) -> impl Fn(DataError) -> RowFault {
     move |error| RowFault::new(place, error.to_string(), error.hint())
-}
-
-fn not_a_document(what: &str, place: &Place) -> RowFault {
-    RowFault::new(
-        place,
-        format!("{what}, where a text, a completion or a conversation is supervised"),
-        "choose a method that learns from such rows, or say with data.format how they are to be read",
-    )
 }
 
 /// The built-in template that prints a few probing conversations as `template` does.

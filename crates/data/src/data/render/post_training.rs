@@ -33,11 +33,7 @@ impl Renderer {
     pub fn pair(&self, example: &Example, place: &Place) -> Result<[Document; 2], RowFault> {
         match self.post_training(example, place, Unit::Pair)? {
             PostTrainingExample::Preference { chosen, rejected } => Ok([chosen, rejected]),
-            _ => Err(RowFault::new(
-                place,
-                format!("not a pair: the method needs {}", Unit::Pair.needs()),
-                "choose a method for such rows, or name the columns with data.format",
-            )),
+            _ => Err(example.content.unfit(Unit::Pair, place)),
         }
     }
 
@@ -86,13 +82,7 @@ impl Renderer {
         let (prompt, answer) = match &example.content {
             Content::Prompt { prompt, answer } => (prompt, answer.clone()),
             Content::Completion { prompt, completion } => (prompt, Some(last_text(completion))),
-            _ => {
-                return Err(RowFault::new(
-                    place,
-                    "not a prompt: the model answers prompts, and rewards judge the answers",
-                    "choose a method for such rows, or name the columns with data.format",
-                ));
-            }
+            other => return Err(other.unfit(Unit::Prompt, place)),
         };
         let tools = example.tools.as_ref();
         let document = match &answer {
@@ -139,14 +129,7 @@ impl Renderer {
                 };
                 Ok([answer, label])
             }
-            _ => Err(RowFault::new(
-                place,
-                format!(
-                    "not a judged answer: the method needs {}",
-                    Unit::Judged.needs()
-                ),
-                "choose a method for such rows, or name the columns with data.format",
-            )),
+            _ => Err(example.content.unfit(Unit::Judged, place)),
         }
     }
 
@@ -189,14 +172,9 @@ impl Renderer {
                 prompt: self.prompt(prompt, tools, place)?,
                 answer: answer.clone(),
             }),
-            Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => Err(RowFault::new(
-                place,
-                format!(
-                    "one text to learn, where the method needs {}",
-                    wanted.needs()
-                ),
-                "choose a method that learns texts, e.g. sft, or other data",
-            )),
+            text @ (Content::Text(_) | Content::Chat(_) | Content::Completion { .. }) => {
+                Err(text.unfit(wanted, place))
+            }
         }
     }
 

@@ -22,7 +22,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -98,6 +98,10 @@ pub(super) struct Scan {
     /// The best according to a `Finished` event.
     pub best_said: Option<f64>,
     pub outcome: Option<Outcome>,
+    /// How the run stood when the newest engine came, while that one has taken no step.
+    earlier: Option<(Option<Outcome>, String)>,
+    /// Why the newest engine ended before its first step, where the run had taken some before.
+    pub refused: Option<String>,
     pub verdict: Option<String>,
     pub message: String,
     pub spent: Spent,
@@ -167,8 +171,9 @@ impl Scan {
         self.spent.take(envelope.t, &envelope.event);
         match envelope.event {
             Event::Hello { .. } => {
-                self.outcome = None;
-                self.message.clear();
+                let stood = (self.outcome.take(), std::mem::take(&mut self.message));
+                self.earlier = (self.step > 0).then_some(stood);
+                self.refused = None;
             }
             Event::Started {
                 method,
@@ -182,6 +187,7 @@ impl Scan {
             }
             Event::PhaseChanged { phase, .. } => self.phase = Some(phase),
             Event::Stepped { step, values, .. } => {
+                self.earlier = None;
                 self.step = step;
                 self.train_loss = loss(&values, "train/loss").or(self.train_loss);
                 self.reward = loss(&values, "reward").or(self.reward);
@@ -208,6 +214,14 @@ impl Scan {
                 message,
                 ..
             } => {
+                // A resume that is refused is the matter of who asked for it: the run stands as it did.
+                if is_refusal(outcome)
+                    && let Some(earlier) = self.earlier.take()
+                {
+                    (self.outcome, self.message) = earlier;
+                    self.refused = Some(message);
+                    return;
+                }
                 self.outcome = Some(outcome);
                 self.step = step;
                 let lowest = best.filter(|best| best.metric == "val/loss");
@@ -226,6 +240,14 @@ impl Scan {
             None => RunStatus::Empty,
         }
     }
+}
+
+/// Before a first step: something about the spec, the data or the machine is to be corrected.
+fn is_refusal(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Refused | Outcome::Invalid | Outcome::Starved
+    )
 }
 
 /// A finite value of a reading: a NaN is neither a best nor a point of a curve.

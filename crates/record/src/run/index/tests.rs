@@ -100,13 +100,40 @@ fn statuses_follow_the_lock_and_the_last_word() {
         (Outcome::Refused, RunStatus::Failed),
         (Outcome::Crashed, RunStatus::Failed),
     ] {
-        log(&run, [hello(), finished(outcome, 1)]);
+        log(&run, [hello(), stepped(1, 4.0), finished(outcome, 1)]);
         assert_eq!(status(&run), expected);
         // Lists and screens of one run use one word.
         assert_eq!(outcome_word(outcome), expected.word());
     }
     log(&run, [hello()]);
     assert_eq!(status(&run), RunStatus::Crashed);
+}
+
+#[test]
+fn a_run_whose_resume_was_refused_stands_as_it_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "a", 1);
+    let status = || summarize(&run).unwrap().status;
+    let begun = |last| [hello(), started(9), stepped(3, 2.0), finished(last, 3)];
+    log(&run, begun(Outcome::Completed));
+    assert_eq!(refusal(&run), None);
+    for outcome in [Outcome::Invalid, Outcome::Refused, Outcome::Starved] {
+        log(&run, [hello(), finished(outcome, 3)]);
+        assert_eq!(status(), RunStatus::Finished, "{outcome:?}");
+        assert!(refusal(&run).is_some(), "{outcome:?}");
+    }
+    // An engine that took steps speaks for the run, and so does the first one.
+    log(&run, begun(Outcome::Starved));
+    assert_eq!(status(), RunStatus::Failed);
+    assert_eq!(refusal(&run), None);
+    log(&run, [hello(), stepped(4, 2.0)]);
+    assert_eq!(status(), RunStatus::Crashed);
+    log(&run, [hello(), finished(Outcome::Invalid, 4)]);
+    assert_eq!(status(), RunStatus::Crashed);
+    let new = new_run(dir.path(), "b", 2);
+    log(&new, [hello(), finished(Outcome::Invalid, 0)]);
+    assert_eq!(summarize(&new).unwrap().status, RunStatus::Failed);
+    assert_eq!(refusal(&new), None);
 }
 
 #[test]

@@ -121,7 +121,7 @@ pub const COMMON: &[Knob] = &[
     ),
     knob(
         "sample.prompt",
-        "a line break, or the beginning of something",
+        "empty, or a question or a beginning of your own",
         "the prompt of the samples on screen",
     ),
     knob(

@@ -3,6 +3,7 @@
 use super::samples::{AWKWARD, SAMPLES, Sample};
 use crate::base::finding::{Finding, Status};
 use crate::base::human;
+use crate::data::chat::marks_in;
 use crate::data::tokenizer::Tokenizer;
 
 /// All questions.
@@ -290,22 +291,6 @@ fn template_marks(tokenizer: &Tokenizer) -> Finding {
         .into(),
         ..Finding::default()
     }
-}
-
-/// `<|…|>` in a text, each once.
-fn marks_in(text: &str) -> Vec<String> {
-    let mut marks: Vec<String> = Vec::new();
-    for (at, _) in text.match_indices("<|") {
-        let Some(end) = text[at..].find("|>") else {
-            continue;
-        };
-        let mark = &text[at..at + end + 2];
-        let plain = mark.len() <= 40 && !mark.contains([' ', '\'', '"', '{', '\n']);
-        if plain && !marks.iter().any(|known| known == mark) {
-            marks.push(mark.to_string());
-        }
-    }
-    marks
 }
 
 fn vocabulary(tokenizer: &Tokenizer) -> Finding {

@@ -9,6 +9,8 @@ mod held_out;
 use self::browser::Browser;
 use self::held_out::{lines, note};
 use super::{Pane, PaneContext, PaneEntry};
+use crate::base::text::{cut, one_line};
+use crate::spec::wants;
 use self::groups::Look;
 use crate::ui::action::{Action, Context};
 use crate::ui::freshness::Freshness;
@@ -16,6 +18,7 @@ use crate::ui::msg::Msg;
 use crate::ui::overlays::Prompt;
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::Store;
+use crate::ui::theme::Meaning;
 use crate::ui::widgets::text;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -30,6 +33,8 @@ pub static ENTRY: PaneEntry = PaneEntry {
 };
 
 const SEARCH: &str = "search";
+/// Rows from which on one says what the rewards ask for.
+const ROOM_FOR_WANTS: u16 = 12;
 
 /// The first line on the screen, and the cursors over rollouts.
 #[derive(Debug, Default)]
@@ -146,12 +151,21 @@ impl Pane for ExamplesPane {
 
     fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let theme = context.theme;
-        let inner = Rect {
+        let mut inner = Rect {
             x: area.x + 2,
             width: area.width.saturating_sub(4),
             ..area
         };
         self.browser.follow(context.store);
+        let head = context.store.held.as_ref().and_then(|held| held.state.head.as_ref());
+        let wanted = head.and_then(|head| wants(&head.spec));
+        if let Some(wanted) = wanted.filter(|_| inner.height >= ROOM_FOR_WANTS) {
+            let room = usize::from(inner.width);
+            let words = cut(&one_line(&wanted), room, theme.glyphs().ellipsis);
+            let words = [text::word(words, Meaning::Muted)];
+            text::draw(frame.buffer_mut(), inner.x, inner.y, inner.width, &words, theme);
+            (inner.y, inner.height) = (inner.y + 1, inner.height - 1);
+        }
         if self.browses() {
             let look = Look {
                 theme,
@@ -170,5 +184,54 @@ impl Pane for ExamplesPane {
         for (y, words) in (inner.y..).zip(shown) {
             text::draw(frame.buffer_mut(), inner.x, y, inner.width, words, theme);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::spec::{SpecSources, load, yaml};
+    use crate::ui::msg::Slot;
+    use crate::ui::panes::bench::Around;
+    use crate::ui::store::HeldRun;
+    use crate::wire::{Envelope, Event, VERSION};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    #[test]
+    fn what_the_rewards_ask_for_stands_above_the_answers() {
+        let picture = |preset: &str| {
+            let spec = load(preset, &[], &SpecSources::default()).unwrap().spec;
+            let mut around = Around::new();
+            let mut held = HeldRun::opening(Slot(1), "x".into(), UnixMillis(0));
+            held.state.apply(&Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(0),
+                event: Event::Started {
+                    name: "x".into(),
+                    method: "ppo".into(),
+                    spec: yaml::parse(&spec.to_yaml()).unwrap(),
+                    n_params: 1,
+                    vocab_size: 1,
+                    max_steps: 1,
+                    batch_tokens: 1,
+                    epoch_tokens: 1,
+                    resumed_from: None,
+                    precision: None,
+                },
+            });
+            around.store.held = Some(held);
+            let mut terminal = Terminal::new(TestBackend::new(100, 20)).unwrap();
+            let mut pane = ExamplesPane::default();
+            let draw = |frame: &mut Frame| pane.draw(frame, frame.area(), &mut around.context());
+            terminal.draw(draw).unwrap();
+            terminal.backend().to_string()
+        };
+        let ppo = picture("ppo-demo");
+        let first = ppo.lines().next().unwrap();
+        assert!(first.contains("references are written last digit first; reward exact: 1"), "{ppo}");
+        assert!(!picture("quickstart").contains("reward"));
     }
 }

@@ -3,6 +3,7 @@
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::finding::Status;
 use crate::base::human::{grouped, short};
+use crate::base::text::{cut, one_line};
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::{binary, capacity};
@@ -33,7 +34,7 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
         return empty(pane, frame, area, context);
     };
     let lines = Below::new(shown, area.width, context);
-    let below = below_rows(&lines, area);
+    let below = below_rows(&lines, area, rows_needed(shown, area.width, theme));
     let (top, bottom) = split_bottom(area, below);
     if area.width < NARROW {
         let (line, form) = split_top(top, 1);
@@ -43,7 +44,7 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
         draw_below(frame, bottom, &lines, theme);
         return draw_form(pane, frame, form, context);
     }
-    let form_width = (area.width * 3 / 8).clamp(28, 46).min(area.width);
+    let form_width = form_width(area.width);
     let form = Rect {
         width: form_width,
         ..top
@@ -59,12 +60,36 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
     draw_form(pane, frame, form, context);
 }
 
-/// Rows of what fits, of the changes and, where there is room, of the advice.
-fn below_rows(lines: &Below, area: Rect) -> u16 {
+/// Rows of what fits, of the changes and, where there is room, of the advice: what is left by the plan itself.
+fn below_rows(lines: &Below, area: Rect, needed: usize) -> u16 {
     let advice = if area.height > 30 { lines.advice.len() } else { 1 };
     let wanted = 2 + lines.fits.len().max(2) + advice;
-    let wanted = u16::try_from(wanted).unwrap_or(u16::MAX);
-    wanted.min(area.height / 3).max(4.min(area.height))
+    let left = usize::from(area.height).saturating_sub(needed);
+    let least = 4.min(area.height);
+    let wanted = u16::try_from(wanted.min(left)).unwrap_or(u16::MAX);
+    wanted.min(area.height / 3).max(least)
+}
+
+/// Rows in which all fields and figures of the plan stand, with a row of help and the two largest parts of the memory.
+fn rows_needed(shown: &Shown, width: u16, theme: &Theme) -> usize {
+    let form = Field::of(&shown.request).len() + 2;
+    if width < NARROW {
+        return form + 1;
+    }
+    let width = width.saturating_sub(form_width(width) + 1);
+    let figures = fact_lines(&all_facts(shown), usize::from(width), theme).len();
+    let corrected = usize::from(shown.plan.corrected_bytes().is_some());
+    form.max(figures + corrected + 5)
+}
+
+fn form_width(width: u16) -> u16 {
+    (width * 3 / 8).clamp(28, 46).min(width)
+}
+
+fn all_facts(shown: &Shown) -> Vec<(&'static str, String)> {
+    let mut facts = facts(&shown.plan);
+    facts.extend(shown.engine.as_ref().map(|choice| ("engine", engine_words(choice))));
+    facts
 }
 
 /// Nothing is planned yet: what to do.
@@ -95,7 +120,11 @@ fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut P
     let fields = Field::of(&shown.request);
     let (head, rest) = split_top(area, 1);
     frame.render_widget(rule(theme, "plan", head.width), head);
-    let hint_rows = 3.min(rest.height.saturating_sub(4));
+    // Fields come first; what is wrong is told as a whole.
+    let wrong = pane.error.is_some() || pane.editing.as_ref().is_some_and(|e| e.error.is_some());
+    let spare = rest.height.saturating_sub(fields.len() as u16).max(1);
+    let hint_rows = if wrong { 3 } else { spare.min(3) };
+    let hint_rows = hint_rows.min(rest.height.saturating_sub(4));
     let (rows, foot) = split_bottom(rest, hint_rows);
     pane.scroll = scroll_to(pane.selected, pane.scroll, rows.height.into());
     let visible = fields.iter().enumerate().skip(pane.scroll);
@@ -230,9 +259,7 @@ fn draw_right(
         let words = format!("{} as earlier runs on this machine went", binary(bytes));
         at.line(buffer, &[word(words, Meaning::Muted)], theme);
     }
-    let mut facts = facts(plan);
-    facts.extend(shown.engine.as_ref().map(|choice| ("engine", engine_words(choice))));
-    let lines = fact_lines(&facts, usize::from(area.width), theme);
+    let lines = fact_lines(&all_facts(shown), usize::from(area.width), theme);
     let room = usize::from(area.bottom().saturating_sub(at.y)).saturating_sub(lines.len() + 1);
     parts(buffer, &mut at, plan, room, theme);
     at.next();
@@ -506,6 +533,8 @@ struct Below {
     fits: Vec<Vec<Word>>,
     /// What else is to be said.
     advice: Vec<Vec<Word>>,
+    /// Says all of it.
+    command: String,
 }
 
 impl Below {
@@ -568,6 +597,7 @@ impl Below {
         Below {
             advice: advice.collect(),
             fits,
+            command: format!("llmtui plan {}", one_line(&shown.request.name)),
         }
     }
 }
@@ -595,13 +625,28 @@ fn in_lines(words: &[Word], width: usize) -> Vec<Vec<Word>> {
     lines
 }
 
-/// What fits, the changes that would make it fit, and what else is to be said.
+/// What fits, the changes that would make it fit, and what else is to be said; where that is too much, the command that says all.
 fn draw_below(frame: &mut Frame, area: Rect, lines: &Below, theme: &Theme) {
     let (head, area) = split_top(area, 1);
     frame.render_widget(rule(theme, "what fits", head.width), head);
     let mut at = Cursor { area, y: area.y };
-    for words in lines.fits.iter().chain(&lines.advice) {
+    let all: Vec<_> = lines.fits.iter().chain(&lines.advice).collect();
+    let rows = usize::from(area.height);
+    let shown = match all.len() > rows {
+        true => rows.saturating_sub(1),
+        false => all.len(),
+    };
+    for words in &all[..shown] {
         at.line(frame.buffer_mut(), words, theme);
+    }
+    if shown < all.len() {
+        let words = match all.len() - shown {
+            1 => format!("1 more line on a taller screen, or: {}", lines.command),
+            n => format!("{n} more lines on a taller screen, or: {}", lines.command),
+        };
+        let room = usize::from(area.width).saturating_sub(2);
+        let words = cut(&words, room, theme.glyphs().ellipsis);
+        at.line(frame.buffer_mut(), &[word(words, Meaning::Muted)], theme);
     }
 }
 

@@ -164,3 +164,23 @@ fn what_fits_and_the_advice_are_wrapped_and_not_cut() {
         assert!(said.contains(words.as_str()), "{words}:\n{picture}");
     }
 }
+
+#[test]
+fn on_a_small_screen_fields_come_first_and_the_rest_of_the_advice_has_a_command() {
+    let mut pane = pane("llama-3.1-8b");
+    let labels: Vec<&str> = pane.fields().iter().map(|field| field.label()).collect();
+    let area = ratatui::layout::Rect::new(0, 0, 80, 22);
+    let backend = ratatui::backend::TestBackend::new(80, 22);
+    let mut terminal = ratatui::Terminal::new(backend).unwrap();
+    let mut around = Around::new();
+    terminal
+        .draw(|frame| pane.draw(frame, area, &mut around.context()))
+        .unwrap();
+    let picture = terminal.backend().to_string();
+    let stands = |label: &&&str| picture.contains(&format!(" {label} "));
+    // All rows but the heading, a row of help and four of what fits.
+    let standing = labels.iter().filter(stands).count();
+    assert!(standing >= labels.len().min(16), "{picture}");
+    let more = "more lines on a taller screen, or: llmtui plan llama-3.1-8b";
+    assert!(picture.contains(more), "{picture}");
+}

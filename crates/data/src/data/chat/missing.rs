@@ -1,0 +1,106 @@
+//! Marks that a template writes around turns and that a vocabulary has no tokens for: the model reads them as pieces of text,
+//! which it has never met as the ends of turns.
+
+use super::{GenerationPrompt, Template};
+use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
+use crate::data::{DataConfig, DataError, Message, Tokenizer};
+
+/// One mark that is cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutMark {
+    /// `<|eot_id|>`
+    pub mark: String,
+    /// Tokens that it becomes.
+    pub tokens: usize,
+}
+
+impl Template {
+    /// The marks of this template that the tokenizer cuts into several tokens, in the order in which they are written.
+    pub fn cut_marks(&self, tokenizer: &Tokenizer) -> Vec<CutMark> {
+        let count = |mark: String| {
+            let tokens = tokenizer.encode(&mark).ok()?.len();
+            (tokens > 1).then_some(CutMark { mark, tokens })
+        };
+        self.marks().into_iter().filter_map(count).collect()
+    }
+
+    /// What a short conversation is written with.
+    fn marks(&self) -> Vec<String> {
+        let turns = ["system", "user", "assistant"].map(|role| Message::new(role, "a"));
+        let render = |turns: &[Message]| self.render(turns, None, GenerationPrompt::With);
+        // Some know no system turn.
+        let text = render(&turns).or_else(|_| render(&turns[1..]));
+        let text = text.unwrap_or_default();
+        let known = ChatMarkers::of_template(self.name()).tokens();
+        let known = known.iter().copied().chain(self.turn_end());
+        let mut marks = marks_in(&text);
+        for mark in known {
+            if text.contains(mark) && !marks.iter().any(|said| said == mark) {
+                marks.push(mark.into());
+            }
+        }
+        marks.sort_by_key(|mark| text.find(mark));
+        marks
+    }
+}
+
+impl DataConfig {
+    /// The same for the template and the tokenizer's files that a spec names, before any data are read. A tokenizer that is
+    /// trained for the run has the marks of its template.
+    ///
+    /// # Errors
+    /// Tokenizer or template cannot be read.
+    pub fn cut_marks(&self) -> Result<Vec<CutMark>, DataError> {
+        if !matches!(self.tokenizer, TokenizerConfig::File(_)) {
+            return Ok(Vec::new());
+        }
+        let tokenizer = self.tokenizer.build("", "")?;
+        let template = crate::data::vocabulary::template(self, &tokenizer)?;
+        Ok(template.map_or_else(Vec::new, |template| template.cut_marks(&tokenizer)))
+    }
+}
+
+/// `<|…|>` in a text, each once.
+pub(in crate::data) fn marks_in(text: &str) -> Vec<String> {
+    let mut marks: Vec<String> = Vec::new();
+    for (at, _) in text.match_indices("<|") {
+        let Some(end) = text[at..].find("|>") else {
+            continue;
+        };
+        let mark = &text[at..at + end + 2];
+        let plain = mark.len() <= 40 && !mark.contains([' ', '\'', '"', '{', '\n']);
+        if plain && !marks.iter().any(|known| known == mark) {
+            marks.push(mark.to_string());
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_that_a_vocabulary_lacks_are_named_with_their_tokens() {
+        let config = serde_json::json!({"bpe": {"vocab_size": 300, "chat_markers": "chatml"}});
+        let config: TokenizerConfig = serde_json::from_value(config).unwrap();
+        let tokenizer = config.build("a text", "a text").unwrap();
+        let cut = |name: &str| Template::builtin(name).unwrap().cut_marks(&tokenizer);
+        assert_eq!(cut("chatml"), []);
+        let cut_marks = cut("llama3");
+        let marks: Vec<&str> = cut_marks.iter().map(|cut| &*cut.mark).collect();
+        let expected = [
+            "<|begin_of_text|>",
+            "<|start_header_id|>",
+            "<|end_header_id|>",
+            "<|eot_id|>",
+        ];
+        assert_eq!(marks, expected);
+        assert!(cut_marks.iter().all(|cut| cut.tokens > 3), "{cut_marks:?}");
+        let turns = cut("gemma");
+        assert!(
+            turns.iter().any(|cut| cut.mark == "<start_of_turn>"),
+            "{turns:?}"
+        );
+    }
+}
