@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 
 SWEEPS = {
-    "adamw": ("optimizer.adamw.lr", [3e-4, 1e-3, 3e-3], []),
+    "adamw": ("optimizer.adamw.lr", [1e-4, 3e-4, 1e-3], []),
     "lion": ("optimizer.lion.lr", [3e-5, 1e-4, 3e-4], []),
-    "schedule_free": ("optimizer.schedule_free.lr", [1e-3, 2.5e-3, 1e-2], ["schedule=constant"]),
-    "muon": ("optimizer.muon.lr", [7e-3, 2e-2, 5e-2], []),
-    "soap": ("optimizer.soap.lr", [1e-3, 3e-3, 1e-2], []),
+    "schedule_free": ("optimizer.schedule_free.lr", [3e-4, 1e-3, 2.5e-3], ["schedule=constant"]),
+    "muon": ("optimizer.muon.lr", [3e-3, 7e-3, 2e-2], []),
+    "soap": ("optimizer.soap.lr", [3e-4, 1e-3, 3e-3], []),
     "sophia": ("optimizer.sophia.lr", [1e-4, 3e-4, 1e-3], []),
 }
 

@@ -167,6 +167,24 @@ fn adjustments_take_effect_at_the_next_step() {
 }
 
 #[test]
+fn an_empty_prompt_of_a_run_that_learns_texts_is_a_line_break() {
+    let written = |prompt: &str| {
+        let prompt = prompt.to_string();
+        let sampling = Sampling::default();
+        let events = after(Command::Sample { prompt, sampling }, &[]);
+        assert!(accepted(&events));
+        let sampled = |e: &Event| match e {
+            Event::Sampled { prompt, text, .. } => Some((prompt.clone(), text.clone())),
+            _ => None,
+        };
+        events.iter().find_map(sampled).expect("no sample")
+    };
+    let (prompt, text) = written("");
+    assert_eq!(prompt, "\n");
+    assert_eq!((prompt, text), written("\n"));
+}
+
+#[test]
 fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
     let undisturbed = loss_log(&[&after(Command::Ping, &[])]);
     let sampling = crate::base::sampling::Sampling::default();
@@ -181,13 +199,6 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
         (Command::Resume, "not paused"),
         (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
         (Command::Note { text: "  ".into() }, "note"),
-        (
-            Command::Sample {
-                prompt: String::new(),
-                sampling: sampling.clone(),
-            },
-            "empty",
-        ),
         (
             Command::Generate {
                 prompt: "x".into(),
