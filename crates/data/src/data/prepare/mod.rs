@@ -452,11 +452,14 @@ fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
 }
 
 fn nothing_left(source: &Ready, how: Layouting) -> DataError {
-    let (documents, tokens) = (source.store.documents(), source.store.tokens());
-    let seq_len = how.seq_len;
+    let documents = match source.store.documents() {
+        1 => "one document".to_string(),
+        n => format!("{n} documents"),
+    };
+    let (tokens, seq_len) = (source.store.tokens(), how.seq_len);
     DataError::source(
         &source.name,
-        format!("gives no row: {documents} documents, {tokens} tokens, rows of {seq_len}"),
+        format!("gives no row of {seq_len} tokens: {documents}, tokens in all: {tokens}"),
         "check with `llmtui data inspect` what is supervised of it; more rows, a larger model.seq_len or another data.too_long may help",
     )
 }
