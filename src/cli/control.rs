@@ -108,7 +108,7 @@ impl Controlled {
         while self.run.is_alive() && clock.elapsed() < PATIENCE {
             std::thread::park_timeout(PAUSE);
         }
-        self.state.finished.clone().ok_or(closed)
+        self.state.newest_end().cloned().ok_or(closed)
     }
 
     /// The next arrival, folded; an error once the engine is gone.

@@ -177,7 +177,7 @@ impl Progress {
     }
 
     fn finished(&self) -> Vec<String> {
-        let Some(finish) = &self.state.finished else {
+        let Some(finish) = self.state.newest_end() else {
             return Vec::new();
         };
         let mut line = format!(

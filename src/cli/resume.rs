@@ -43,7 +43,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         // With a step or two left it may be over already.
         if !run.is_alive() {
             let state = run_ref::fold_from(&run, logged)?;
-            return over(&id, state.finished.as_ref(), command("logs"));
+            return over(&id, state.newest_end(), command("logs"));
         }
     }
     writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;

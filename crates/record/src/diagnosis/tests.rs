@@ -592,28 +592,45 @@ fn every_rule_has_its_own_word_a_short_title_and_a_source() {
 }
 
 #[test]
-fn a_refused_resume_is_found_with_its_reason() {
-    let ended = |outcome, message: &str| {
-        let mut tape = Tape::new(None, 10);
-        tape.add(Event::Finished {
-            outcome,
-            step: 40,
-            tokens: 0,
-            val_loss: None,
-            best: None,
-            train_loss: None,
-            seconds: 1.0,
-            message: message.into(),
-        });
+fn a_failed_engine_and_a_refused_resume_are_found_with_their_reasons() {
+    let finished = |outcome, message: &str| Event::Finished {
+        outcome,
+        step: 40,
+        tokens: 0,
+        val_loss: None,
+        best: None,
+        train_loss: None,
+        seconds: 1.0,
+        message: message.into(),
+    };
+    let hello = || Event::Hello {
+        run: "r".into(),
+        engine: "0.1.0".into(),
+        pid: 1,
+        host: "h".into(),
+    };
+    let engine = |tape: &Tape| {
         let found = diagnose(&tape.state).list();
         found.into_iter().find(|found| found.id == "engine")
     };
     use crate::wire::Outcome;
-    let found = ended(Outcome::Invalid, "the training text changed").unwrap();
+    let mut tape = Tape::new(None, 10);
+    tape.add(finished(Outcome::Invalid, "the training text changed"));
+    let found = engine(&tape).unwrap();
+    assert_eq!(found.status, Status::Fail);
     let text = found.evidence.to_string();
     assert!(
         text.contains("step 40: the training text changed"),
         "{text}"
     );
-    assert_eq!(ended(Outcome::Stopped, "on request"), None);
+    // A run that ended well stands as it did when a resume of it is refused.
+    let mut tape = Tape::new(None, 10);
+    tape.step(40, &[("train/loss", 2.0)]);
+    tape.add(finished(Outcome::Stopped, "on request"));
+    assert_eq!(engine(&tape), None);
+    tape.add(hello());
+    tape.add(finished(Outcome::Invalid, "the training text changed"));
+    let found = engine(&tape).unwrap();
+    assert_eq!(found.status, Status::Warn);
+    assert!(found.evidence.to_string().contains("text changed"));
 }

@@ -55,6 +55,13 @@ pub enum Outcome {
     Crashed,
 }
 
+impl Outcome {
+    /// Before a first step: something about the spec, the data or the machine is to be corrected.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Refused | Self::Invalid | Self::Starved)
+    }
+}
+
 /// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

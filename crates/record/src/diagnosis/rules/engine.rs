@@ -32,15 +32,15 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             "resume it: that goes on from the newest checkpoint, or begins again without one",
         ));
     }
+    if let Some(refused) = &state.refused {
+        let text = format!("its newest resume was refused: {}", refused.message);
+        return Some(Finding::warn(
+            Signal::of("step", refused.step as f64, text),
+            cause(refused.outcome)?,
+            "the run stands as it did before; to go on, correct what it names and resume again",
+        ));
+    }
     let finish = state.finished.as_ref()?;
-    let cause = match finish.outcome {
-        Outcome::Completed | Outcome::Stopped => return None,
-        Outcome::Failed => "the training could not go on",
-        Outcome::Starved => "the machine ran out of memory, disk or threads",
-        Outcome::Refused => "a check before training failed",
-        Outcome::Invalid => "its spec, its data or its checkpoints do not fit",
-        Outcome::Crashed => "a bug in the engine",
-    };
     let text = format!(
         "the engine ended at step {}: {}",
         human::grouped(finish.step),
@@ -48,7 +48,19 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     );
     Some(Finding::fail(
         Signal::of("step", finish.step as f64, text),
-        cause,
+        cause(finish.outcome)?,
         "mend what it names, then resume: that goes on from the newest checkpoint",
     ))
+}
+
+/// `None` of an end that nobody needs to mend.
+fn cause(outcome: Outcome) -> Option<&'static str> {
+    Some(match outcome {
+        Outcome::Completed | Outcome::Stopped => return None,
+        Outcome::Failed => "the training could not go on",
+        Outcome::Starved => "the machine ran out of memory, disk or threads",
+        Outcome::Refused => "a check before training failed",
+        Outcome::Invalid => "its spec, its data or its checkpoints do not fit",
+        Outcome::Crashed => "a bug in the engine",
+    })
 }

@@ -215,7 +215,7 @@ impl Scan {
                 ..
             } => {
                 // A resume that is refused is the matter of who asked for it: the run stands as it did.
-                if is_refusal(outcome)
+                if outcome.is_refusal()
                     && let Some(earlier) = self.earlier.take()
                 {
                     (self.outcome, self.message) = earlier;
@@ -240,14 +240,6 @@ impl Scan {
             None => RunStatus::Empty,
         }
     }
-}
-
-/// Before a first step: something about the spec, the data or the machine is to be corrected.
-fn is_refusal(outcome: Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Refused | Outcome::Invalid | Outcome::Starved
-    )
 }
 
 /// A finite value of a reading: a NaN is neither a best nor a point of a curve.

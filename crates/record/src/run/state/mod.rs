@@ -96,8 +96,12 @@ pub struct RunState {
     before_rescue: GivenUp,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
-    /// Set while no engine is running: how the last one ended.
+    /// Set while no engine is running: how the last one ended that took steps, or the only one.
     pub finished: Option<Finish>,
+    /// The engine that was to go on and was refused before a step of its own: the run stands as `finished` says.
+    pub refused: Option<Finish>,
+    /// How the run stood when the newest engine began, until that engine's first step.
+    stood: Option<Finish>,
     /// Time of all engine processes: see [`Spent`].
     pub seconds: f64,
     spent: Spent,
@@ -165,7 +169,8 @@ impl RunState {
                 self.host_name = text::one_line(host);
                 self.engine = text::one_line(engine);
                 self.pid = *pid;
-                self.finished = None;
+                self.stood = self.finished.take().filter(|_| self.step > 0);
+                self.refused = None;
                 self.orphaned = false;
                 self.enter(Phase::Preparing, t);
             }
@@ -186,6 +191,7 @@ impl RunState {
                 tokens,
                 values,
             } => {
+                self.stood = None;
                 self.step = *step;
                 self.tokens = *tokens;
                 self.extend_series(*step, values);
@@ -290,6 +296,10 @@ impl RunState {
                 self.step = (*step).max(self.step);
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
+                let refusal = |end: &Finish| end.outcome.is_refusal();
+                if self.stood.is_some() && self.finished.as_ref().is_some_and(refusal) {
+                    self.refused = std::mem::replace(&mut self.finished, self.stood.take());
+                }
             }
             Event::Diagnosed { step, finding } => {
                 let (step, finding) = (*step, finding.sanitized());
@@ -300,6 +310,11 @@ impl RunState {
             Event::Unknown(_) => self.unknown += 1,
             _ => {}
         }
+    }
+
+    /// How the newest engine ended, also one whose resume was refused.
+    pub fn newest_end(&self) -> Option<&Finish> {
+        self.refused.as_ref().or(self.finished.as_ref())
     }
 
     fn start(&mut self, event: &Event) {

@@ -108,6 +108,33 @@ fn finished(outcome: Outcome, step: u64) -> Event {
     }
 }
 
+#[test]
+fn a_refused_resume_leaves_the_run_as_it_stood() {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=9);
+    tape.add(finished(Outcome::Completed, 9));
+    for _ in 0..2 {
+        tape.add(hello());
+        assert_eq!(tape.fold().finished, None);
+        tape.add(finished(Outcome::Invalid, 9));
+        let state = tape.fold();
+        assert_eq!(state.finished.as_ref().unwrap().outcome, Outcome::Completed);
+        assert_eq!(state.newest_end().unwrap().outcome, Outcome::Invalid);
+    }
+    // An engine that takes steps speaks for the run again.
+    tape.add(hello()).steps(10..=11);
+    tape.add(finished(Outcome::Starved, 11));
+    let state = tape.fold();
+    assert_eq!(state.refused, None);
+    assert_eq!(state.finished.as_ref().unwrap().outcome, Outcome::Starved);
+    // So does the first engine.
+    let mut tape = Tape::new();
+    tape.add(hello()).add(finished(Outcome::Invalid, 0));
+    tape.add(hello()).add(finished(Outcome::Invalid, 0));
+    assert_eq!(tape.fold().refused, None);
+    assert!(tape.fold().finished.is_some());
+}
+
 fn whole_run() -> Tape {
     let mut tape = Tape::new();
     tape.add(hello()).add(started(None)).steps(1..=30);
