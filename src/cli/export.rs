@@ -4,6 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
+use crate::base::place::try_make;
 use crate::base::text::shown;
 use crate::engine::export::{
     self, About, AdapterSource, ExportError, FORMATS, Options, PEFT, Source, Written,
@@ -121,7 +122,10 @@ fn check_new(to: &Path) -> Result<(), Failure> {
             format!("{} is there already: it is not written over", shown(to)),
             "choose another name, or remove this one",
         )),
-        Err(_) => Ok(()),
+        Err(_) => {
+            let parent = to.parent().unwrap_or(Path::new(""));
+            try_make(parent).map_err(|e| Failure::not_written(to, &e))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Context;
 use super::args::SpecArgs;
 use super::exit::{Exit, Failure};
+use super::export::failed;
 use super::target::say_notes;
 use crate::base::text::shown;
 use crate::data::Surroundings;
@@ -26,7 +27,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    export::check_free(&args.to).map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    export::check_free(&args.to).map_err(|e| failed(&e))?;
     let loaded = args.spec.load(cx)?;
     // A template without a start model gives random weights: that is said here as `train` says it.
     say_notes(&loaded);

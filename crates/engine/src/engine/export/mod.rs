@@ -16,6 +16,7 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::{not_made, not_read, sync_dir};
+use crate::base::place::try_make;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{AdapterError, Dtype, TokenIds};
 use crate::models::{ModelSource, SourceError};
@@ -252,15 +253,16 @@ fn in_folder(
     }
 }
 
-/// Nothing is overwritten.
+/// Whether a model can be written at `to`, asked before weights are read: nothing is overwritten.
 ///
 /// # Errors
-/// Something stands there.
+/// Something stands there, or no folder can be made there.
 pub fn check_free(to: &Path) -> Result<(), ExportError> {
+    let path = to.to_path_buf();
     let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
     match to.exists() && !empty {
-        true => Err(ExportError::Occupied(to.to_path_buf())),
-        false => Ok(()),
+        true => Err(ExportError::Occupied(path)),
+        false => try_make(to).map_err(|source| ExportError::Io { path, source }),
     }
 }
 

@@ -208,6 +208,10 @@ fn nothing_is_written_over_and_words_are_checked() {
         export(&source, hf, &options("f32", u64::MAX), &to).is_ok(),
         "an empty folder may be there"
     );
+    // Found before weights are read.
+    let below = to.join("config.json").join("out");
+    assert!(matches!(check_free(&below), Err(ExportError::Io { .. })));
+    assert!(check_free(&dir.path().join("new/deep")).is_ok() && !dir.path().join("new").exists());
     let error = export(&source, hf, &options("int3", 1), &dir.path().join("x")).unwrap_err();
     assert!(error.to_string().contains("f32, f16, bf16"), "{error}");
     let error = format("onnx").err().unwrap().to_string();
