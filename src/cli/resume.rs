@@ -3,13 +3,20 @@
 use super::control::{Controlled, not_running};
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
 use crate::link::launch::{EngineOptions, Launcher};
+use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::state::Finish;
 use crate::wire::Command;
 use std::io::Write;
+use std::time::Duration;
+
+/// How long an engine may open its data before it counts as one that trains on.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Continue a paused run, or start the engine of one that ended early from its newest checkpoint
 #[derive(Debug, clap::Args)]
@@ -40,14 +47,27 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Launcher::this_program(&cx.env)?
             .start_detached(&run, &options)
             .map_err(|e| Failure::machine(e.to_string(), command("logs")))?;
-        // With a step or two left it may be over already.
-        if !run.is_alive() {
+        // It may be refused, or have a step or two left and be over already.
+        if !trains(&run, logged)? {
             let state = run_ref::fold_from(&run, logged)?;
             return over(&id, state.newest_end(), command("logs"));
         }
     }
     writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
     Ok(Exit::Done)
+}
+
+/// Waits until the engine has opened data and checkpoint, and says whether it goes on from there; one that takes longer does.
+fn trains(run: &RunDir, logged: u64) -> std::io::Result<bool> {
+    let clock = SystemClock::new();
+    while run.is_alive() && clock.elapsed() < PATIENCE {
+        let state = run_ref::fold_from(run, logged)?;
+        if state.head.is_some() && state.newest_end().is_none() {
+            break;
+        }
+        std::thread::park_timeout(PAUSE);
+    }
+    Ok(run.is_alive())
 }
 
 /// A run that has ended by now: how, and its own exit code.

@@ -3,6 +3,7 @@
 use super::super::exit::Failure;
 use crate::base::files::open_plain;
 use crate::base::text::shown;
+use crate::data::source::{bad_text, left_out};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
                 ));
             }
             texts.sort();
+            if let Some(note) = left_out(path, &texts) {
+                tell!("note: {note}");
+            }
             files.extend(texts);
             continue;
         }
@@ -145,16 +149,18 @@ impl Open {
                 break;
             }
         }
-        if let Err(e) = std::str::from_utf8(&bytes) {
-            let good = e.valid_up_to();
-            if ended || e.error_len().is_some() {
-                let line = 1 + self.lines + lines(&bytes[..good]);
-                return Err(Failure::yours(
-                    format!("{} is not UTF-8: line {line}", shown(&self.path)),
-                    "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
-                ));
-            }
-            self.rest = bytes.split_off(good);
+        if !ended
+            && let Err(e) = std::str::from_utf8(&bytes)
+            && e.error_len().is_none()
+        {
+            self.rest = bytes.split_off(e.valid_up_to());
+        }
+        if let Some(bad) = bad_text(&bytes) {
+            let line = 1 + self.lines + lines(&bytes[..bad.at]);
+            return Err(Failure::yours(
+                format!("{} {}: line {line}", shown(&self.path), bad.is),
+                bad.fix,
+            ));
         }
         self.lines += lines(&bytes);
         Ok(String::from_utf8(bytes).unwrap_or_default())

@@ -107,6 +107,10 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
 
 /// The same values as in a spec.
 fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
+    if args.kind == "char" && args.vocab_size.is_some() {
+        let what = "--kind char takes no --vocab-size: every character of the text is a token";
+        return Err(Failure::yours(what, "leave it out, or --kind bpe"));
+    }
     let mut settings = serde_json::Map::new();
     let mut set = |key: &str, value: serde_json::Value| settings.insert(key.into(), value);
     if let Some(n) = args.vocab_size {
@@ -124,8 +128,8 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     let whole = serde_json::json!({ args.kind.clone(): settings });
     crate::base::json::read(&whole).map_err(|e| {
         Failure::yours(
-            format!("--kind {} does not accept this: {e}", args.kind),
-            "llmtui tokenizer train --help",
+            format!("--kind {}: {e}", args.kind),
+            "llmtui tokenizer train --help says which options a kind has",
         )
     })
 }
@@ -136,6 +140,11 @@ fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenize
         .filter_map(|file| std::fs::metadata(file).ok())
         .map(|info| info.len())
         .sum();
+    if total == 0 {
+        let names: Vec<String> = files.iter().map(|file| shown(file)).collect();
+        let what = format!("{}: no text to learn from", names.join(", "));
+        return Err(Failure::yours(what, "name files that hold text").into());
+    }
     let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress(total));
     let outcome = config.learn(&mut pieces);
     // A file error that ended the reading is the cause of whatever came after.
@@ -243,10 +252,10 @@ mod tests {
     #[test]
     fn what_a_kind_does_not_know_is_refused() {
         let error = config(&args("char")).unwrap_err();
-        assert!(
-            error.what.contains("--kind char does not accept this"),
-            "{}",
-            error.what
-        );
+        assert!(error.what.contains("takes no --vocab-size"));
+        let mut char = args("char");
+        char.vocab_size = None;
+        let what = config(&char).unwrap_err().what;
+        assert!(what.starts_with("--kind char: "), "{what}");
     }
 }

@@ -42,13 +42,16 @@ pub enum DataError {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{path} is not UTF-8: line {line}, byte {offset}")]
-    NotUtf8 {
+    #[error("{path} {is}: line {line}, byte {offset}")]
+    BadText {
         path: PathBuf,
         /// From 0.
         offset: usize,
         /// From 1.
         line: usize,
+        /// "is not UTF-8", "is UTF-16 text", "has a NUL byte".
+        is: &'static str,
+        fix: &'static str,
     },
     #[error("{place} has no text")]
     Empty { place: String },
@@ -147,7 +150,7 @@ impl DataError {
             DataError::Unwritable { .. } => {
                 "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory"
             }
-            DataError::NotUtf8 { .. } => "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
+            DataError::BadText { fix, .. } => fix,
             DataError::Empty { .. } => "name a file that holds text",
             DataError::Rowless { .. } => "name a file with rows; a header alone holds none",
             DataError::NoTexts(_) => "name a text file, or a folder of .txt files",

@@ -11,7 +11,7 @@ use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
-use crate::data::source::{self, ReadContext, SourceConfig};
+use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
 use crate::hardware::{GpuSummary, Summary};
 use crate::models::{self, SourceError};
@@ -165,19 +165,17 @@ fn beginning(path: &Path, bytes: u64, most: u64) -> Result<String, String> {
     open_plain(path)
         .and_then(|f| f.take(most).read_to_end(&mut buffer))
         .map_err(|e| format!("{shown} cannot be read: {e}"))?;
-    String::from_utf8(buffer).or_else(|e| {
-        let fault = e.utf8_error();
-        let mut buffer = e.into_bytes();
-        // A bounded read may end inside a character.
-        if fault.error_len().is_none() && bytes > most {
-            buffer.truncate(fault.valid_up_to());
-            return Ok(String::from_utf8(buffer).unwrap_or_default());
-        }
-        Err(format!(
-            "{shown} is not UTF-8 text (byte {}): convert it, e.g. iconv -f latin1 -t utf-8",
-            fault.valid_up_to()
-        ))
-    })
+    // A bounded read may end inside a character.
+    if let Err(e) = std::str::from_utf8(&buffer)
+        && e.error_len().is_none()
+        && bytes > most
+    {
+        buffer.truncate(e.valid_up_to());
+    }
+    match bad_text(&buffer) {
+        Some(bad) => Err(format!("{shown} {} (byte {}): {}", bad.is, bad.at, bad.fix)),
+        None => Ok(String::from_utf8(buffer).unwrap_or_default()),
+    }
 }
 
 /// The files of a folder or a glob, as a run reads them: rows, or texts, from the first `most` bytes of them.
@@ -476,7 +474,7 @@ mod tests {
         assert_eq!((facts.estimated, facts.chars), (false, Some(602)));
         fs::write(dir.path().join("b.txt"), [b'a', 0xff]).unwrap();
         let error = several(dir.path(), bytes).unwrap_err();
-        assert!(error.contains("b.txt is not UTF-8 text"), "{error}");
+        assert!(error.contains("b.txt is not UTF-8 (byte"), "{error}");
     }
 
     #[test]

@@ -517,13 +517,19 @@ fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
 }
 
 fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
-    let what = if full.exists() {
-        let kind = if full.is_dir() { "folder" } else { "file" };
-        format!("{} is a {kind}", said.display())
+    let what = if full.is_dir() {
+        format!("{} is a folder", said.display())
+    } else if full.is_file() {
+        format!("{} is a file", said.display())
+    } else if full.exists() {
+        format!("{} is a device, a pipe or a socket", said.display())
     } else {
         format!("{} does not exist", said.display())
     };
     let hint = || {
+        if full.exists() && !full.is_dir() && !full.is_file() {
+            return "name a regular file".into();
+        }
         let near = near_miss(said, full);
         near.unwrap_or_else(|| astray(said, full))
     };

@@ -64,6 +64,10 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
 /// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set the
 /// engine's stop flag (save, then stop); a later one sends `Stop now`.
 pub fn listen(hangup: Hangup) -> Listening {
+    let hangup = match ignores_hangup() {
+        true => Hangup::Ignore,
+        false => hangup,
+    };
     let listening = Listening::default();
     let heard_by = listening.clone();
     let (ready, installed) = channel::<()>();
@@ -107,6 +111,21 @@ pub fn listen(hangup: Hangup) -> Listening {
     listening
 }
 
+/// Whether SIGHUP was ignored when this process began, as `nohup` has it: whoever asks for that wants the run to go on.
+/// False where the kernel does not say.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored(&status, rustix::process::Signal::HUP.as_raw())
+}
+
+/// `SigIgn:` of proc(5) has a bit for each signal, the first for signal 1, in hexadecimal.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// From now on SIGINT goes into a channel and no longer terminates the process.
 pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
     let (send, receive) = tokio::sync::mpsc::channel(4);
@@ -131,5 +150,25 @@ async fn heard(signal: &mut Option<Signal>) {
             signal.recv().await;
         }
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_the_parent_ignores_is_found_in_the_mask() {
+        let status =
+            |mask: &str| format!("Name:\tllmtui\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\n");
+        for (mask, ignored) in [
+            ("0000000000001001", true),
+            ("0000000000001000", false),
+            ("odd", false),
+        ] {
+            assert_eq!(is_ignored(&status(mask), 1), ignored, "{mask}");
+        }
+        assert!(is_ignored(&status("0000000000001000"), 13));
+        assert!(!is_ignored("", 1));
     }
 }

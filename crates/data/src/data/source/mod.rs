@@ -23,8 +23,9 @@ pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;
 pub use container::announced_rows;
 pub use context::{Progress, ReadContext};
-pub use paths::{is_data_file, neighbour};
+pub use paths::{is_data_file, left_out, neighbour};
 pub use rows::{Rows, rows};
+pub use utf8::{BadText, bad_text};
 pub(super) use whole::read;
 
 /// The largest row: a line, a JSON value, a CSV record. Memory while reading is a small multiple of it.

@@ -116,28 +116,40 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, DataError> {
 
 /// Files of different kinds side by side are rarely one set: a README.txt beside data.jsonl is not part of it.
 fn one_kind(path: &Path, files: &[PathBuf]) -> Result<(), DataError> {
-    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    let mut kinds: Vec<(&str, usize, &Path)> = Vec::new();
     for file in files {
         let kind = container::by_name(file).map_or("", |c| c.id);
-        match kinds.iter_mut().find(|(k, _)| *k == kind) {
-            Some((_, n)) => *n += 1,
-            None => kinds.push((kind, 1)),
+        match kinds.iter_mut().find(|(k, ..)| *k == kind) {
+            Some((_, n, _)) => *n += 1,
+            None => kinds.push((kind, 1, file)),
         }
     }
     // The two spellings of rows of JSON are read by one format.
     let json = |k: &str| k == "json" || k == "jsonl";
-    if kinds.len() < 2 || kinds.iter().all(|(k, _)| json(k)) {
+    if kinds.len() < 2 || kinds.iter().all(|(k, ..)| json(k)) {
         return Ok(());
     }
-    let found: Vec<String> = kinds.iter().map(|(k, n)| format!("{n} {k}")).collect();
+    let found: Vec<String> = kinds.iter().map(|(k, n, _)| format!("{n} {k}")).collect();
+    // The most frequent kind, by the ending that its first file has.
+    let most = kinds.iter().max_by_key(|(_, n, _)| *n);
+    let ending = most.map(|(.., file)| ending(file)).unwrap_or_default();
     Err(DataError::source(
         path.display(),
         format!("holds files of several kinds: {}", found.join(", ")),
-        format!(
-            "say which: {}",
-            path.join(format!("*.{}", kinds[0].0)).display()
-        ),
+        format!("say which: {}", path.join(format!("*.{ending}")).display()),
     ))
+}
+
+/// `jsonl`, `jsonl.gz`.
+fn ending(file: &Path) -> String {
+    let last = |path: &Path| path.extension().map(|x| x.to_string_lossy().into_owned());
+    let packed = file.file_stem().map(Path::new);
+    let inner = packed.filter(|stem| is_data_file(stem)).and_then(last);
+    inner
+        .into_iter()
+        .chain(last(file))
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
@@ -149,14 +161,20 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
             "`*` any name, `**` any folders, `?` one character, `[ab]` one of them",
         )
     };
-    let paths = glob::glob(&text).map_err(|e| bad(format!("is no pattern: {}", e.msg)))?;
+    // `**` alone means folders; who writes it at the end means the files in them.
+    let whole = text.ends_with("**");
+    let every = match whole {
+        true => format!("{text}/*"),
+        false => text.to_string(),
+    };
+    let paths = glob::glob(&every).map_err(|e| bad(format!("is no pattern: {}", e.msg)))?;
     let mut files = Vec::new();
     for path in paths {
         let path = path.map_err(|e| DataError::Unreadable {
             path: e.path().to_path_buf(),
             source: e.into(),
         })?;
-        if path.is_file() && !is_hidden(&path) {
+        if path.is_file() && !is_hidden(&path) && (!whole || is_data_file(&path)) {
             files.push(path);
         }
         if files.len() > MAX_FILES {
@@ -167,12 +185,15 @@ fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
     if files.is_empty() {
         return Err(bad("matches no file".into()));
     }
+    if whole {
+        one_kind(full.parent().unwrap_or(full), &files)?;
+    }
     Ok(files)
 }
 
 /// What lies in a folder beside the files of it that are read, in words: nobody should find out from the loss that half of
 /// the texts were left out. What describes a data set is no part of it.
-pub(super) fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
+pub fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
     const DESCRIBE: [&str; 4] = ["readme", "license", "licence", "dataset_info"];
     let describes = |name: &str| {
         let name = name.to_lowercase();
@@ -195,11 +216,16 @@ pub(super) fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
+    // The kind of the first file that was left out, or of those that were read, when folders alone were.
+    let left = others.iter().find(|name| !name.ends_with('/'));
+    let kind = left.map(Path::new).or(read.first().map(PathBuf::as_path));
+    let kind = kind.and_then(Path::extension);
+    let name = kind.map_or("*".into(), |kind| format!("*.{}", kind.to_string_lossy()));
     Some(format!(
         "{}: not read: {}{more}; a glob such as {} names other files",
         folder.display(),
         one_line(first),
-        folder.join("**").join("*.md").display()
+        one_line(&folder.join("**").join(name).to_string_lossy())
     ))
 }
 
@@ -276,6 +302,9 @@ mod tests {
         );
         assert_eq!(names(&dir, "odd[1].jsonl"), ["odd[1].jsonl"]);
         assert_eq!(names(&dir, "*.md"), ["notes.md"]);
+        let every = ["a.jsonl", "b.jsonl.zst", "deep/c.jsonl", "odd[1].jsonl"];
+        assert_eq!(names(&dir, "**"), every);
+        assert_eq!(names(&dir, "deep/**"), ["deep/c.jsonl"]);
     }
 
     #[test]
@@ -305,6 +334,13 @@ mod tests {
             .collect();
         let told = left_out(dir.path(), &read).unwrap();
         assert!(told.contains("not read: b.md and 1 more"), "{told}");
+        assert!(told.contains("**/*.md"), "{told}");
+        let told = tree(&["a.txt", "deep/c.txt"]);
+        let told = left_out(told.path(), &[told.path().join("a.txt")]).unwrap();
+        assert!(
+            told.contains("not read: deep/;") && told.contains("**/*.txt"),
+            "{told}"
+        );
         let whole = tree(&["a.jsonl", "README.md"]);
         assert_eq!(
             left_out(whole.path(), &[whole.path().join("a.jsonl")]),
@@ -316,11 +352,11 @@ mod tests {
     fn a_folder_of_several_kinds_must_say_which() {
         let dir = tree(&["README.txt", "a.jsonl", "b.jsonl"]);
         let error = resolve(dir.path(), ".").unwrap_err();
-        assert!(
-            error.to_string().contains("1 txt, 2 jsonl")
-                || error.to_string().contains("1 text, 2 jsonl"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("1 text, 2 jsonl"), "{error}");
+        let hint = error.hint();
+        assert!(hint.ends_with("*.jsonl"), "{hint}");
+        assert_eq!(ending(Path::new("a.b.jsonl.gz")), "jsonl.gz");
+        assert_eq!(ending(Path::new("a.b.txt")), "txt");
     }
 
     #[cfg(unix)]

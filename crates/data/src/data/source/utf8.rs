@@ -36,6 +36,34 @@ pub(super) fn check(bytes: &[u8]) -> Result<&str, NotText> {
     })
 }
 
+/// Why a file cannot be read as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadText {
+    /// Where, from 0, within the bytes that were looked at.
+    pub at: usize,
+    /// A predicate: "is not UTF-8".
+    pub is: &'static str,
+    pub fix: &'static str,
+}
+
+/// What is wrong with the bytes of a text file, or with a part of it: `None` of UTF-8 without NUL bytes.
+pub fn bad_text(bytes: &[u8]) -> Option<BadText> {
+    let bad = check(bytes).err()?;
+    let is = match bad.fix {
+        NUL => "has a NUL byte",
+        _ => "is not UTF-8",
+    };
+    let (at, fix) = (bad.at, bad.fix);
+    Some(match foreign_start(bytes) {
+        Some((_, UTF16)) => BadText {
+            at: 0,
+            is: "is UTF-16 text",
+            fix: UTF16,
+        },
+        _ => BadText { at, is, fix },
+    })
+}
+
 /// What the first bytes of a file give away: `Some` when they are surely no UTF-8 text.
 pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const STARTS: [(&[u8], &str, &str); 9] = [
@@ -90,6 +118,15 @@ mod tests {
         assert_eq!(check("é".as_bytes()), Ok("é"));
         // Cut inside a character: the place is where the character begins.
         assert_eq!(check(&"aé".as_bytes()[..2]).unwrap_err().at, 1);
+    }
+
+    #[test]
+    fn a_bad_text_is_told_with_the_fix_of_its_kind() {
+        assert_eq!(bad_text("é\n".as_bytes()), None);
+        let told = |bytes| bad_text(bytes).map(|bad| (bad.at, bad.is, bad.fix));
+        assert_eq!(told(b"ab\xff"), Some((2, "is not UTF-8", CONVERT)));
+        assert_eq!(told(b"a\0b\0"), Some((1, "has a NUL byte", NUL)));
+        assert_eq!(told(b"\xff\xfea\0"), Some((0, "is UTF-16 text", UTF16)));
     }
 
     #[test]

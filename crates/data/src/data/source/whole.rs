@@ -2,6 +2,7 @@
 //! only a byte-order mark is dropped.
 
 use super::paths;
+use super::utf8::bad_text;
 use crate::base::files::read_plain;
 use crate::data::{DataConfig, DataError};
 use crate::embed;
@@ -25,7 +26,7 @@ pub struct Text {
 /// Reads the text that a config names.
 ///
 /// # Errors
-/// Unreadable, not UTF-8, too large or without any text.
+/// Unreadable, not UTF-8, with NUL bytes, too large or without any text.
 pub fn read(config: &DataConfig) -> Result<Text, DataError> {
     let text = match &config.path {
         None => embedded(&config.corpus)?,
@@ -97,15 +98,17 @@ fn folder(path: &Path) -> Result<Text, DataError> {
 
 fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
     let bytes = read_plain(path).map_err(unreadable(path))?;
-    let mut text = String::from_utf8(bytes).map_err(|e| {
-        let offset = e.utf8_error().valid_up_to();
-        let before = &e.as_bytes()[..offset];
-        DataError::NotUtf8 {
+    if let Some(bad) = bad_text(&bytes) {
+        let before = &bytes[..bad.at];
+        return Err(DataError::BadText {
             path: path.to_path_buf(),
-            offset,
+            offset: bad.at,
             line: 1 + before.iter().filter(|b| **b == b'\n').count(),
-        }
-    })?;
+            is: bad.is,
+            fix: bad.fix,
+        });
+    }
+    let mut text = String::from_utf8(bytes).unwrap_or_default();
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
         notes.push(format!("{}: a byte-order mark was dropped", path.display()));
@@ -153,7 +156,7 @@ mod tests {
         fs::write(&path, b"one\ntwo \xff three").unwrap();
         assert!(matches!(
             from(&path),
-            Err(DataError::NotUtf8 {
+            Err(DataError::BadText {
                 offset: 8,
                 line: 2,
                 ..

@@ -141,10 +141,11 @@ pub fn train(
 
 /// What went wrong while a tokenizer of this kind was trained.
 pub fn error(kind: &str, what: impl ToString) -> DataError {
-    DataError::Tokenizer {
-        place: format!("training the {kind} tokenizer"),
-        what: what.to_string(),
-    }
+    DataError::source(
+        format!("training the {kind} tokenizer failed:"),
+        what.to_string(),
+        "another vocab_size, another kind, or more text",
+    )
 }
 
 /// A vocabulary too small for what has to be in it.
@@ -155,11 +156,12 @@ pub fn check_size(kind: &str, vocab_size: usize, taken: usize) -> Result<(), Dat
     if vocab_size >= taken {
         return Ok(());
     }
-    Err(error(
-        kind,
+    Err(DataError::source(
+        format!("the {kind} tokenizer:"),
         format!(
             "vocab_size {vocab_size} is less than the {taken} tokens that are in every vocabulary of this kind"
         ),
+        format!("a vocab_size of {} or more", taken + 1),
     ))
 }
 

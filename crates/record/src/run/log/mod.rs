@@ -20,7 +20,7 @@ pub enum LogError {
         error: crate::wire::DecodeError,
     },
     /// A write failed; the writer keeps retrying.
-    #[error("{path} cannot be written: {why}; the run is waiting for disk space")]
+    #[error("{path} cannot be written: {why}; the run waits until it can")]
     Stalled { path: PathBuf, why: String },
     #[error("the log is closed")]
     Closed,

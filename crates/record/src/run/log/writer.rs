@@ -139,6 +139,16 @@ impl LogSender {
     }
 }
 
+/// A disk that is full may get room again; a limit of the process stays, unless somebody raises it.
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            "the limit on file sizes is reached (ulimit -f; `prlimit --pid PID --fsize=unlimited` raises it)".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// The log's thread.
 #[derive(Debug)]
 pub struct LogThread {
@@ -304,7 +314,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                 Err(error) => {
                     if stalled_since.is_none() {
                         stalled_since = Some(self.clock.elapsed());
-                        let _ = tell.send(Health::Stalled(error.to_string()));
+                        let _ = tell.send(Health::Stalled(why(&error)));
                     }
                     if error.kind() == io::ErrorKind::StaleNetworkFileHandle
                         && self.sink.renew(&self.path).is_ok()
