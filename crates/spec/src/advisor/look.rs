@@ -537,7 +537,7 @@ mod tests {
         assert!(
             data(&dir.path().join("a.bin"))
                 .unwrap_err()
-                .contains("UTF-8")
+                .contains("UTF-16")
         );
     }
 
