@@ -245,11 +245,11 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Whether this step is the best by `eval.best_by`, which only a checkpoint of this step can keep.
+    /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
     fn is_chosen(&self) -> bool {
-        let (progress, by) = (&self.cx.state.progress, &self.cx.spec.eval.best_by);
+        let (progress, eval) = (&self.cx.state.progress, &self.cx.spec.eval);
         let best = progress.best.as_ref();
-        by.is_some() && progress.step > 0 && best.is_some_and(|best| best.step == progress.step)
+        eval.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
     }
 
     /// Keeps what `Finished` reports up to date, so that it holds after a panic, too.

@@ -148,7 +148,8 @@ pub struct EvalConfig {
     /// The reading by which the best checkpoint is chosen: `eval/NAME` of eval.tasks, or another one that evaluations measure,
     /// e.g. `val/rewards/margins`. A new best is saved at once. Default: that of the method.
     pub best_by: Option<String>,
-    /// Save and stop after so many scheduled evaluations in a row without a new best. Default: train to the last step.
+    /// Save and stop after so many scheduled evaluations in a row without a new best; a new best is saved at once. Default: train
+    /// to the last step.
     #[schemars(range(min = 1))]
     pub patience: Option<u64>,
 }
@@ -321,6 +322,14 @@ impl Default for TrainConfig {
             threads: None,
             log_every: 1,
         }
+    }
+}
+
+impl EvalConfig {
+    /// Whether a new best is saved at once: where somebody says what the best is, or stops for want of a better one, it is what
+    /// they want of the run.
+    pub fn keeps_best(&self) -> bool {
+        self.best_by.is_some() || self.patience.is_some()
     }
 }
 

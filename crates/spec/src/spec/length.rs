@@ -92,8 +92,8 @@ impl RunConfig {
         Saves {
             steps: self.train.max_steps.max(1),
             every: self.checkpoint.every,
-            // By `best_by` each evaluation may be the best, which is saved.
-            best: self.eval.best_by.as_ref().map(|_| self.eval.every),
+            // Each evaluation may be the best.
+            best: self.eval.keeps_best().then_some(self.eval.every),
             keep_last: self.checkpoint.keep_last as u64,
             // Where rescues act, the beginning is saved too, and what they give up stays until the end.
             rescued: u64::from(self.rescue.policy == RescuePolicy::Act),
@@ -165,8 +165,10 @@ mod tests {
         config.checkpoint.every = Every::Steps(0);
         config.rescue.policy = RescuePolicy::Act;
         assert_eq!(config.checkpoints_at_once(), 2);
-        config.eval.best_by = Some("val_loss".into());
         config.eval.every = Every::Steps(500);
+        config.eval.best_by = Some("val_loss".into());
+        assert_eq!(config.checkpoints_at_once(), 4);
+        (config.eval.best_by, config.eval.patience) = (None, Some(2));
         assert_eq!(config.checkpoints_at_once(), 4);
     }
 

@@ -318,3 +318,20 @@ fn patience_counts_scheduled_evaluations() {
     assert_eq!(last(&[7, 8, 12]), 15, "between them");
     assert_eq!(last(&[10]), 15, "at one of them, twice");
 }
+
+/// The step to which somebody's patience leads back must be there.
+#[test]
+fn with_patience_the_best_evaluation_is_saved() {
+    let set = ["eval.patience=2", "checkpoint.every=0"];
+    let events = Run::new(&set).go_with(&mut |event, send, _| {
+        if let Event::Stepped { step: 5, .. } = event {
+            let command = adjust("lr", 10.0);
+            send.send(Request { id: 7, command }).unwrap();
+        }
+    });
+    let saved = events.iter().filter_map(|event| match event {
+        Event::Checkpointed { step, best, .. } => Some((*step, *best)),
+        _ => None,
+    });
+    assert_eq!(saved.collect::<Vec<_>>(), [(5, true), (15, false)]);
+}
