@@ -88,6 +88,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         )?,
         Err(why) => say!("not checked: the adapter cannot stand beside the weights here: {why}")?,
     }
+    if let Some(found) = merged.rounded {
+        say!(
+            "rounded to {}: logits of the written weights differ by at most {:.1e} from those of the sum in f32; the most probable \
+             token is the same for {} of {}",
+            order.dtype,
+            found.off,
+            found.agree,
+            found.tokens
+        )?;
+    }
     Ok(Exit::Done)
 }
 

@@ -54,6 +54,8 @@ pub struct Merged {
     pub base: PathBuf,
     pub adapters: Vec<PathBuf>,
     pub check: Result<Compared, String>,
+    /// What the rounding to a type of 16 bits changes: logits of the merged weights in f32, against those of what was written.
+    pub rounded: Option<Compared>,
 }
 
 /// Logits of the base with its adapters beside it, against those of the merged weights.
@@ -85,6 +87,8 @@ struct Record {
     base: String,
     adapters: Vec<RecordedAdapter>,
     check: Option<Compared>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rounded: Option<Compared>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -194,13 +198,31 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         None => "safetensors",
     };
     let written = export::export(&source, export::format(format)?, &options, &order.to)?;
-    record(order, &base, &done, check.as_ref().ok().copied())?;
+    let rounded = match order.dtype.as_str() {
+        "f32" => None,
+        _ => Some(rounding(order, source.model, &prompts)?),
+    };
+    record(order, &base, &done, check.as_ref().ok().copied(), rounded)?;
     Ok(Merged {
+        rounded,
         written,
         base,
         adapters: done.iter().map(|(peft, _)| peft.folder().into()).collect(),
         check,
     })
+}
+
+/// Asks the written weights what the merged ones were asked, one after the other: there may be no room for both.
+fn rounding(
+    order: &Order,
+    mut merged: Model,
+    prompts: &[Vec<u32>],
+) -> Result<Compared, MergeError> {
+    let before = answers(&mut merged, prompts)?;
+    drop(merged);
+    let mut written = ModelSource::open(&order.to)?.load_base()?;
+    let after = answers(&mut written, prompts)?;
+    Ok(compare(&before, &before, &after))
 }
 
 /// Merges one stage, and holds the merged weights against base and adapter beside each other.
@@ -486,6 +508,7 @@ fn record(
     base: &Path,
     adapters: &[(Peft, f64)],
     check: Option<Compared>,
+    rounded: Option<Compared>,
 ) -> Result<(), MergeError> {
     let digests = digests(adapters)?;
     let absolute = |path: &Path| {
@@ -504,6 +527,7 @@ fn record(
         base: absolute(base),
         adapters: named.collect(),
         check,
+        rounded,
     };
     let path = order.to.join(RECORD);
     let text = serde_json::to_vec_pretty(&record).map_err(|e| cannot(e.to_string(), ""))?;

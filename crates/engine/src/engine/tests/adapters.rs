@@ -287,6 +287,27 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
         assert_eq!(found.agree, found.tokens);
         assert!(dir.path().join(to).join(RECORD).is_file());
     }
+    // What is written in 16 bits is asked as it is written.
+    let rounded = |dtype: &str| {
+        let order = Order {
+            base: folder.clone(),
+            adapters: vec![(one.path().into(), 1.0)],
+            to: dir.path().join(dtype),
+            dtype: dtype.into(),
+            dequantize: false,
+            any_base: false,
+            prompts: Vec::new(),
+        };
+        merge(&order).unwrap().rounded.unwrap().off
+    };
+    assert!(
+        go(&folder, &[(two.path(), 1.0)], "f32")
+            .unwrap()
+            .rounded
+            .is_none()
+    );
+    let (half, brain) = (rounded("f16"), rounded("bf16"));
+    assert!(0.0 < half && half < brain && brain < 0.5, "{half} {brain}");
     // A checkpoint holds base and adapter.
     go(&run.checkpoint(6), &[], "own").unwrap();
     assert_eq!(
