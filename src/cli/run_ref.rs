@@ -36,6 +36,9 @@ pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
 
 /// A word that means no run. Lists show pipelines beside runs, so it may be one.
 pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
+    if let Some(failure) = a_checkpoint(word, &cx.runs_dir) {
+        return failure;
+    }
     // A path of a pipeline's file is one that is no run.
     let unknown = matches!(error, ResolveError::Unknown { .. } | ResolveError::Run(_));
     let dir = PipelineDir::resolve(&cx.runs_dir, word).ok();
@@ -69,6 +72,39 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
             format!("name a run of its stages: {}", runs.join(", ")),
         ),
     }
+}
+
+/// A checkpoint, by its folder or as `RUN@STEP`, where a run is asked for.
+fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
+    let path = Path::new(word);
+    let named = || {
+        let (run, step) = word.rsplit_once('@')?;
+        let run = index::resolve(runs_dir, run).ok()?;
+        Some((run, whole_number(step).ok()?))
+    };
+    let (run, step) = match path.is_dir() {
+        true => {
+            let whole = std::fs::canonicalize(path).ok()?;
+            let run = RunDir::open(whole.parent()?.parent()?).ok()?;
+            let step = run
+                .checkpoints()
+                .into_iter()
+                .find(|c| c.path == whole)?
+                .step;
+            (run, step)
+        }
+        false => named()?,
+    };
+    let what = format!("{word:?} is a checkpoint, and this is about a run");
+    let branch = command("train --branch", run.path(), runs_dir);
+    let id = one_line(&run.folder());
+    let branch = branch.replacen(&id, &format!("{id}@{step}"), 1);
+    let newest = run.checkpoints().last().map(|c| c.step);
+    let hint = match newest == Some(step) {
+        true => format!("it is the newest of {id}: name the run"),
+        false => format!("the run is {id}; to train on from this step: {branch}"),
+    };
+    Some(Failure::yours(what, hint))
 }
 
 /// Whether a word that means no run means a pipeline: one that was started, a file or a name.
@@ -386,5 +422,30 @@ mod tests {
         let hint = no_checkpoint(&failed).hint;
         let id = trained.folder();
         assert_eq!(hint, format!("an earlier run of that name has one: {id}"));
+    }
+
+    #[test]
+    fn a_checkpoint_in_place_of_a_run_is_met_with_its_run_and_with_a_branch() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let run = RunDir::create(dir.path(), "a", "{}", "", &clock).unwrap();
+        for step in [10, 20] {
+            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+            std::fs::write(folder.join("state.json"), "{}").unwrap();
+        }
+        let id = run.folder();
+        let old = run.checkpoints()[0].path.display().to_string();
+        for word in [&format!("{id}@10"), &old] {
+            assert!(PipelineDir::resolve(dir.path(), word).is_err());
+            assert!(index::resolve(dir.path(), word).is_err());
+            let failure = a_checkpoint(word, dir.path()).unwrap();
+            assert!(failure.what.contains("is a checkpoint"), "{failure:?}");
+            let branch = format!("train --branch {id}@10");
+            assert!(failure.hint.contains(&branch), "{failure:?}");
+        }
+        let newest = a_checkpoint(&format!("{id}@20"), dir.path()).unwrap();
+        assert!(newest.hint.contains("name the run"), "{newest:?}");
     }
 }

@@ -146,8 +146,10 @@ impl PipelineDir {
     /// None does.
     pub fn resolve(runs_dir: &Path, word: &str) -> Result<PipelineDir, PipelineError> {
         let path = Path::new(word);
-        if path.join("state.json").is_file() || path.join("pipeline.yaml").is_file() {
-            let root = std::path::absolute(path).map_err(PipelineError::io(path))?;
+        let root = std::path::absolute(path).map_err(PipelineError::io(path))?;
+        // Checkpoints have a state.json, too.
+        let among = root.parent().is_some_and(|folder| folder.ends_with(FOLDER));
+        if root.join("pipeline.yaml").is_file() || among && root.join("state.json").is_file() {
             return Ok(PipelineDir { root });
         }
         let all = Self::list(runs_dir);
