@@ -70,6 +70,8 @@ impl App {
 
     pub(super) fn paste(&mut self, text: &str) -> Vec<Effect> {
         self.ask_draw();
+        // Terminals send the key Enter, CR, for each line end of what is pasted.
+        let text = &text.replace("\r\n", "\n").replace('\r', "\n");
         match self.overlays.last_mut() {
             Some(overlay) => {
                 let reply = overlay.paste(text);

@@ -24,6 +24,19 @@ fn the_chat_takes_the_newest_checkpoint_of_the_run_and_sends() {
     );
 }
 
+#[test]
+fn pasted_lines_are_lines_whatever_the_terminal_sends_for_their_ends() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    model_is_there(&mut bench, None);
+    bench.msg(Msg::Paste("The cat\rsat\r\non".into()));
+    bench.press("enter");
+    let wanted = "The cat\nsat\non".into();
+    assert!(matches!(bench.sent()[..], [Command::Generate { prompt, .. }] if *prompt == wanted));
+}
+
 /// A reward model has no head that writes: where one is the newest, the chat began with an engine that refused to load it.
 #[test]
 fn a_reward_model_is_opened_for_nobody_and_who_names_it_is_told_why() {
