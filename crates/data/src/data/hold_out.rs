@@ -10,6 +10,9 @@ pub(super) type Span = (u64, u64);
 /// From this number on, each row is held out by chance; of fewer, as many as the fraction says.
 const ENOUGH: u64 = 20;
 
+/// Times the share that was asked for that whole texts may come to: of two files, one is half of them.
+const MOST: f64 = 2.0;
+
 /// The training and the validation part of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Split {
@@ -21,7 +24,8 @@ pub(super) struct Split {
 
 /// Divides the rows of a source. Each is held out whole, both answers of a pair too where they are judged one by one: with the given probability, drawn by its number, so that sorted
 /// rows are no danger; of a few, their share of them, one at least, and one is left at least. A single text is cut, its last
-/// tokens are held out; and so are a few whose parts would be shorter than `least` tokens, a row of texts that run together.
+/// tokens are held out; and so are a few whose parts would be shorter than `least` tokens, a row of texts that run together, or
+/// of which far more would be held out than was asked for.
 pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
     let spans: Vec<Span> = store.spans().collect();
     let size = store.documents_of_row();
@@ -58,7 +62,8 @@ pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
     }
     let tokens = |spans: &[Span]| spans.iter().map(|span| span.1).sum::<u64>();
     let short = tokens(&train) < least || tokens(&val) < least;
-    let is_cut = store.unit == Unit::Text && rows < ENOUGH && (rows < 2 || short);
+    let far = tokens(&val) as f64 > MOST * fraction * store.tokens() as f64;
+    let is_cut = store.unit == Unit::Text && rows < ENOUGH && (rows < 2 || short || far);
     if is_cut {
         (train, val) = cut(store, fraction);
     }
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn few_documents_are_held_out_whole_and_one_is_left() {
         for (documents, fraction, held) in [
-            (2, 0.1, 1),
+            (2, 0.3, 1),
             (2, 0.9, 1),
             (3, 0.4, 1),
             (12, 0.1, 1),
@@ -163,6 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn of_a_few_texts_no_more_than_twice_the_share_is_held_out() {
+        for (documents, share) in [(2, 0.1), (3, 0.1), (4, 0.1), (9, 0.05)] {
+            let Split { train, val, is_cut } = split(&store(documents, 100), share, 0);
+            assert!(is_cut, "{documents} {share}");
+            let all = 100.0 * documents as f64;
+            assert!((tokens(&val) as f64 - share * all).abs() <= 1.0);
+            assert_eq!(tokens(&train) + tokens(&val), 100 * documents as u64);
+        }
+        // Rows that are learned one by one stay whole.
+        let mut pairs = store(4, 100);
+        pairs.unit = Unit::Pair;
+        assert_eq!(tokens(&split(&pairs, 0.1, 0).val), 200);
+    }
+
+    #[test]
     fn one_document_is_cut_at_its_end() {
         let split = split(&store(1, 10), 0.4, 0);
         assert!(split.is_cut);
@@ -172,10 +192,10 @@ mod tests {
     #[test]
     fn few_texts_that_run_together_are_cut_where_a_whole_one_makes_no_row() {
         let of = |len: u32| Document::all_supervised((0..len).collect());
-        let store = of_documents(&[&[of(100), of(5)]]);
-        assert!(!split(&store, 0.2, 2).is_cut);
-        let Split { train, val, is_cut } = split(&store, 0.2, 20);
-        assert!(is_cut && tokens(&train) == 84 && tokens(&val) == 21);
+        let store = of_documents(&[&[of(50), of(50)]]);
+        assert!(!split(&store, 0.3, 20).is_cut);
+        let Split { train, val, is_cut } = split(&store, 0.3, 60);
+        assert!(is_cut && tokens(&train) == 70 && tokens(&val) == 30);
     }
 
     #[test]

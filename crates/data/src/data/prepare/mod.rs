@@ -442,7 +442,8 @@ fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
             "{name}: one document, of which the end is held out for validation; with two or more, whole ones are"
         ),
         (true, _) => format!(
-            "{name}: the end of its text is held out for validation, and a document is cut: whole ones would leave less than a row"
+            "{name}: the end of its text is held out for validation, and a document is cut: whole ones would leave less than a row, or \
+             hold out more than twice data.val_fraction"
         ),
         (false, _) => {
             let (val, all) = (grouped(val), grouped(train + val));
@@ -509,7 +510,14 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " each",
         false => "",
     };
+    // Of a few texts, far more than the share was once held out.
     let share = config.val_fraction;
+    let cut =
+        |s: &Ready| hold_out::few(&s.store, share) && hold_out::split(&s.store, share, 0).is_cut;
+    let whole = match val.is_empty() && train.iter().any(cut) {
+        true => " cut",
+        false => whole,
+    };
     sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}").as_bytes())
 }
 
