@@ -111,12 +111,12 @@ pub(crate) fn open_or_build(
     feed: &mut Feeding<'_>,
 ) -> Result<Entry, DataError> {
     let place = folder.join(key.hash());
-    if let Some(Ok(entry)) = find(&place) {
+    if let Some(Ok(entry)) = find(&place, &key.source) {
         return Ok(entry);
     }
     fs::create_dir_all(folder).map_err(|e| unwritable(folder, e))?;
     let _lock = wait_for_lock(&place.with_extension("lock"))?;
-    let mut notes = match find(&place) {
+    let mut notes = match find(&place, &key.source) {
         Some(Ok(entry)) => return Ok(entry),
         Some(Err(damage)) => {
             fs::remove_dir_all(&place).map_err(|e| unwritable(&place, e))?;
@@ -151,7 +151,7 @@ pub(crate) fn open_or_build(
         .and_then(|()| sync_dir(folder))
         .map_err(|e| unwritable(&place, e))?;
     let _ = fs::remove_file(place.with_extension("lock"));
-    let mut entry = open(&place)?;
+    let mut entry = open(&place, &key.source)?;
     entry.notes.append(&mut notes);
     Ok(entry)
 }
@@ -220,11 +220,12 @@ fn open_shard(path: &Path) -> Result<Shard, DataError> {
 }
 
 /// The entry at a place; `None` where nothing is.
-fn find(place: &Path) -> Option<Result<Entry, DataError>> {
-    place.is_dir().then(|| open(place))
+fn find(place: &Path, source: &str) -> Option<Result<Entry, DataError>> {
+    place.is_dir().then(|| open(place, source))
 }
 
-fn open(place: &Path) -> Result<Entry, DataError> {
+/// The entry at a place, for a source that may be called otherwise than the one it was made from.
+fn open(place: &Path, source: &str) -> Result<Entry, DataError> {
     let manifest = read_manifest(place).map_err(|what| damaged(&place.join(MANIFEST), &what))?;
     let known = read_plain(place.join(VERIFIED)).unwrap_or_default();
     // What cannot be read is made again.
@@ -248,10 +249,20 @@ fn open(place: &Path) -> Result<Entry, DataError> {
     if (store.tokens(), store.documents()) != (manifest.tokens, manifest.documents) {
         return Err(damaged(place, "its shards are not those of its manifest"));
     }
-    Ok(Entry {
-        store,
-        notes: manifest.notes,
-    })
+    let notes = under_the_name(source, &manifest.key.source, manifest.notes);
+    Ok(Entry { store, notes })
+}
+
+/// Notes of a source as notes of another one of the same content. Those that name files of a pattern are left out.
+fn under_the_name(source: &str, made_from: &str, notes: Vec<String>) -> Vec<String> {
+    if source == made_from {
+        return notes;
+    }
+    let renamed = |note: String| match note.strip_prefix(made_from) {
+        Some(rest) => Some(format!("{source}{rest}")),
+        None => (!made_from.contains(['*', '?', '['])).then_some(note),
+    };
+    notes.into_iter().filter_map(renamed).collect()
 }
 
 /// Tells a file that was changed from one that was not, without reading it.
@@ -478,6 +489,16 @@ mod tests {
         assert!(listed.len() == 1 && listed[0].whole && listed[0].documents == 7);
         assert_eq!(clear(dir.path()).unwrap(), listed[0].bytes);
         assert!(list(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn what_was_noticed_is_told_of_the_source_that_is_read_now() {
+        let notes = || vec!["d/a.txt: read as text".to_string(), "odd".to_string()];
+        let told = |now, made| under_the_name(now, made, notes());
+        assert_eq!(told("d/a.txt", "d/a.txt"), notes());
+        assert_eq!(told("b", "d/a.txt"), ["b: read as text", "odd"]);
+        assert_eq!(told("e", "d"), ["e/a.txt: read as text", "odd"]);
+        assert!(told("b.txt", "d/*.txt").is_empty());
     }
 
     #[test]
