@@ -115,11 +115,36 @@ fn reading(cx: &Context) -> ReadContext {
 }
 
 fn yours(error: &DataError) -> anyhow::Error {
-    Failure::data(error).into()
+    let failure = Failure::data(error);
+    let hint = in_options(&failure.hint);
+    Failure { hint, ..failure }.into()
 }
 
 fn bad_row(fault: &RowFault) -> anyhow::Error {
-    Failure::yours(fault.to_string(), fault.fix.clone()).into()
+    Failure::yours(fault.to_string(), in_options(&fault.fix)).into()
+}
+
+/// A fix in the words of a spec, in those of these commands: `data.columns: {text: body}` is `--column text=body`.
+fn in_options(fix: &str) -> String {
+    const COLUMNS: &str = "data.columns: {";
+    let mut out = String::new();
+    let mut rest = fix;
+    while let Some((before, behind)) = rest.split_once(COLUMNS) {
+        let Some((pairs, after)) = behind.split_once('}') else {
+            break;
+        };
+        out.push_str(before);
+        let options = pairs
+            .split(", ")
+            .map(|pair| format!("--column {}", pair.replacen(": ", "=", 1)));
+        out.push_str(&options.collect::<Vec<_>>().join(" "));
+        rest = after;
+    }
+    out.push_str(rest);
+    out.replace("-s data.columns.", "--column ")
+        .replace("-s data.format=", "--format ")
+        .replace("data.format: ", "--format ")
+        .replace("data.format and ", "--format and ")
 }
 
 fn unwritten(error: SinkError) -> anyhow::Error {
@@ -205,5 +230,22 @@ mod tests {
             beside(Path::new("out/a.jsonl"), ".dropped.jsonl"),
             Path::new("out/a.jsonl.dropped.jsonl")
         );
+    }
+
+    #[test]
+    fn a_fix_is_told_in_the_options_of_these_commands() {
+        for (fix, option) in [
+            (
+                "data.format: alpaca with data.columns: {instruction: Q, output: a b}",
+                "--format alpaca with --column instruction=Q --column output=a b",
+            ),
+            (
+                "say data.format and data.columns: {part: column} (`-s data.format=text -s data.columns.text=X`)",
+                "say --format and --column part=column (`--format text --column text=X`)",
+            ),
+            ("drop such rows", "drop such rows"),
+        ] {
+            assert_eq!(in_options(fix), option);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Where training text comes from and how it is cut, as said in a spec.
 
 use super::examples::OnBadRow;
-use super::formats::FormatChoice;
+use super::formats::{Columns, FormatChoice};
 use super::pack::{PackingChoice, TooLongChoice};
 use super::render::TrainOn;
 use super::source::{Origin, SourceConfig, is_data_file};
@@ -64,6 +64,9 @@ pub struct DataConfig {
     pub corpus: String,
     /// How rows are read, for sources that do not say their own; `auto` detects it from the rows.
     pub format: FormatChoice,
+    /// Which column plays which part (`{text: body}`), for sources that do not say their own.
+    #[serde(skip_serializing_if = "Columns::is_empty")]
+    pub columns: Columns,
     /// What happens at a row that cannot be used.
     pub on_bad_row: OnBadRow,
     /// How text becomes tokens.
@@ -105,6 +108,7 @@ impl Default for DataConfig {
             synthetic: None,
             corpus: "tinyshakespeare".into(),
             format: FormatChoice::default(),
+            columns: Columns::default(),
             on_bad_row: OnBadRow::default(),
             tokenizer: TokenizerConfig::Char(Default::default()),
             template: AUTO.into(),
@@ -127,6 +131,7 @@ impl DataConfig {
         const MAX_BYTES: u64 = 1 << 30;
         let plainly = self.sources.is_empty()
             && self.synthetic.is_none()
+            && self.columns.is_empty()
             && self.val_path.is_none()
             && matches!(self.format, FormatChoice::Auto | FormatChoice::Text)
             && matches!(self.packing, PackingChoice::Auto | PackingChoice::Stream);
@@ -154,7 +159,7 @@ impl DataConfig {
 
     /// The sources to train on: those that are listed, or the one of `path` or `synthetic`.
     pub fn all_sources(&self) -> Vec<SourceConfig> {
-        match (&self.path, &self.synthetic) {
+        let mut sources = match (&self.path, &self.synthetic) {
             _ if !self.sources.is_empty() => self.sources.clone(),
             (Some(path), _) => vec![SourceConfig::path(path.to_string_lossy())],
             (None, Some(generator)) => {
@@ -162,14 +167,29 @@ impl DataConfig {
                 vec![SourceConfig::new(Origin::Synthetic(Box::new(made)))]
             }
             (None, None) => Vec::new(),
+        };
+        self.name_columns(&mut sources);
+        sources
+    }
+
+    /// Sources of files that say nothing of their columns have those of all.
+    fn name_columns(&self, sources: &mut [SourceConfig]) {
+        let made = |source: &SourceConfig| matches!(source.origin, Origin::Synthetic(_));
+        for source in sources {
+            if source.columns.is_empty() && !made(source) {
+                source.columns.clone_from(&self.columns);
+            }
         }
     }
 
     /// The source to validate on, where the spec names one.
     pub fn val_source(&self) -> Vec<SourceConfig> {
         let path = self.val_path.iter();
-        path.map(|path| SourceConfig::path(path.to_string_lossy()))
-            .collect()
+        let mut sources: Vec<_> = path
+            .map(|path| SourceConfig::path(path.to_string_lossy()))
+            .collect();
+        self.name_columns(&mut sources);
+        sources
     }
 
     /// The folder of the cache; `user` is the one that `auto` means.
@@ -212,6 +232,13 @@ impl DataConfig {
                 "data.synthetic",
                 "beside data.path or data.sources it would be left out".into(),
                 "put it among the sources: {synthetic: {…}, rows: N, weight: 1}".into(),
+            ));
+        }
+        if !self.columns.is_empty() && self.path.is_none() && self.sources.is_empty() {
+            faults.push((
+                "data.columns",
+                "there are no files whose columns these could be".into(),
+                "name the data: -s data.path=FILE".into(),
             ));
         }
         let mut before = 0;
@@ -267,6 +294,26 @@ mod tests {
         assert!(made.faults().is_empty());
         let both = config(serde_json::json!({"synthetic": {"sort": {}}, "path": "a.txt"}));
         assert_eq!(both.faults()[0].0, "data.synthetic");
+    }
+
+    #[test]
+    fn columns_are_those_of_every_source_that_names_none() {
+        let config = |json: serde_json::Value| serde_json::from_value::<DataConfig>(json).unwrap();
+        let one = config(serde_json::json!({
+            "path": "a.csv", "val_path": "b.csv", "columns": {"text": "body"},
+        }));
+        for source in one.all_sources().iter().chain(&one.val_source()) {
+            assert_eq!(source.columns.get("text"), Some("body"));
+        }
+        let own = serde_json::json!({"path": "b.csv", "columns": {"text": "own"}});
+        let two = config(serde_json::json!({
+            "sources": ["a.csv", own], "columns": {"text": "body"},
+        }));
+        let said = two.all_sources();
+        let said: Vec<_> = said.iter().map(|s| s.columns.get("text")).collect();
+        assert_eq!(said, [Some("body"), Some("own")]);
+        let none = config(serde_json::json!({"columns": {"text": "body"}}));
+        assert_eq!(none.faults()[0].0, "data.columns");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::issue::{Issue, Origin, likely, nearest};
 use super::schema::{Kind, Node, root};
+use super::import::equivalent;
 use super::{alias, yaml};
 use serde_json::Value;
 
@@ -343,6 +344,9 @@ pub fn goes_along(path: &str, values: &[Option<Value>]) -> bool {
 fn hint_for(path: &str) -> String {
     if let Some(hint) = alias::elsewhere(path) {
         return hint.to_string();
+    }
+    if let Some(hint) = equivalent::of(last_part(path)) {
+        return hint;
     }
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let here = if section.is_empty() {

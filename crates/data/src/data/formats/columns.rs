@@ -2,12 +2,13 @@
 
 use super::FormatId;
 use crate::data::DataError;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Parts and the columns that hold them: `{conversations: dialog}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Columns(BTreeMap<String, String>);
 
@@ -31,12 +32,31 @@ impl Columns {
         // People turn the two around: {dialog: conversations}.
         let turned = self.0.get(unknown).filter(|v| parts.contains(&v.as_str()));
         let fix = match (turned, nearest(unknown, parts.iter().copied())) {
-            (Some(part), _) => format!("the part stands first: columns: {{{part}: {unknown}}}"),
+            (Some(part), _) => {
+                format!("the part stands first: data.columns: {{{part}: {unknown}}}")
+            }
             (None, Some(near)) => format!("did you mean {near}? Its parts: {}", parts.join(", ")),
             (None, None) => format!("its parts: {}", parts.join(", ")),
         };
         let what = format!("names the part `{unknown}`, which the format {format} does not have");
         Err(DataError::source("data.columns", what, fix))
+    }
+}
+
+/// The parts of all formats are its keys, so that `data.columns.text=body` is known and completed as other settings are.
+impl JsonSchema for Columns {
+    fn schema_name() -> Cow<'static, str> {
+        "Columns".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut parts = serde_json::Map::new();
+        for part in FormatId::ALL.iter().flat_map(|f| f.format().parts) {
+            let description = format!("The column that is the `{}` of a row.", part.name);
+            let text = serde_json::json!({"type": ["string", "null"], "description": description});
+            parts.insert(part.name.into(), text);
+        }
+        json_schema!({"type": "object", "properties": parts})
     }
 }
 

@@ -350,7 +350,7 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
         }
         if hits > 0 && best.as_ref().is_none_or(|(most, ..)| hits > *most) {
             let words = format!(
-                "data.format: {format} with columns: {{{}}}",
+                "data.format: {format} with data.columns: {{{}}}",
                 mapping.join(", ")
             );
             best = Some((hits, *format, words));
@@ -360,7 +360,7 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     let fix = match best {
         Some((_, _, mapping)) => mapping,
         None => format!(
-            "say data.format and columns: {{part: column}}; formats: {}",
+            "say data.format and data.columns: {{part: column}} (of a text `-s data.format=text -s data.columns.text=COLUMN`); formats: {}",
             all.join(", ")
         ),
     };

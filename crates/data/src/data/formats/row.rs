@@ -83,7 +83,7 @@ impl<'a> Row<'a> {
             return self.fault(
                 what,
                 match near {
-                    Some(near) => format!("columns: {{{part}: {}}}", one_line(near)),
+                    Some(near) => format!("data.columns: {{{part}: {}}}", one_line(near)),
                     None => "name a column that every row has, or data.on_bad_row: skip".into(),
                 },
             );
@@ -103,8 +103,8 @@ impl<'a> Row<'a> {
             .find_map(|name| nearest(name, columns.keys().map(String::as_str)));
         let fix = match (null, near) {
             (Some(_), _) => "fill it, drop such rows, or data.on_bad_row: skip".to_string(),
-            (None, Some(near)) => format!("columns: {{{part}: {}}}", one_line(near)),
-            (None, None) => format!("columns: {{{part}: NAME}}, or another data.format"),
+            (None, Some(near)) => format!("data.columns: {{{part}: {}}}", one_line(near)),
+            (None, None) => format!("data.columns: {{{part}: NAME}}, or another data.format"),
         };
         self.fault(what, fix)
     }
@@ -157,7 +157,7 @@ impl<'a> Row<'a> {
             what,
             match other {
                 Some((part, name)) => format!(
-                    "if it is another column: columns: {{{part}: {}}}",
+                    "if it is another column: data.columns: {{{part}: {}}}",
                     one_line(name)
                 ),
                 None => "correct the row, or another data.format".into(),

@@ -401,7 +401,7 @@ fn unknown_columns_get_the_mapping_that_would_fix_them() {
     assert!(
         wrong
             .hint()
-            .contains("data.format: sharegpt with columns: {conversations: dialog}"),
+            .contains("data.format: sharegpt with data.columns: {conversations: dialog}"),
         "{}",
         wrong.hint()
     );
@@ -409,7 +409,7 @@ fn unknown_columns_get_the_mapping_that_would_fix_them() {
     assert!(
         wrong
             .hint()
-            .contains("alpaca with columns: {instruction: Instructions, output: outputs}"),
+            .contains("alpaca with data.columns: {instruction: Instructions, output: outputs}"),
         "{}",
         wrong.hint()
     );
@@ -443,7 +443,7 @@ fn a_mapping_is_used_for_detection_and_reading() {
         missing.to_string().contains("no column dialog"),
         "{missing}"
     );
-    assert_eq!(missing.fix, "columns: {conversations: dialogue}");
+    assert_eq!(missing.fix, "data.columns: {conversations: dialogue}");
 }
 
 #[test]

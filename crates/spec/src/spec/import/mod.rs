@@ -6,6 +6,7 @@ mod cadence;
 mod data;
 mod dataset_info;
 mod defaults;
+pub(in crate::spec) mod equivalent;
 mod llama_factory;
 mod schedule;
 mod shared;
