@@ -4,7 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
-use crate::base::place::try_make;
+use crate::base::place::{try_make, try_write};
 use crate::base::text::shown;
 use crate::engine::export::{
     self, About, AdapterSource, ExportError, FORMATS, Options, PEFT, Source, Written,
@@ -123,8 +123,11 @@ fn check_new(to: &Path) -> Result<(), Failure> {
             "choose another name, or remove this one",
         )),
         Err(_) => {
-            let parent = to.parent().unwrap_or(Path::new(""));
-            try_make(parent).map_err(|e| Failure::not_written(to, &e))
+            let tried = match to.parent().filter(|parent| !parent.exists()) {
+                Some(parent) if parent != Path::new("") => try_make(parent),
+                _ => try_write(to),
+            };
+            tried.map_err(|e| Failure::not_written(to, &e))
         }
     }
 }

@@ -2,7 +2,8 @@
 //! otherwise than it did. Only what rules read is kept, so that a long run costs an engine a few megabytes.
 //!
 //! A warning is raised at the first look that has it and cleared, or made milder, at the second look in a row without it: a reading
-//! that swings around a threshold is one warning, not one at each evaluation (hysteresis).
+//! that swings around a threshold is one warning, not one at each evaluation (hysteresis). Each time that a warning comes back it takes
+//! twice as many looks to be cleared.
 
 use super::metric;
 use super::rules::READ;
@@ -22,12 +23,16 @@ pub struct Watch {
     said: BTreeMap<String, Status>,
     /// Looks in a row at which a rule came out milder than it said last.
     milder: BTreeMap<String, u32>,
+    /// How often a rule raised a warning.
+    raised: BTreeMap<String, u32>,
     /// Steps were taken back since the last look: what was said of them holds no longer.
     rewound: bool,
 }
 
-/// Looks in a row after which a rule is believed to be milder.
+/// Looks in a row after which a rule that warned once is believed to be milder.
 const LOOKS: u32 = 2;
+/// A warning that came back so often takes no longer to be cleared.
+const MOST_RAISED: u32 = 6;
 
 impl Watch {
     pub fn new() -> Watch {
@@ -62,7 +67,9 @@ impl Watch {
                 }
             }
             Event::Diagnosed { finding, .. } => {
-                self.said.insert(finding.id.clone(), finding.status);
+                let (id, now) = (&finding.id, finding.status);
+                let before = self.said.insert(id.clone(), now);
+                self.count(id, before.unwrap_or(Status::Pass), now);
                 return;
             }
             Event::Started { .. }
@@ -128,12 +135,21 @@ impl Watch {
         if before <= Status::Warn && now > before && !rewound {
             let looks = self.milder.entry(id.clone()).or_default();
             *looks += 1;
-            if *looks < LOOKS {
+            let raised = self.raised.get(id).copied().unwrap_or(1).min(MOST_RAISED);
+            if *looks < LOOKS << (raised - 1) {
                 return false;
             }
         }
+        self.count(id, before, now);
         self.milder.remove(id);
         self.said.insert(id.clone(), now);
         before != now
+    }
+
+    /// Counts a warning that was not there before.
+    fn count(&mut self, id: &str, before: Status, now: Status) {
+        if now <= Status::Warn && before > Status::Warn {
+            *self.raised.entry(id.into()).or_default() += 1;
+        }
     }
 }

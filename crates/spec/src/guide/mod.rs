@@ -33,13 +33,31 @@ pub fn pages() -> Vec<Page> {
 /// Pages that a question leads to, the best first; none where no word is known.
 pub fn find(question: &str) -> Vec<Page> {
     let asked: Vec<String> = words(question).collect();
+    let found = scored(&asked);
+    match found.is_empty() {
+        true => scored(&asked.iter().map(|word| spelled(word)).collect::<Vec<_>>()),
+        false => found,
+    }
+}
+
+fn scored(asked: &[String]) -> Vec<Page> {
     let mut found: Vec<(usize, Page)> = pages()
         .into_iter()
-        .map(|page| (page.score(&asked), page))
+        .map(|page| (page.score(asked), page))
         .filter(|(score, _)| *score > 0)
         .collect();
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     found.into_iter().map(|(_, page)| page).collect()
+}
+
+/// The known word that a word is probably a slip of, or itself.
+fn spelled(word: &str) -> String {
+    let pages = pages();
+    let known = pages.iter().flat_map(Page::known).filter(|w| w.len() > 4);
+    let near = known.map(|known| (strsim::jaro_winkler(known, word), known));
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0));
+    let best = best.filter(|(score, _)| *score > 0.92);
+    best.map_or(word, |(_, known)| known).into()
 }
 
 /// The page that explains what a rule found.
@@ -73,6 +91,12 @@ mod tests {
             ("overfitting or memorization?", "overfitting"),
             ("my loss is flat", "learning"),
             ("unstable", "unstable"),
+            ("how to resume", "crash"),
+            ("how long will it take", "fit"),
+            ("how much does it cost to train llama-3.1-8b on H100", "fit"),
+            ("train on my own text", "data"),
+            ("overfiting", "overfitting"),
+            ("can i train qwen2.5-0.5b with lora", "fit"),
         ] {
             let found = find(question);
             assert_eq!(found.first().map(|p| p.id), Some(page), "{question}");

@@ -50,8 +50,11 @@ impl Page {
         })
     }
 
-    /// How many of the words lead here; a word of the title or the id counts more.
+    /// How many of the words lead here; a word of the title or the id counts more, one that stands in any question less.
     pub(super) fn score(&self, asked: &[String]) -> usize {
+        const WEAK: [&str; 9] = [
+            "how", "much", "many", "can", "will", "what", "train", "training", "model",
+        ];
         const COMMON: [&str; 17] = [
             "a", "i", "it", "is", "my", "the", "this", "do", "does", "did", "at", "on", "or", "of",
             "to", "why", "and",
@@ -59,6 +62,9 @@ impl Page {
         let title: Vec<String> = super::words(self.title).collect();
         let of_word = |word: &String| match () {
             () if COMMON.contains(&word.as_str()) => 0,
+            () if WEAK.contains(&word.as_str()) => {
+                usize::from(title.contains(word) || self.ask.contains(&word.as_str()))
+            }
             () if *word == self.id => 4,
             () if title.contains(word) => 3,
             () if self.ask.contains(&word.as_str()) => 2,
@@ -73,6 +79,11 @@ impl Page {
             () => 0,
         };
         asked.iter().map(of_word).sum()
+    }
+
+    /// Words that lead here.
+    pub(super) fn known(&self) -> impl Iterator<Item = &'static str> {
+        self.ask.iter().copied().chain([self.id])
     }
 
     /// What stands in braces.

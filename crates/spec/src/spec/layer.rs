@@ -1,9 +1,9 @@
 //! One layer of a spec (a file, or all `-s`) as a flat list of settings. Names are resolved here; values are validated in
 //! `merge`, where the selected registry members are known.
 
+use super::import::equivalent;
 use super::issue::{Issue, Origin, likely, nearest};
 use super::schema::{Kind, Node, root};
-use super::import::equivalent;
 use super::{alias, yaml};
 use serde_json::Value;
 
@@ -345,9 +345,6 @@ fn hint_for(path: &str) -> String {
     if let Some(hint) = alias::elsewhere(path) {
         return hint.to_string();
     }
-    if let Some(hint) = equivalent::of(last_part(path)) {
-        return hint;
-    }
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let here = if section.is_empty() {
         Some(root())
@@ -380,6 +377,9 @@ fn hint_for(path: &str) -> String {
         .collect();
     if !same_name.is_empty() {
         return format!("did you mean {}?", same_name.join(" or "));
+    }
+    if let Some(hint) = equivalent::of(last_part(path)) {
+        return hint;
     }
     let near_name = || {
         let near = likely(

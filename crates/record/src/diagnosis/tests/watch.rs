@@ -80,6 +80,11 @@ fn a_warning_is_cleared_by_the_second_look_without_it() {
     assert_eq!(look(1, 0.0), Some(Status::Pass));
     assert_eq!(look(1, 0.0), None);
     assert_eq!(look(150, 0.5), Some(Status::Warn));
+    // What came back takes twice as long.
+    assert_eq!(look(200, 0.0), None);
+    assert_eq!([look(1, 0.0), look(1, 0.0)], [None, None]);
+    assert_eq!(look(1, 0.0), Some(Status::Pass));
+    assert_eq!(look(400, 0.5), Some(Status::Warn));
     // A roll-back takes back the steps that the warning was about.
     assert_eq!(look(0, 0.0), Some(Status::Pass));
 }

@@ -45,7 +45,9 @@ fn here(path: &str) -> String {
         Some(Kind::Registry(members)) => members.as_slice(),
         _ => &[],
     };
-    let have = members.iter().filter(|(_, node)| node.at(setting).is_some());
+    let have = members
+        .iter()
+        .filter(|(_, node)| node.at(setting).is_some());
     let paths: Vec<String> = have
         .map(|(name, _)| format!("{registry}.{name}.{setting}"))
         .collect();

@@ -132,17 +132,24 @@ fn fine_tuning(subject: &Subject<'_>) -> Option<Finding> {
         let what = format!("lr {} is high for {what}: {good} is usual", said(lr));
         return Some(poor("optimizer", what, set(subject, good), source));
     }
-    let low = adapter && !subject.learns_preferences() && lr > 0.0 && lr < 3e-5;
+    let preferences = subject.learns_preferences();
+    // A third of what adapters usually take is no rate for them.
+    let low = adapter && lr > 0.0 && lr < if preferences { 3e-6 } else { 3e-5 };
+    let good = match subject.spec.model.is_reward_model() {
+        true => "1e-4",
+        false => good,
+    };
     low.then(|| {
         // Below a tenth of what full fine-tuning usually takes, it was not copied from there.
-        let word = match lr < 1e-6 {
+        let least = if preferences { 1e-7 } else { 1e-6 };
+        let word = match lr < least {
             true => "low for adapters, which",
             false => "that of full fine-tuning: adapters",
         };
         poor(
             "optimizer",
             format!("lr {} is {word} learn at about ten times the rate of all weights", said(lr)),
-            set(subject, "2e-4"),
+            set(subject, good),
             "Schulman et al. 2025, LoRA without regret; Dettmers et al. 2023, arXiv 2305.14314: 2e-4",
         )
     })

@@ -363,6 +363,23 @@ fn adapters_have_a_rank_and_a_rate_of_their_own() {
 }
 
 #[test]
+fn adapters_that_learn_preferences_have_ten_times_the_rate_of_all_weights() {
+    let told = |preset: &str, words: &[&str]| -> Vec<String> {
+        let mut spec = spec(preset, &[&["adapter=lora"], words].concat()).to_value();
+        spec["train"]["from"] = "somewhere".into();
+        let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&spec)).unwrap();
+        let found = review(&spec, KNOWN);
+        let rates = found.iter().filter(|f| f.place == "optimizer");
+        rates.filter_map(|f| f.changes().first().cloned()).collect()
+    };
+    for preset in ["dpo", "kto", "simpo"] {
+        assert_eq!(told(preset, &[]), ["optimizer.adamw.lr=1e-5"], "{preset}");
+        assert!(told(preset, &["lr=1e-5"]).is_empty(), "{preset}");
+    }
+    assert_eq!(told("reward", &[]), ["optimizer.adamw.lr=1e-4"]);
+}
+
+#[test]
 fn policies_learn_at_a_millionth() {
     let mut value = spec("grpo-gsm8k", &["lr=1e-4"]).to_value();
     value["train"]["from"] = "somewhere".into();
