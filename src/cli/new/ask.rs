@@ -68,16 +68,13 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
 fn aside(question: &Question, columns: usize) -> Vec<usize> {
     /// Rows of a question that a small screen shows with a reason each.
     const SHOWN: usize = 8;
-    let closed = question.rows.iter().enumerate();
-    let closed: Vec<usize> = closed
-        .filter(|(_, row)| !row.open)
-        .map(|(i, _)| i)
-        .collect();
     let many = question.rows.len() > SHOWN && columns < usize::MAX;
-    closed
-        .into_iter()
-        .filter(|_| many && question.step == Step::Method)
-        .collect()
+    if !many || question.step != Step::Method {
+        return Vec::new();
+    }
+    // Best first: what stands above one that suits is advice.
+    let last = question.rows.iter().rposition(|row| row.open);
+    (last.map_or(0, |last| last + 1)..question.rows.len()).collect()
 }
 
 /// A row and the words beside it; below it where they do not fit the terminal.

@@ -97,6 +97,8 @@ fn the_question_of_the_method_fits_a_small_screen() {
         asked.contains("?N says why") && asked.contains("GRPO"),
         "{asked}"
     );
+    // Advice is no row of these.
+    assert!(asked.contains("  1  ") || asked.contains("*  1"), "{asked}");
     assert!(out.contains("  Why "), "{out}");
 }
 
