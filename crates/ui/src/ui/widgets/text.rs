@@ -235,6 +235,7 @@ pub fn paragraph(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::theme::{ColorDepth, Themes};
 
     #[test]
     fn cut_text_ends_in_an_ellipsis_and_wide_letters_are_not_split() {
@@ -248,10 +249,7 @@ mod tests {
     /// `4.177 > 4.151` would be a comparison.
     #[test]
     fn an_arrow_in_ascii_is_no_greater_than() {
-        let theme = Theme {
-            ascii: true,
-            ..Theme::default()
-        };
+        let theme = Themes::embedded().get("ansi", ColorDepth::Ansi16, true);
         assert_eq!(
             readable("4.177 → 4.151, ≥ 2", &theme),
             "4.177 -> 4.151, >= 2"
