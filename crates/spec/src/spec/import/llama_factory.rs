@@ -63,6 +63,35 @@ pub(super) const ROWS: &[Row] = &[
         To::NoEqual("weights stay f32; train.precision: bf16 multiplies in bf16"),
     ),
     row(
+        "include_num_input_tokens_seen",
+        To::Needless("tokens are always counted"),
+    ),
+    row(
+        "include_tokens_per_second",
+        To::Needless("tokens a second are always measured"),
+    ),
+    row(
+        "enable_thinking",
+        To::NoEqual("data.template decides: qwen3 keeps thoughts behind the last question"),
+    ),
+    row(
+        "rope_scaling",
+        To::NoEqual("model.position.rope.scaling; a base model brings its own"),
+    ),
+    row(
+        "shift_attn",
+        To::NoEqual("every token sees all before it, or model.sliding_window of them"),
+    ),
+    row(
+        "image_max_pixels",
+        To::NoEqual("models here read text alone"),
+    ),
+    row(
+        "video_max_pixels",
+        To::NoEqual("models here read text alone"),
+    ),
+    row("ray_run_name", To::NoEqual(NO_TRACKER)),
+    row(
         "upcast_layernorm",
         To::Needless("norms are computed in f32"),
     ),

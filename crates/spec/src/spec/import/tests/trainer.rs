@@ -130,6 +130,9 @@ fn settings_of_answers_are_those_of_reinforcement_learning() {
     let ppo = import("x", &format!("{lf}stage: ppo\n"), None).unwrap();
     assert_eq!(ppo.draft.value("rollout.max_new_tokens"), 99);
     assert_eq!(fate(&ppo, "reward_model").fate, Fate::NoEqual);
+    let board = format!("{lf}include_num_input_tokens_seen: true\nenable_thinking: true\n");
+    let board = import("x", &board, None).unwrap();
+    assert!(board.lines.iter().all(|line| line.fate != Fate::Unknown));
     let sft = import("x", &format!("{lf}stage: sft\n"), None).unwrap();
     assert_eq!(fate(&sft, "max_new_tokens").fate, Fate::Needless);
     // Its default template is Human and Assistant in plain words, not the tokenizer's own.
