@@ -6,7 +6,7 @@ use crate::base::files::read_plain_text;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::AUTO;
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
-use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported};
+use crate::spec::import::{self, DatasetInfo, Dialect, Fate, Imported, Known};
 use crate::spec::{Draft, Loaded, load_text_with, named_marks};
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui import examples/llama3_pt.yaml
-  llmtui import qlora.yml --from axolotl --to mine.yaml")]
+  llmtui import qlora.yml --from axolotl --to mine.yaml
+  llmtui import config.yaml --method dpo")]
 pub struct Args {
     /// The YAML file to convert
     #[arg(value_name = "FILE")]
@@ -25,6 +26,9 @@ pub struct Args {
     /// Which tool wrote it; detected from its keys by default
     #[arg(long, value_name = "TOOL", value_parser = ["llama-factory", "axolotl", "trl"])]
     pub from: Option<String>,
+    /// Which of TRL's trainers the file is for; taken from its keys, names and data by default
+    #[arg(long, value_name = "METHOD", value_parser = clap::builder::PossibleValuesParser::new(import::METHODS))]
+    pub method: Option<String>,
     /// Write the spec here; never overwrites. Default: print it
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
@@ -39,11 +43,26 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(format!("{file} cannot be read: {e}"), TAKES))?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(&args.file, &text);
-    let from = args.from.as_deref().and_then(Dialect::by_id);
-    let imported = import::import_with(&stem, &text, from, info.as_ref())
+    let known = Known {
+        from: args.from.as_deref().and_then(Dialect::by_id),
+        info: info.as_ref(),
+        method: args.method.as_deref(),
+        columns: import::columns_of(&text),
+    };
+    let imported = import::import_with(&stem, &text, &known)
         .map_err(|e| Failure::yours(format!("{file}: {e}"), TAKES))?;
+    if args.method.is_some() && imported.dialect != Dialect::Trl {
+        let what = format!(
+            "{file}: a file of {} names its method",
+            imported.dialect.id()
+        );
+        return Err(Failure::yours(what, "leave --method out, or change the file").into());
+    }
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
+    if let Some(doubt) = &imported.doubt {
+        writeln!(out, "\nnote: {}", one_line(doubt))?;
+    }
     if let Some(words) = of_template(&imported.draft, cx) {
         writeln!(out, "\n{}", one_line(&words))?;
     }

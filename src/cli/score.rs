@@ -169,8 +169,9 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
     let data = |e: DataError| yours(e.to_string(), advice(&e.hint()));
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
-    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto)
-        .with_template_fix("name one with --template, e.g. chatml");
+    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto).with_template_fix(
+        "name one with --template: chatml, or plain where the vocabulary has no marks for turns",
+    );
     let documents = match is_text(file) {
         true => vec![whole(file, &renderer)?],
         false => rows(file, &renderer).map_err(data)?,

@@ -16,6 +16,8 @@ pub fn converse(
     columns: usize,
 ) -> anyhow::Result<bool> {
     let mut asked = None;
+    // The row that asked for a text and got none yet.
+    let mut wanted = None;
     loop {
         if wizard.step() == Step::Finish {
             let Some((at, why)) = wizard.not_runnable() else {
@@ -29,6 +31,7 @@ pub fn converse(
         if asked != Some(wizard.step()) {
             ask(wizard, out, columns)?;
             asked = Some(wizard.step());
+            wanted = None;
         }
         write!(out, "> ")?;
         out.flush()?;
@@ -43,9 +46,11 @@ pub fn converse(
             let hint = "an empty line accepts the default; --defaults accepts all of them";
             return Err(Failure::yours(what, hint).into());
         }
-        match reply(wizard, line.trim_end_matches(['\n', '\r']), out, columns)? {
+        let line = line.trim_end_matches(['\n', '\r']);
+        match reply(wizard, line, wanted, out, columns)? {
             After::Left => return Ok(false),
             After::Again => asked = None,
+            After::Wants(row) => wanted = Some(row),
             After::Stay => {}
         }
     }
@@ -55,12 +60,15 @@ enum After {
     /// Show the question again.
     Again,
     Stay,
+    /// The row wants a text, or another one.
+    Wants(usize),
     Left,
 }
 
 fn reply(
     wizard: &mut Wizard,
     line: &str,
+    wanted: Option<usize>,
     out: &mut impl Write,
     columns: usize,
 ) -> anyhow::Result<After> {
@@ -87,7 +95,11 @@ fn reply(
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
     if row_of(&question, word).is_none()
-        && let Some(row) = taker(&question, wizard.selected(), &typed(wizard, line))
+        && let Some(row) = taker(
+            &question,
+            wanted.unwrap_or(wizard.selected()),
+            &typed(wizard, line),
+        )
     {
         return choose(wizard, row, line, out, columns);
     }
@@ -105,23 +117,35 @@ fn reply(
     }
     // A form: each line sets one value, an empty line continues.
     let before = wizard.clone();
+    let value_of = |question: &Question| {
+        let input = question.rows.get(row).and_then(|row| row.input.as_ref());
+        input.map_or_else(String::new, |input| one_line(&input.text))
+    };
+    let old = value_of(&question);
     wizard.select(row);
     if !text.trim().is_empty() {
         wizard.type_in(text.trim());
     }
-    let question = wizard.question();
-    if let Some(row) = question.rows.get(row) {
-        match &row.fault {
-            Some(fault) => refusal(&format!("{}: {fault}", row.title), out, columns)?,
-            None => {
-                let value = row.input.as_ref().map_or("", |input| input.text.as_str());
-                writeln!(out, "  {} = {}", row.title, one_line(value))?;
-            }
-        }
-    }
     // What contradicts another value stays: that one may be the next to change.
     let wrong = wizard.wrong_settings().len();
-    if wrong > 0 && wrong >= before.wrong_settings().len() {
+    let is_wrong = wrong > 0 && wrong >= before.wrong_settings().len();
+    let question = wizard.question();
+    if let Some(set) = question.rows.get(row) {
+        let (title, value) = (&set.title, value_of(&question));
+        match &set.fault {
+            Some(fault) if is_wrong => refusal(&format!("{title}: {fault}"), out, columns)?,
+            Some(fault) if value == old => {
+                refusal(&format!("{title} = {value}: {fault}"), out, columns)?
+            }
+            Some(fault) => {
+                let back = format!("`{} {old}` takes it back", row + 1);
+                let why = format!("{title} = {value}, but {fault}: change one of the two; {back}");
+                refusal(&why, out, columns)?;
+            }
+            None => writeln!(out, "  {title} = {value}")?,
+        }
+    }
+    if is_wrong {
         *wizard = before;
     }
     Ok(After::Stay)
@@ -155,11 +179,15 @@ fn choose(
         return Ok(After::Stay);
     }
     let after = enter(wizard, out, columns)?;
+    let refused = wizard.error().is_some();
     // A row that the question itself proposes in its place, and says so, is the default from here on.
-    if wizard.error().is_some() && wizard.selected() == row {
+    if refused && wizard.selected() == row {
         *wizard = before;
     }
-    Ok(after)
+    Ok(match refused && takes_text {
+        true => After::Wants(row),
+        false => after,
+    })
 }
 
 fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::Result<After> {
@@ -192,7 +220,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write, columns: usize) -> anyhow::R
 }
 
 /// The row that a line is the text of, where no number was meant: the selected one if it asks for a text, else the first
-/// that asks for one, if the line names a file or folder.
+/// that asks for one, if the line names a file or folder, or looks as if it were meant to.
 fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
     if question.step == Step::Settings || line.parse::<usize>().is_ok() {
         return None;
@@ -204,8 +232,9 @@ fn taker(question: &Question, selected: usize, line: &str) -> Option<usize> {
             .is_some_and(|row| row.input.is_some())
     };
     Some(selected).filter(asks).or_else(|| {
-        let there = std::path::Path::new(line).exists();
-        (0..question.rows.len()).filter(|_| there).find(asks)
+        let path = Path::new(line);
+        let is_path = path.exists() || line.contains('/') || path.extension().is_some();
+        (0..question.rows.len()).filter(|_| is_path).find(asks)
     })
 }
 

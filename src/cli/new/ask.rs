@@ -17,7 +17,11 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
     writeln!(out, "\n[{number}/{of}] {}", question.title)?;
     let width = question.rows.iter().map(|r| r.title.chars().count()).max();
     let width = width.unwrap_or(0).min(44);
+    let aside = aside(&question, columns);
     for (i, row) in question.rows.iter().enumerate() {
+        if aside.contains(&i) {
+            continue;
+        }
         let marked = i == wizard.selected() && question.step != Step::Settings;
         let mark = if marked { "*" } else { " " };
         let value = row.input.as_ref().map(|input| match input.text.as_str() {
@@ -34,6 +38,15 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
             writeln!(out, "{}", line.trim_end())?;
         }
     }
+    if !aside.is_empty() {
+        let names: Vec<String> = aside
+            .iter()
+            .map(|i| format!("{} {}", i + 1, question.rows[*i].title))
+            .collect();
+        let words = format!("not for these answers (?N says why): {}", names.join(", "));
+        let lines = wrap(&words, columns, "        ", "        ");
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
     if question.rows.is_empty() {
         notes(&question, out, columns)?;
     }
@@ -49,6 +62,19 @@ pub fn ask(wizard: &Wizard, out: &mut impl Write, columns: usize) -> std::io::Re
         )?;
     }
     Ok(())
+}
+
+/// Rows that are no answer here, where so many have their reasons below them that the question would leave the screen.
+fn aside(question: &Question, columns: usize) -> Vec<usize> {
+    /// Rows of a question that a small screen shows with a reason each.
+    const SHOWN: usize = 8;
+    let many = question.rows.len() > SHOWN && columns < usize::MAX;
+    if !many || question.step != Step::Method {
+        return Vec::new();
+    }
+    // Best first: what stands above one that suits is advice.
+    let last = question.rows.iter().rposition(|row| row.open);
+    (last.map_or(0, |last| last + 1)..question.rows.len()).collect()
 }
 
 /// A row and the words beside it; below it where they do not fit the terminal.

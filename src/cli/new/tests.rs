@@ -63,6 +63,55 @@ fn a_path_is_taken_as_it_stands_where_one_is_asked_for() {
     );
 }
 
+/// Asked for a path, people mistype it.
+#[test]
+fn a_path_that_does_not_exist_is_told_so_and_asked_for_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("poems");
+    std::fs::write(
+        &path,
+        "Shall I compare thee to a summer's day?\n".repeat(400),
+    )
+    .unwrap();
+    let right = path.display();
+    let (wizard, _, out) = talk(&format!("1\n2\nnowhere\n{right}\n"));
+    assert!(out.contains("! nowhere does not exist"), "{out}");
+    assert!(!out.contains("is not an answer"), "{out}");
+    assert_eq!(wizard.step(), Step::Start, "{out}");
+    // Whatever row is marked, a path is meant as one.
+    let (.., out) = talk("1\n/nope/x.txt\n");
+    assert!(out.contains("! /nope/x.txt does not exist"), "{out}");
+}
+
+/// Methods that are no answer stand in a line: with a reason each they pushed the question off a small screen.
+#[test]
+fn the_question_of_the_method_fits_a_small_screen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, model) = material(dir.path());
+    let (wizard, _, out) = talk(&format!("3\n2 {text}\n2 {model}\n?6\n"));
+    assert_eq!(wizard.step(), Step::Method, "{out}");
+    let question = out.split("[4/7]").nth(1).unwrap();
+    let asked = question.split("> ").next().unwrap();
+    assert!(asked.lines().count() < 22, "{asked}");
+    assert!(
+        asked.contains("?N says why") && asked.contains("GRPO"),
+        "{asked}"
+    );
+    // Advice is no row of these.
+    assert!(asked.contains("  1  ") || asked.contains("*  1"), "{asked}");
+    assert!(out.contains("  Why "), "{out}");
+}
+
+/// It is kept, for the other value may be the next to change; then it must not look refused.
+#[test]
+fn a_value_that_contradicts_another_says_that_it_stands_and_how_to_take_it_back() {
+    let (wizard, done, out) = talk("\n\n\n\n\nn_head 3\n\nn_head 4\n\n\n");
+    assert!(out.contains("! n_head = 3, but"), "{out}");
+    assert!(out.contains("takes it back"), "{out}");
+    assert!(done.unwrap(), "{out}");
+    assert!(wizard.yaml().is_some());
+}
+
 /// A path behind the number of a row without one is not dropped: the row would train something else.
 #[test]
 fn what_a_row_cannot_take_is_refused_with_the_row_that_can() {

@@ -94,11 +94,12 @@ impl Style {
 }
 
 fn plain(text: &str) -> String {
-    text.chars()
+    // One sign alone would say that the one is greater than the other.
+    text.replace('→', "->")
+        .chars()
         .map(|c| match c {
             '·' | '−' | '–' => '-',
             '×' => 'x',
-            '→' => '>',
             '…' => '~',
             '▇' => '#',
             c => c,

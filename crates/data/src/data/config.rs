@@ -71,8 +71,9 @@ pub struct DataConfig {
     pub on_bad_row: OnBadRow,
     /// How text becomes tokens.
     pub tokenizer: TokenizerConfig,
-    /// How turns become text: a built-in template such as `chatml`, a `.jinja` file or a model folder. `auto`: the one that
-    /// the tokenizer's files bring, and chatml for tokenizers that are made here.
+    /// How turns become text: a built-in template such as `chatml`, a `.jinja` file or a model folder. `plain` ends turns with
+    /// the token that ends the model's texts. `auto`: the one that the tokenizer's files bring, and chatml for tokenizers that
+    /// are made here.
     pub template: String,
     /// Which tokens are supervised; `auto` leaves it to the method.
     pub train_on: TrainOn,

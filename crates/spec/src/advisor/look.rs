@@ -5,12 +5,13 @@ mod config;
 
 use super::choose::DataKind;
 use super::reading::{Reading, Sample};
-use super::template::TemplateTokens;
+use super::template::{self, TemplateTokens};
 use crate::base::child::Child;
 use crate::base::files::open_plain;
 use crate::base::human;
 use crate::base::paths::astray;
 use crate::base::text::one_line;
+use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
 use crate::hardware::{GpuSummary, Summary};
@@ -61,6 +62,10 @@ pub struct DataFacts {
     pub trainable: bool,
     /// The value for `data.format`, if the rows alone are ambiguous.
     pub format_word: Option<&'static str>,
+    /// Where columns must be named: the source's `columns`, ours and theirs.
+    pub columns: Vec<(&'static str, String)>,
+    /// The same rows with a column of labels as the answer to their text, for those who classify.
+    pub labelled: Option<Box<DataFacts>>,
     /// A caveat before training on it; may be empty.
     pub note: String,
     pub preview: Vec<String>,
@@ -70,6 +75,13 @@ impl DataFacts {
     /// `12,000 rows`, `about 5.00M rows`
     pub fn rows_words(&self) -> Option<String> {
         Some(format!("{} rows", self.counted(self.rows?)))
+    }
+
+    /// What the model to start from makes of these data.
+    pub fn learn_of(&mut self, model: &ModelFacts) {
+        self.template = model.template;
+        let reading = model.reading.as_ref().filter(|r| r.sample == self.sample);
+        self.chars_per_token = reading.and_then(|reading| reading.chars_per_token);
     }
 
     fn counted(&self, n: u64) -> String {
@@ -233,6 +245,8 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         checkable: false,
         trainable: true,
         format_word: None,
+        columns: Vec::new(),
+        labelled: None,
         note: String::new(),
         preview: preview(text.lines()),
     }
@@ -257,7 +271,9 @@ pub struct ModelFacts {
     /// Why this build cannot train it; empty if it can.
     pub unfit: String,
     pub chat_template: bool,
-    /// What its template adds, where it could be counted.
+    /// The built-in template that suits its tokenizer, for a model that brings none.
+    pub suits: &'static str,
+    /// What the template of its conversations adds, where it could be counted.
     pub template: Option<TemplateTokens>,
     /// How its tokenizer reads the data, where both could be read.
     pub reading: Option<Reading>,
@@ -315,6 +331,7 @@ fn facts_of(
                 settings: Vec::new(),
                 unfit: error.to_string(),
                 chat_template: outline.has_chat_template,
+                suits: template::CHATML,
                 template: None,
                 reading: None,
             });
@@ -335,14 +352,17 @@ fn facts_of(
         .has_tokenizer
         .then(|| tokenizer::load(path, &child).ok())
         .flatten();
-    let template = tokenizer.as_ref().filter(|_| base.has_chat_template);
+    let suits = tokenizer.as_ref().map_or(template::CHATML, template::suits);
+    let said = if base.has_chat_template { AUTO } else { suits };
+    let adds = |tokenizer| TemplateTokens::of(said, tokenizer, &child);
     Ok(ModelFacts {
         family: base.family,
         n_params: Some(base.n_params),
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
-        template: template.and_then(|tokenizer| TemplateTokens::of_model(tokenizer, &child)),
+        suits,
+        template: tokenizer.as_ref().and_then(adds),
         reading: tokenizer.map(|tokenizer| Reading::of(&tokenizer, sample)),
     })
 }

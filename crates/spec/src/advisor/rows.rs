@@ -15,6 +15,17 @@ use std::sync::Arc;
 const SAMPLE: usize = 50;
 /// Most rows to read; of a larger file rows and characters are estimated from these.
 const COUNTED: u64 = 200_000;
+/// Columns with what a text is classified as.
+const LABELS: [&str; 8] = [
+    "label",
+    "labels",
+    "class",
+    "category",
+    "sentiment",
+    "intent",
+    "topic",
+    "target",
+];
 /// Columns with verifiable answers.
 const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
 
@@ -76,7 +87,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     if let Some(fault) = unread(&sample, format) {
         return Err(words(fault));
     }
-    let (text, share) = learned(&sample, format);
+    let columns = Columns::default();
+    let (text, share) = learned(&sample, format, &columns);
     let distinct: BTreeSet<char> = text.chars().collect();
     let kind = kind(format);
     let trainable = learns_from(kind);
@@ -87,14 +99,14 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         .take(4)
         .map(|row| Value::Object(row.fields.clone()).to_string())
         .collect();
-    Ok(DataFacts {
+    let facts = DataFacts {
         kind,
         format: format!("{} rows, {found}", all.kind()),
         bytes,
         rows: Some(n_rows),
         estimated,
         chars: Some((chars as f64 * share) as u64),
-        messages: messages(&sample, format),
+        messages: messages(&sample, format, &columns),
         template: None,
         sample: Arc::new(Sample::of(&text, &distinct)),
         chars_per_token: None,
@@ -102,11 +114,54 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         checkable,
         trainable,
         format_word: (!sure).then_some(format.word()),
+        columns: Vec::new(),
+        labelled: None,
         note: match trainable {
             true => String::new(),
             false => format!("no method of this build learns from {} yet", kind.title()),
         },
         preview: preview(lines.iter().map(String::as_str)),
+    };
+    Ok(DataFacts {
+        labelled: labelled(&facts, &sample).map(Box::new),
+        ..facts
+    })
+}
+
+/// Rows of texts with labels, as questions and answers.
+fn labelled(facts: &DataFacts, sample: &[Record]) -> Option<DataFacts> {
+    let has = |name: &&&str| {
+        sample
+            .iter()
+            .all(|row| row.fields.get(**name).is_some_and(Value::is_string))
+    };
+    let label = LABELS.iter().find(has)?;
+    let texts = FormatId::Text.format().parts.first()?.columns;
+    let text = texts
+        .iter()
+        .find(has)
+        .filter(|_| facts.kind == DataKind::Text)?;
+    let names = vec![
+        ("instruction", (*text).to_string()),
+        ("output", (*label).to_string()),
+    ];
+    let columns: Columns = names.iter().cloned().collect();
+    let (read, share) = learned(sample, FormatId::Alpaca, &columns);
+    let (_, of_text) = learned(sample, FormatId::Text, &Columns::default());
+    let distinct: BTreeSet<char> = read.chars().collect();
+    let chars = facts
+        .chars
+        .map(|chars| chars as f64 / of_text.max(f64::EPSILON) * share);
+    Some(DataFacts {
+        kind: DataKind::Demos,
+        format: format!("{}; {label} is the answer to {text}", facts.format),
+        chars: chars.map(|chars| chars as u64),
+        messages: messages(sample, FormatId::Alpaca, &columns),
+        sample: Arc::new(Sample::of(&read, &distinct)),
+        format_word: Some(FormatId::Alpaca.word()),
+        columns: names,
+        labelled: None,
+        ..facts.clone()
     })
 }
 
@@ -122,11 +177,10 @@ fn letters(value: &Value) -> u64 {
 
 /// The texts of the sample that become sequences, and their length as a share of all texts in its rows: some columns are
 /// no part of them, and the prompt of a pair stands before both answers.
-fn learned(sample: &[Record], format: FormatId) -> (String, f64) {
-    let columns = Columns::default();
+fn learned(sample: &[Record], format: FormatId, columns: &Columns) -> (String, f64) {
     let read = sample
         .iter()
-        .filter_map(|row| Some((row, read_row(format, row, &columns).ok()?)));
+        .filter_map(|row| Some((row, read_row(format, row, columns).ok()?)));
     let (mut text, mut whole) = (String::new(), 0);
     for (row, example) in read {
         whole += row.fields.values().map(letters).sum::<u64>();
@@ -166,15 +220,14 @@ fn contents(messages: &[Message]) -> String {
 }
 
 /// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
-fn messages(sample: &[Record], format: FormatId) -> f64 {
+fn messages(sample: &[Record], format: FormatId, columns: &Columns) -> f64 {
     let of_side = |side: &Turns| match side {
         Turns::Messages(messages) => messages.len(),
         Turns::Text(_) => 0,
     };
-    let columns = Columns::default();
     let examples = sample
         .iter()
-        .filter_map(|row| read_row(format, row, &columns).ok());
+        .filter_map(|row| read_row(format, row, columns).ok());
     let counts: Vec<usize> = examples
         .map(|example| match &example.content {
             Content::Text(_) => 0,

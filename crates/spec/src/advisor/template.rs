@@ -2,8 +2,21 @@
 
 use crate::base::child::Child;
 use crate::data::Message;
-use crate::data::chat::{AUTO, GenerationPrompt, Template};
+use crate::data::chat::{GenerationPrompt, PLAIN, Template};
 use crate::data::tokenizer::Tokenizer;
+
+/// The template of most models, by its name.
+pub const CHATML: &str = "chatml";
+
+/// The built-in template for the conversations of a model that brings none: ChatML where its marks are tokens, else the one
+/// that ends turns with the token that ends the model's texts. Marks in pieces would never end an answer.
+pub fn suits(tokenizer: &Tokenizer) -> &'static str {
+    let cut = Template::builtin(CHATML).is_ok_and(|t| !t.cut_marks(tokenizer).is_empty());
+    match cut && tokenizer.eos().is_some() {
+        true => PLAIN,
+        false => CHATML,
+    }
+}
 
 /// Tokens that a chat template adds to a conversation.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,9 +34,9 @@ impl TemplateTokens {
         each: 5.0,
     };
 
-    /// Counted with the tokenizer of a model and the template that it brings; `None` where it has none.
-    pub fn of_model(tokenizer: &Tokenizer, child: &Child) -> Option<TemplateTokens> {
-        let template = Template::choose(AUTO, tokenizer, child).ok()??;
+    /// Counted with the tokenizer of a model and the template of this name, or the one that it brings; `None` where it has none.
+    pub fn of(template: &str, tokenizer: &Tokenizer, child: &Child) -> Option<TemplateTokens> {
+        let template = Template::choose(template, tokenizer, child).ok()??;
         TemplateTokens::count(tokenizer, &template)
     }
 
@@ -48,6 +61,19 @@ impl TemplateTokens {
 mod tests {
     use super::*;
     use crate::data::tokenizer::TokenizerConfig;
+
+    /// Answers must end with a token: of a template whose marks are cut none would.
+    #[test]
+    fn a_vocabulary_without_chatmls_marks_gets_plain_turns() {
+        let of = |markers: &str| {
+            let config = serde_json::json!({"bpe": {"vocab_size": 300, "chat_markers": markers}});
+            let config: TokenizerConfig = serde_json::from_value(config).unwrap();
+            suits(&config.build("a text", "a text").unwrap())
+        };
+        assert_eq!(of("chatml"), "chatml");
+        assert_eq!(of("none"), "plain");
+        assert_eq!(of("llama3"), "plain");
+    }
 
     /// Letters are tokens: ChatML writes 16 + 10 around a question and 21 + 10 around an answer.
     #[test]

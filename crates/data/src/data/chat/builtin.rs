@@ -18,7 +18,11 @@ pub struct Builtin {
     pub turn_end: &'static str,
 }
 
-/// Every built-in template.
+/// The template of no model: plain words, and the token that ends the tokenizer's texts behind every turn. It trains where a
+/// vocabulary has no marks for turns.
+pub const PLAIN: &str = "plain";
+
+/// The built-in templates of models.
 pub const BUILTIN: &[Builtin] = &[
     Builtin {
         name: "chatml",
@@ -79,15 +83,26 @@ pub const BUILTIN: &[Builtin] = &[
 ];
 
 impl Template {
-    /// A built-in template, with the special tokens of its models.
+    /// A built-in template, with the special tokens of its models; [`PLAIN`] with none, until it is told a tokenizer's.
     ///
     /// # Errors
     /// No template has this name.
     pub fn builtin(name: &str) -> Result<Template, DataError> {
         let found = BUILTIN.iter().find(|b| b.name == name);
         let source = embed::text(&format!("assets/templates/{name}.jinja"));
+        if let (PLAIN, Some(source)) = (name, source) {
+            let mut template = Template::from_jinja(name, source)?;
+            template.engine = template.engine.trusted();
+            // A vocabulary without such tokens prints nothing there.
+            return Ok(["bos_token", "eos_token"]
+                .into_iter()
+                .fold(template, |template, token| {
+                    template.with_variable(token, "")
+                }));
+        }
         let (Some(builtin), Some(source)) = (found, source) else {
-            let names: Vec<&str> = BUILTIN.iter().map(|b| b.name).collect();
+            let names = BUILTIN.iter().map(|b| b.name);
+            let names: Vec<&str> = names.chain([PLAIN]).collect();
             return Err(DataError::Template {
                 place: "data.template".into(),
                 what: format!(

@@ -1,6 +1,6 @@
 //! Which template a run uses: the tokenizer's own, a built-in one, or a file.
 
-use super::{Template, vet};
+use super::{PLAIN, Template, vet};
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
 use crate::data::DataError;
@@ -37,7 +37,11 @@ impl Template {
             let source = read_plain_text(path).map_err(unreadable)?;
             Template::from_jinja(said, &source)?.with_marks(tokenizer.marks())
         } else {
-            return Ok(Some(Template::builtin(said)?));
+            let template = Template::builtin(said)?;
+            return Ok(Some(match said {
+                PLAIN => template.with_marks(tokenizer.marks()),
+                _ => template,
+            }));
         };
         vet::vet(&template, child)?;
         Ok(Some(template))
@@ -54,7 +58,7 @@ impl Template {
             Err(DataError::Template {
                 place,
                 what: "this model brings no chat template: it is a base model, or its folder is not complete".into(),
-                fix: "choose one with data.template, e.g. chatml",
+                fix: "choose one with data.template, e.g. chatml, or plain where the vocabulary has no marks for turns",
             })
         })
     }
@@ -151,6 +155,38 @@ mod tests {
         };
         let template = Template::choose(AUTO, &tokenizer(marks), &child).unwrap();
         assert_eq!(hi(&template.unwrap()), "<s>hi");
+    }
+
+    /// Conversations of a base model whose vocabulary ends texts and knows no turns.
+    #[test]
+    fn plain_turns_end_with_the_token_that_ends_the_tokenizers_texts() {
+        let marks = Marks {
+            eos: Some("</s>".into()),
+            ..Marks::default()
+        };
+        let template = Template::choose("plain", &tokenizer(marks), &Child::default());
+        let template = template.unwrap().unwrap();
+        let turns = [
+            ("system", "be kind"),
+            ("user", "hi"),
+            ("assistant", "ho"),
+            ("user", "so"),
+        ]
+        .map(|(role, text)| Message::new(role, text));
+        let rendered = template
+            .render_marked(&turns, None, GenerationPrompt::With)
+            .unwrap();
+        assert_eq!(
+            rendered.text,
+            "System: be kind</s>\nHuman: hi</s>\nAssistant:ho</s>\nHuman: so</s>\nAssistant:"
+        );
+        let learned = rendered.generated.iter().map(|r| &rendered.text[r.clone()]);
+        assert_eq!(learned.collect::<Vec<_>>(), ["ho</s>"]);
+        assert_eq!(template.turn_end(), Some("</s>"));
+        let bare = Template::choose("plain", &tokenizer(Marks::default()), &Child::default());
+        let bare = bare.unwrap().unwrap();
+        assert_eq!(hi(&bare), "Human: hi\n");
+        assert_eq!(bare.turn_end(), None);
     }
 
     #[test]

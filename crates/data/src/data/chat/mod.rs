@@ -11,7 +11,7 @@ mod row;
 mod scan;
 mod vet;
 
-pub use builtin::{BUILTIN, Builtin};
+pub use builtin::{BUILTIN, Builtin, PLAIN};
 pub use choose::AUTO;
 pub use missing::CutMark;
 pub(super) use missing::marks_in;
@@ -138,7 +138,8 @@ impl Template {
 
     /// The text that ends an assistant's turn, where it is known: `<|im_end|>`.
     pub fn turn_end(&self) -> Option<&str> {
-        self.turn_end.or_else(|| self.token("eos_token"))
+        let said = self.turn_end.or_else(|| self.token("eos_token"));
+        said.filter(|end| !end.is_empty())
     }
 
     /// SHA-256 in hex of everything that decides how turns become text: two runs whose fingerprints differ speak

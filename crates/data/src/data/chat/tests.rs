@@ -36,7 +36,7 @@ fn every_built_in_template_is_listed_and_marks_what_the_assistant_says() {
         );
     }
     let files = crate::embed::list("assets/templates").count();
-    assert_eq!(files, BUILTIN.len());
+    assert_eq!(files, BUILTIN.len() + [PLAIN].len());
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Renderer {
             template,
             train_on,
             counters: Counters::default(),
-            template_fix: "name one with data.template, e.g. chatml",
+            template_fix: "name one with data.template: chatml, or plain where the vocabulary has no marks for turns",
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::samples::{self, Sample};
 use super::{Check, Finding, Subject};
+use crate::base::finding::Status;
 use crate::data::Unit;
 use crate::data::source::{Origin, SourceConfig};
 use crate::engine::EngineError;
@@ -37,7 +38,21 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     {
         return Ok(finding);
     }
-    Ok(judge(&samples, &subject.data.ends, &names))
+    let finding = judge(&samples, &subject.data.ends, &names);
+    Ok(match tokenizer.eos() {
+        Some(eos) if !subject.data.cut_marks.is_empty() => of_cut_marks(finding, &names(&[eos])),
+        _ => finding,
+    })
+}
+
+/// Ends that never come because the template's are no tokens of this vocabulary: there is a template that has others.
+fn of_cut_marks(finding: Finding, eos: &str) -> Finding {
+    if finding.status != Status::Fail {
+        return finding;
+    }
+    let cause = "the template ends answers with marks that this vocabulary has no tokens for";
+    let fix = format!("-s data.template=plain ends answers with {eos}");
+    Finding::fail(finding.evidence, cause, fix)
 }
 
 /// Made-up answers are one line each and end with it, so a vocabulary of characters has their end, too. Answers of other data
@@ -80,7 +95,6 @@ fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::finding::Status;
 
     fn status(supervised: &[&[u32]], ends: &[u32]) -> Status {
         let samples: Vec<Sample> = supervised
@@ -111,6 +125,17 @@ mod tests {
         assert_eq!(of(&[&[1, 7], &[2]]), Some(Status::Pass));
         assert_eq!(of(&[&[7, 1], &[2]]), None);
         assert_eq!(of(&[]), None);
+    }
+
+    /// A circle otherwise: `data.template` is to be looked at, `auto` has no template, and `chatml` is cut.
+    #[test]
+    fn a_template_whose_ends_are_no_tokens_is_met_with_one_whose_are() {
+        let never = Finding::fail("</s> is a target in 0 of 64 samples", "?", "?");
+        let found = of_cut_marks(never, "</s>");
+        assert_eq!(found.status, Status::Fail);
+        assert_eq!(found.fix, "-s data.template=plain ends answers with </s>");
+        let good = of_cut_marks(Finding::pass("all"), "</s>");
+        assert_eq!(good.status, Status::Pass);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct ConfigFacts {
 impl ConfigFacts {
     /// The resulting spec, with the architecture of its base model.
     pub fn draft(&self) -> Option<Draft> {
-        let imported = import::import_with(&self.stem, &self.text, None, self.info.as_ref());
+        let imported = read(&self.stem, &self.text, self.info.as_ref());
         let mut draft = imported.ok()?.draft;
         if let Some(Ok(model)) = &self.base {
             // Also what the file says as the default has it: the base model does not overrule it.
@@ -85,7 +85,7 @@ pub fn config(
         })?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(path, &text);
-    let imported = import::import_with(&stem, &text, None, info.as_ref()).map_err(|e| match e {
+    let imported = read(&stem, &text, info.as_ref()).map_err(|e| match e {
         import::ImportError::NoDialect => {
             format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
         }
@@ -100,6 +100,19 @@ pub fn config(
         text,
         info,
     })
+}
+
+fn read(
+    stem: &str,
+    text: &str,
+    info: Option<&DatasetInfo>,
+) -> Result<import::Imported, import::ImportError> {
+    let known = import::Known {
+        info,
+        columns: import::columns_of(text),
+        ..import::Known::default()
+    };
+    import::import_with(stem, text, &known)
 }
 
 fn base(word: &str, hub_cache: Option<&Path>, home: Option<&Path>) -> Result<ModelFacts, String> {

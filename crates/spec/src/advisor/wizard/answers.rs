@@ -80,9 +80,42 @@ pub struct Answers {
     /// What the settings were typed for: other data or another model makes them nobody's.
     pub settings_for: String,
     pub save_as: String,
+    /// Answers for other goals: what suits one says nothing of another.
+    pub others: BTreeMap<String, Answers>,
 }
 
 impl Answers {
+    /// What was answered for a goal the last time; a new model has no base.
+    pub fn of_goal(&self, goal: Goal) -> Answers {
+        let mut answers = match self.goal == Some(goal) {
+            true => Answers {
+                others: BTreeMap::new(),
+                ..self.clone()
+            },
+            false => self.others.get(&word(goal)).cloned().unwrap_or_default(),
+        };
+        answers.goal = Some(goal);
+        answers.config_path.clone_from(&self.config_path);
+        if goal == Goal::NewModel {
+            answers.start = None;
+            answers.start_path.clear();
+        }
+        answers
+    }
+
+    /// With those of an earlier time for other goals than this one's.
+    #[must_use]
+    pub fn beside(mut self, earlier: &Answers) -> Answers {
+        self.others.clone_from(&earlier.others);
+        if let Some(goal) = earlier.goal {
+            self.others.insert(word(goal), earlier.of_goal(goal));
+        }
+        if let Some(goal) = self.goal {
+            self.others.remove(&word(goal));
+        }
+        self
+    }
+
     /// Reads the output of [`Answers::to_json`]. Answers of another version or a damaged file are ignored: the wizard then
     /// starts from scratch, which costs only a few keys.
     pub fn from_json(text: &str) -> Answers {
@@ -94,9 +127,38 @@ impl Answers {
     }
 }
 
+fn word(goal: Goal) -> String {
+    format!("{goal:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_kept_for_each_goal() {
+        let style = Answers {
+            goal: Some(Goal::Style),
+            data_path: "pairs.jsonl".into(),
+            start: Some(Start::Base),
+            ..Answers::default()
+        };
+        let fresh = style.of_goal(Goal::NewModel);
+        assert_eq!((fresh.data_path.as_str(), fresh.start), ("", None));
+        let fresh = Answers {
+            data_path: "poems.txt".into(),
+            start: Some(Start::Base),
+            ..fresh
+        };
+        let kept = Answers::from_json(&fresh.beside(&style).to_json());
+        assert_eq!(kept.of_goal(Goal::Style).data_path, "pairs.jsonl");
+        let again = kept.of_goal(Goal::NewModel);
+        assert_eq!((again.data_path.as_str(), again.start), ("poems.txt", None));
+        // Each goal stands once.
+        let back = kept.of_goal(Goal::Style).beside(&kept);
+        let others: Vec<&String> = back.others.keys().collect();
+        assert_eq!(others, ["NewModel"]);
+    }
 
     #[test]
     fn answers_come_back_and_damage_is_no_answer() {

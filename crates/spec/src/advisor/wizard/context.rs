@@ -32,6 +32,14 @@ pub struct Context {
 }
 
 impl Context {
+    /// Answers with the newest checkpoint offered as the model to start from, where none was named.
+    pub(super) fn offered(&self, mut answers: super::Answers) -> super::Answers {
+        if answers.start_path.is_empty() {
+            answers.start_path = self.newest_checkpoint.clone().unwrap_or_default();
+        }
+        answers
+    }
+
     /// Reads the presets. Presets that fail to load are left out: the list of presets reports
     /// them. `checkpoints` are those of runs, the newest first; reward models among them are no base models.
     pub fn gather(

@@ -3,7 +3,7 @@
 
 use super::answers::{Begin, DataAnswer};
 use super::context::PresetInfo;
-use super::knobs::{COMMON, EPOCHS, Knob, WARMUP_RATIO};
+use super::knobs::{ADVISED, ANSWERS, COMMON, EPOCHS, Knob, WARMUP_RATIO};
 use super::{Step, Wizard, draft, estimate};
 use crate::advisor::choose::{self, Adapter, Advice, DataKind, Inputs, Reward, Start};
 use crate::advisor::look::{ConfigFacts, DataFacts, ModelFacts};
@@ -41,7 +41,13 @@ impl Wizard {
         }
         match self.answers.data? {
             DataAnswer::Corpus => self.corpus.as_ref(),
-            DataAnswer::Path => self.data_facts()?.as_ref().ok(),
+            DataAnswer::Path => {
+                let facts = self.data_facts()?.as_ref().ok()?;
+                let labelled = facts.labelled.as_deref();
+                // Only who classifies learns the labels.
+                let classifies = self.answers.goal == Some(choose::Goal::Classify);
+                Some(labelled.filter(|_| classifies).unwrap_or(facts))
+            }
             _ => None,
         }
     }
@@ -203,6 +209,19 @@ impl Wizard {
         let draft = self.draft().map(|(draft, _)| draft);
         let value = |path: &str| draft.as_ref().map(|d| d.value(path)).unwrap_or_default();
         let given = self.start_model().is_some() || !value("train.from").is_null();
+        let writes = draft
+            .as_ref()
+            .and_then(|draft| draft.spec().ok())
+            .is_some_and(|spec| spec.rollout_length().is_some());
+        // A check that failed may ask for a setting that is seldom asked for.
+        let advised = |knob: &&Knob| {
+            let typed = self.answers.settings.contains_key(knob.path);
+            typed
+                || self
+                    .checks
+                    .failed()
+                    .any(|line| line.advice().contains(knob.path))
+        };
         let length = |knob: &'static Knob| match knob.path {
             "train.max_steps" if !value("train.epochs").is_null() => &EPOCHS,
             "schedule.*.warmup_steps" if !value("train.warmup_ratio").is_null() => &WARMUP_RATIO,
@@ -210,6 +229,8 @@ impl Wizard {
         };
         COMMON
             .iter()
+            .chain(ANSWERS.iter().filter(|_| writes))
+            .chain(ADVISED.iter().filter(advised))
             .map(length)
             .filter(|k| !(k.shape && given))
             .filter(|k| draft.as_ref().is_some_and(|d| d.settle(k.path).is_some()))

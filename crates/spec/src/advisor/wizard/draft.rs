@@ -6,8 +6,9 @@ use super::{PresetInfo, Wizard, estimate};
 use crate::advisor::choose::{Adapter, DataKind, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
+use crate::data::chat::PLAIN;
 use crate::spec::{Draft, Issue};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Component, Path};
 
 /// Epochs over a small text beyond which a model of any size only memorizes it.
@@ -94,8 +95,20 @@ impl Wizard {
             let path = self.answers.data_path.trim();
             let file = short_name(path);
             list.push(rec("about", format!("A model trained on {file}."), ""));
-            list.push(rec("data.path", path, facts.summary()));
-            if let Some(word) = facts.format_word {
+            let facts = self.chosen_data().unwrap_or(facts);
+            if !facts.columns.is_empty() {
+                let columns: serde_json::Map<_, _> = facts
+                    .columns
+                    .iter()
+                    .map(|(ours, theirs)| ((*ours).to_string(), Value::from(theirs.as_str())))
+                    .collect();
+                let source =
+                    json!([{"path": path, "format": facts.format_word, "columns": columns}]);
+                list.push(rec("data.sources", source.to_string(), facts.summary()));
+            } else {
+                list.push(rec("data.path", path, facts.summary()));
+            }
+            if let Some(word) = facts.format_word.filter(|_| facts.columns.is_empty()) {
                 let why = "other formats fit these columns too; this one reads every row inspected";
                 list.push(rec("data.format", word, why));
             }
@@ -136,11 +149,15 @@ impl Wizard {
                     _ => list.push(rec(path, text.clone(), "")),
                 }
             }
-            let turns = |facts: &DataFacts| facts.rows.is_some() && facts.kind == DataKind::Demos;
+            let turns = |facts: &DataFacts| facts.rows.is_some() && facts.messages > 0.0;
             if !model.chat_template && self.chosen_data().is_some_and(turns) {
-                let why =
-                    "the base model has no template: conversations are rendered with this one";
-                list.push(rec("data.template", "chatml", why));
+                let why = match model.suits {
+                    PLAIN => {
+                        "the base model has no template and no tokens for ChatML's marks: these turns end as its texts do"
+                    }
+                    _ => "the base model has no template: conversations are rendered with this one",
+                };
+                list.push(rec("data.template", model.suits, why));
             }
             let form = self.chosen_advice().map(|a| a.adapter);
             let lora = self.adapts();
@@ -275,7 +292,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
     let Ok(spec) = preset.spec() else {
         return list;
     };
-    let is_text = facts.distinct.is_some();
+    let is_text = facts.kind == DataKind::Text;
     let tokenizer = match context {
         Some(_) => "file",
         None => tokenizer_word(preset, facts),
@@ -308,6 +325,17 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
             };
             list.push(rec("model.seq_len", room.to_string(), why));
             seq_len = room;
+        }
+        if let Some(length) = &rollouts
+            && row + length.max_new_tokens as f64 > seq_len as f64
+        {
+            // Prompts differ: the longest may be twice as long as most.
+            let left = (seq_len as f64 - 2.0 * row).max(seq_len as f64 / 4.0);
+            let why = format!(
+                "the context is {seq_len} tokens, and prompts have about {row:.0}: {} do not fit",
+                length.max_new_tokens
+            );
+            list.push(rec("rollout.max_new_tokens", format!("{left:.0}"), why));
         }
     }
     if is_text && held_out < 2.0 * (seq_len + 1) as f64 {

@@ -56,6 +56,32 @@ pub const WARMUP_RATIO: Knob = knob(
     "early steps are the least stable; the rate rises gradually to its peak",
 );
 
+/// Of methods that learn from answers that the model writes.
+pub const ANSWERS: &[Knob] = &[knob(
+    "rollout.max_new_tokens",
+    "64 to 1,024",
+    "the longest answer: prompt and answer fit the context, and most of the time goes into writing",
+)];
+
+/// Asked for where a failed check names them.
+pub const ADVISED: &[Knob] = &[
+    knob(
+        "data.template",
+        "auto, chatml, plain",
+        "how turns become text, and which token ends an answer",
+    ),
+    knob(
+        "data.train_on",
+        "auto",
+        "which tokens are learned: without the end of an answer a model never stops",
+    ),
+    knob(
+        "data.too_long",
+        "auto, truncate, drop",
+        "what happens to rows that are longer than the context",
+    ),
+];
+
 /// Settings of every method, in this order.
 pub const COMMON: &[Knob] = &[
     knob("name", "a word", "names the run's folder"),
@@ -138,7 +164,8 @@ mod tests {
 
     #[test]
     fn every_knob_exists_in_the_schema_and_stands_once() {
-        for (i, knob) in COMMON.iter().enumerate() {
+        let all: Vec<&Knob> = COMMON.iter().chain(ANSWERS).chain(ADVISED).collect();
+        for (i, knob) in all.iter().enumerate() {
             let mut found = false;
             root().walk("", &mut |path, _| {
                 let (a, b): (Vec<_>, Vec<_>) =
@@ -146,7 +173,7 @@ mod tests {
                 found |= a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a == b || *a == "*");
             });
             assert!(found, "{} is no place of a spec", knob.path);
-            assert!(COMMON[..i].iter().all(|other| other.path != knob.path));
+            assert!(all[..i].iter().all(|other| other.path != knob.path));
             assert!(!knob.typical.is_empty() && !knob.why.is_empty());
         }
     }

@@ -68,6 +68,10 @@ pub struct Wizard {
     answers: Answers,
     /// Those that were accepted: what was typed and refused is not among them.
     accepted: Answers,
+    /// Those of the last time, by goal.
+    earlier: Answers,
+    /// A question behind the goal was answered: the answers are no longer those of the last time.
+    begun: bool,
     step: Step,
     cursor: [usize; Step::ALL.len()],
     corpus: Option<DataFacts>,
@@ -83,13 +87,13 @@ pub struct Wizard {
 
 impl Wizard {
     /// Starts at the first question; remembered answers are preselected.
-    pub fn new(context: Context, mut answers: Answers) -> Wizard {
-        if answers.start_path.is_empty() {
-            answers.start_path = context.newest_checkpoint.clone().unwrap_or_default();
-        }
+    pub fn new(context: Context, answers: Answers) -> Wizard {
+        let answers = context.offered(answers);
         let mut wizard = Wizard {
             context,
             accepted: answers.clone(),
+            earlier: answers.clone(),
+            begun: false,
             answers,
             step: Step::Goal,
             cursor: [0; Step::ALL.len()],
@@ -167,7 +171,10 @@ impl Wizard {
         let before = self.answers.clone();
         let outcome = self.step.ask().enter(self);
         match outcome {
-            Outcome::Moved => self.accept(),
+            Outcome::Moved => {
+                self.begun |= self.step > Step::Data;
+                self.accept();
+            }
             _ => self.answers = before,
         }
         let looks = matches!(outcome, Outcome::Look(_));
@@ -268,9 +275,10 @@ impl Wizard {
                 .iter_mut()
                 .filter_map(|(_, data)| data.as_mut().ok());
             for data in data.chain(&mut self.corpus) {
-                data.template = model.template;
-                let reading = model.reading.as_ref().filter(|r| r.sample == data.sample);
-                data.chars_per_token = reading.and_then(|reading| reading.chars_per_token);
+                data.learn_of(model);
+                if let Some(labelled) = &mut data.labelled {
+                    labelled.learn_of(model);
+                }
             }
         }
         match self.step {
@@ -312,7 +320,7 @@ impl Wizard {
         if self.context.newest_checkpoint.as_ref() == Some(&answers.start_path) {
             answers.start_path.clear();
         }
-        answers.to_json()
+        answers.beside(&self.earlier).to_json()
     }
 
     /// Moves the cursor to the answer given before.

@@ -1,6 +1,7 @@
 //! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
 mod data;
+mod fitting;
 mod imports;
 mod refused;
 

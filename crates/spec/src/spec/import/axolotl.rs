@@ -111,6 +111,7 @@ pub(super) const ROWS: &[Row] = &[
         "center_rewards_coefficient",
         To::Key("method.*.center_rewards_coefficient"),
     ),
+    row("dpo_beta", To::Key("method.*.beta")),
     row("rl_beta", To::Key("method.*.beta")),
     row("orpo_alpha", To::Key("method.*.beta")),
     row(
@@ -201,6 +202,85 @@ pub(super) const ROWS: &[Row] = &[
     row("wandb_watch", To::NoEqual(NO_TRACKER)),
     row("wandb_log_model", To::NoEqual(NO_TRACKER)),
     row("hub_model_id", To::NoEqual(NO_UPLOAD)),
+    row("attn_implementation", To::Needless(KERNELS)),
+    row("flex_attention", To::Needless(KERNELS)),
+    row("eager_attention", To::Needless(KERNELS)),
+    row("flash_attn_cross_entropy", To::Needless(KERNELS)),
+    row("flash_attn_rms_norm", To::Needless(KERNELS)),
+    row("flash_attn_fuse_mlp", To::Needless(KERNELS)),
+    row("flash_attn_fuse_qkv", To::Needless(KERNELS)),
+    row("liger_rope", To::Needless(KERNELS)),
+    row("liger_rms_norm", To::Needless(KERNELS)),
+    row("liger_glu_activation", To::Needless(KERNELS)),
+    row("liger_layer_norm", To::Needless(KERNELS)),
+    row("liger_cross_entropy", To::Needless(KERNELS)),
+    row("liger_fused_linear_cross_entropy", To::Needless(KERNELS)),
+    row(
+        "trust_remote_code",
+        To::Needless("no third-party code is run"),
+    ),
+    row(
+        "dataset_processes",
+        To::Needless("train.threads applies to all work"),
+    ),
+    row(
+        "dataset_num_proc",
+        To::Needless("train.threads applies to all work"),
+    ),
+    row(
+        "dataloader_num_workers",
+        To::Needless("batches are prefetched on their own thread"),
+    ),
+    row(
+        "dataloader_prefetch_factor",
+        To::Needless("batches are prefetched on their own thread"),
+    ),
+    row(
+        "dataloader_pin_memory",
+        To::Needless("batches are prefetched on their own thread"),
+    ),
+    row(
+        "shuffle_merged_datasets",
+        To::Needless("batches are drawn at random from all sources"),
+    ),
+    row("excess_length_strategy", To::Key("data.too_long")),
+    row("use_tensorboard", To::NoEqual(NO_TRACKER)),
+    row("use_wandb", To::NoEqual(NO_TRACKER)),
+    row("use_mlflow", To::NoEqual(NO_TRACKER)),
+    row("use_comet", To::NoEqual(NO_TRACKER)),
+    row(
+        "lora_on_cpu",
+        To::Needless("weights are read once, to where they train"),
+    ),
+    row(
+        "unfrozen_parameters",
+        To::NoEqual("all weights train, or adapters; single weights cannot be frozen"),
+    ),
+    row(
+        "tokenizer_config",
+        To::NoEqual("data.tokenizer.file.path names a tokenizer of its own"),
+    ),
+    row(
+        "lr_quadratic_warmup",
+        To::NoEqual("the learning rate rises in a straight line"),
+    ),
+    row(
+        "embedding_lr",
+        To::NoEqual("all weights have one learning rate"),
+    ),
+    row(
+        "embedding_lr_scale",
+        To::NoEqual("all weights have one learning rate"),
+    ),
+    row("torch_dtype", To::Needless("train.precision decides")),
+    row(
+        "auto_resume_from_checkpoints",
+        To::NoEqual("set it on the command line: --resume RUN"),
+    ),
+    row(
+        "peft_init_lora_weights",
+        To::NoEqual("adapters begin at zero change, as LoRA's do"),
+    ),
     row("special_tokens", To::NoEqual("defined by the tokenizer")),
     row("strict", To::Needless("unknown keys are always errors")),
 ];

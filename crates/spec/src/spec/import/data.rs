@@ -1,7 +1,10 @@
 //! Datasets of other tools as `data.sources`: names and paths carry over, along with their row settings.
 
+use super::layout::{layout, usual_roles};
 use super::{Fate, Line, Reader, brief, plain};
+use crate::data::source::is_data_file;
 use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// How a dialect lists its datasets.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +25,6 @@ const LISTED: &str = "an entry of dataset_info.json: replace it with the file or
 /// Their format names and ours; `auto` detects it from the columns.
 const FORMATS: &[(&str, &str)] = &[
     ("alpaca", "alpaca"),
-    ("sharegpt", "sharegpt"),
     ("completion", "text"),
     ("pretrain", "text"),
     ("chat_template", "auto"),
@@ -36,12 +38,41 @@ const PARTS: &[(&str, &str)] = &[
     ("revision", "revision"),
 ];
 
+/// Methods that learn from preferences.
+const LEARN_PAIRS: [&str; 5] = ["dpo", "orpo", "cpo", "simpo", "reward"];
+
 const LEFT_OUT: &str = "not carried over: `format` and `columns` of the source say how it is read; `llmtui data inspect` shows it";
 
 /// Whether a dataset's rows are plain text.
 fn is_text(map: &Map<String, Value>) -> bool {
     let kind = map.get("type").map(plain).unwrap_or_default();
     matches!(&*kind, "completion" | "pretrain" | "")
+}
+
+/// Whether a name is a file's: it is on this disk, or ends as files of data do.
+fn is_file(name: &str) -> bool {
+    let path = Path::new(name);
+    path.is_file() || is_data_file(path) || name.ends_with(".txt")
+}
+
+/// A part of a dataset: what becomes of it, what of it is kept, and why not all. A file is read whole; shares of a split are
+/// not read alone.
+fn part_of<'a>(part: &str, text: &'a str, is_file: bool) -> (Fate, Option<&'a str>, &'static str) {
+    let share = part == "split" && text.contains('[');
+    match (is_file, share) {
+        (true, true) => (
+            Fate::NoEqual,
+            None,
+            "the whole file is read: cut it with `llmtui data split` or `head`",
+        ),
+        (true, false) => (Fate::Needless, None, "a file is read whole"),
+        (false, true) => (
+            Fate::Differs,
+            text.split('[').next(),
+            "every row of the split is used; train.max_steps ends a run earlier",
+        ),
+        (false, false) => (Fate::Mapped, Some(text), ""),
+    }
 }
 
 /// Where the rows of a source are.
@@ -105,6 +136,15 @@ impl Reader {
         let path = file.or_else(|| map.get("path").and_then(Value::as_str));
         let mut source = Map::new();
         source.insert("name".into(), json!(path.unwrap_or(MISSING)));
+        let is_file = file.is_some() || path.is_some_and(is_file);
+        let method = plain(&self.draft.value("method"));
+        let laid_out = layout(map, LEARN_PAIRS.contains(&&*method));
+        if let Some(laid_out) = &laid_out {
+            source.insert("format".into(), json!(laid_out.format));
+            if !laid_out.columns.is_empty() {
+                source.insert("columns".into(), Value::Object(laid_out.columns.clone()));
+            }
+        }
         for (key, value) in map {
             let theirs = format!("{place}.{key}: {}", brief(value));
             if matches!(key.as_str(), "path" | "data_files" | "ds_type") {
@@ -112,10 +152,44 @@ impl Reader {
             }
             let part = PARTS.iter().find(|(theirs, _)| theirs == key);
             let (fate, ours, words) = match (part, key.as_str(), value.as_str()) {
-                (Some((_, ours)), _, Some(text)) => {
-                    source.insert((*ours).into(), json!(text));
-                    (Fate::Mapped, format!("{ours}: {text}"), "")
+                (_, _, None) if value.is_null() => {
+                    (Fate::Needless, String::new(), "empty: the default")
                 }
+                (Some((_, ours)), _, Some(text)) => {
+                    let (fate, kept, words) = part_of(ours, text, is_file);
+                    if let Some(kept) = kept {
+                        source.insert((*ours).into(), json!(kept));
+                    }
+                    let ours = kept.map_or_else(String::new, |kept| format!("{ours}: {kept}"));
+                    (fate, ours, words)
+                }
+                (_, key, _) if laid_out.as_ref().is_some_and(|l| l.keys.contains(&key)) => {
+                    let mut ours = format!("format: {}", plain(&source["format"]));
+                    if let Some(columns) = source.get("columns") {
+                        ours.push_str(&format!("; columns: {columns}"));
+                    }
+                    (Fate::Mapped, ours, "")
+                }
+                (_, "roles", _) if usual_roles(value) => (
+                    Fate::Needless,
+                    String::new(),
+                    "roles have these names here too",
+                ),
+                (_, "roles_to_train", _) if *value == json!(["assistant"]) => (
+                    Fate::Needless,
+                    String::new(),
+                    "the assistant's turns are learned anyway",
+                ),
+                (_, "train_on_eos", Some("turn")) => (
+                    Fate::Needless,
+                    String::new(),
+                    "the token that ends an assistant's turn is learned anyway",
+                ),
+                (_, "columns", _) => (
+                    Fate::Needless,
+                    String::new(),
+                    "a format ignores columns it does not use",
+                ),
                 (_, "type", Some(word)) => match FORMATS.iter().find(|(t, _)| *t == word) {
                     Some((_, "auto")) => (
                         Fate::Needless,
@@ -157,13 +231,25 @@ impl Reader {
     /// A setting of the one dataset, from a key of its own.
     pub(super) fn data_part(&mut self, part: &'static str, theirs: String, value: &Value) {
         let text = plain(value);
-        self.line(
-            Fate::Mapped,
-            theirs,
-            &format!("data.sources: {part}: {text}"),
-            "",
-        );
-        self.parts.insert(part.into(), json!(text));
+        self.parts.push((theirs, part, text));
+    }
+
+    /// Settings of the one dataset, once it is known.
+    fn lay_parts(&mut self) {
+        for (theirs, part, text) in std::mem::take(&mut self.parts) {
+            let [only] = self.sources.as_mut_slice() else {
+                let words = "there are several datasets: give each its own below data.sources";
+                self.line(Fate::NoEqual, theirs, "", words);
+                continue;
+            };
+            let (fate, kept, words) = part_of(part, &text, is_file(&place(only)));
+            let ours =
+                kept.map_or_else(String::new, |kept| format!("data.sources: {part}: {kept}"));
+            if let Some(kept) = kept {
+                only.insert(part.into(), json!(kept));
+            }
+            self.line(fate, theirs, &ours, words);
+        }
     }
 
     /// Writes what was collected. Without data, a run would train on the embedded corpus, which was not requested.
@@ -172,9 +258,7 @@ impl Reader {
             let nameless = ("name".to_string(), json!(MISSING));
             self.sources.push(Map::from_iter([nameless]));
         }
-        if let [only] = self.sources.as_mut_slice() {
-            only.append(&mut self.parts);
-        }
+        self.lay_parts();
         if self.sources.len() > 1 && !self.says_mix {
             let theirs = "(several datasets)".into();
             self.set(theirs, "data.mix", "concatenate", "");

@@ -16,6 +16,8 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         To::Flag(path, value) | To::Either(path, value, ..) | To::NearlyOff(path, value, _) => {
             format!("it is called {path} here: -s {path}={value}")
         }
+        To::WarmUp => "-s warmup_steps=N, or -s warmup_ratio=SHARE".into(),
+        To::Kept => here("checkpoint.keep_last"),
         To::Epochs => here("train.epochs"),
         To::Method(_) => here("method"),
         To::Loss => "the loss is the method here, or a setting of it: method=ipo is -s method=dpo -s method.dpo.loss=ipo; orpo, simpo, \

@@ -26,7 +26,7 @@ const STAGES: &[(&str, &str)] = &[
 
 const TEMPLATES: &[(&str, &str)] = &[
     ("chatml", "chatml"),
-    ("default", "auto"),
+    ("default", "plain"),
     ("empty", "auto"),
     ("qwen", "qwen"),
     ("qwen3", "qwen3"),
@@ -61,6 +61,80 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "pure_bf16",
         To::NoEqual("weights stay f32; train.precision: bf16 multiplies in bf16"),
+    ),
+    row(
+        "include_num_input_tokens_seen",
+        To::Needless("tokens are always counted"),
+    ),
+    row(
+        "include_tokens_per_second",
+        To::Needless("tokens a second are always measured"),
+    ),
+    row(
+        "enable_thinking",
+        To::NoEqual("data.template decides: qwen3 keeps thoughts behind the last question"),
+    ),
+    row(
+        "rope_scaling",
+        To::NoEqual("model.position.rope.scaling; a base model brings its own"),
+    ),
+    row(
+        "shift_attn",
+        To::NoEqual("every token sees all before it, or model.sliding_window of them"),
+    ),
+    row(
+        "image_max_pixels",
+        To::NoEqual("models here read text alone"),
+    ),
+    row(
+        "video_max_pixels",
+        To::NoEqual("models here read text alone"),
+    ),
+    row("ray_run_name", To::NoEqual(NO_TRACKER)),
+    row(
+        "upcast_layernorm",
+        To::Needless("norms are computed in f32"),
+    ),
+    row(
+        "reward_model",
+        To::NoEqual(
+            "rewards: [{model: {path: FOLDER}}], and method.ppo.critic_from for the critic",
+        ),
+    ),
+    row(
+        "reward_model_type",
+        To::NoEqual("a reward model here is a whole model or a run of method reward"),
+    ),
+    row("max_new_tokens", To::Key("rollout.max_new_tokens")),
+    row("temperature", To::Key("rollout.temperature")),
+    row("top_p", To::Key("rollout.top_p")),
+    row("top_k", To::Key("rollout.top_k")),
+    row("do_sample", To::Needless("answers are always sampled")),
+    row("ppo_epochs", To::Key("rollout.epochs")),
+    row("ppo_whiten_rewards", To::Key("method.*.whiten_rewards")),
+    row(
+        "ppo_score_norm",
+        To::NoEqual("rewards are taken as they are; method.ppo.whiten_rewards centres them"),
+    ),
+    row(
+        "ppo_target",
+        To::NoEqual("β stays as it is: no target for the divergence moves it"),
+    ),
+    row(
+        "ppo_buffer_size",
+        To::NoEqual("a step learns from the answers of its own rollout"),
+    ),
+    row(
+        "ref_model",
+        To::NoEqual("the reference is what the run starts from"),
+    ),
+    row(
+        "ref_model_adapters",
+        To::NoEqual("the reference is what the run starts from"),
+    ),
+    row(
+        "create_new_adapter",
+        To::Needless("adapters are always new"),
     ),
     row("use_unsloth", To::Needless(KERNELS)),
     row("enable_liger_kernel", To::Needless(KERNELS)),

@@ -7,13 +7,17 @@ mod data;
 mod dataset_info;
 mod defaults;
 pub(in crate::spec) mod equivalent;
+mod layout;
 mod llama_factory;
+mod losses;
 mod schedule;
 mod shared;
 mod targets;
+mod trainer;
 mod trl;
 
 pub use dataset_info::DatasetInfo;
+pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
 use super::schema::{Kind, root};
@@ -95,6 +99,10 @@ enum To {
     Choice(&'static str, &'static [(&'static str, &'static str)]),
     /// `true` means this value at this path, `false` what is the default here.
     Flag(&'static str, &'static str),
+    /// Steps of warm-up, or a share of the run below 1.
+    WarmUp,
+    /// How many checkpoints are kept.
+    Kept,
     /// Passes over the data, unless steps are said too.
     Epochs,
     /// How many times an epoch something happens.
@@ -213,6 +221,20 @@ pub struct Imported {
     pub dialect: Dialect,
     pub lines: Vec<Line>,
     pub draft: Draft,
+    /// The method is a guess: what was taken, and how to say another.
+    pub doubt: Option<String>,
+}
+
+/// What is known of a file besides its text.
+#[derive(Debug, Clone, Default)]
+pub struct Known<'a> {
+    pub from: Option<Dialect>,
+    /// What LLaMA-Factory's dataset names mean.
+    pub info: Option<&'a DatasetInfo>,
+    /// The method of a TRL file, which names no trainer.
+    pub method: Option<&'a str>,
+    /// The columns of its data.
+    pub columns: Vec<String>,
 }
 
 /// Why a file cannot be read at all.
@@ -242,24 +264,24 @@ fn detect(keys: &[&str]) -> Option<Dialect> {
 /// # Errors
 /// Not YAML, not a map, or no known tool's keys.
 pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported, ImportError> {
-    import_with(name, text, from, None)
+    let known = Known {
+        from,
+        ..Known::default()
+    };
+    import_with(name, text, &known)
 }
 
-/// The same, with what LLaMA-Factory's dataset names mean.
+/// The same, with what else is known.
 ///
 /// # Errors
 /// As [`import`].
-pub fn import_with(
-    name: &str,
-    text: &str,
-    from: Option<Dialect>,
-    info: Option<&DatasetInfo>,
-) -> Result<Imported, ImportError> {
+pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported, ImportError> {
     let Value::Object(map) = yaml::parse(text)? else {
         return Err(ImportError::NoMap);
     };
     let keys: Vec<&str> = map.keys().map(String::as_str).collect();
-    let dialect = from
+    let dialect = known
+        .from
         .or_else(|| detect(&keys))
         .ok_or(ImportError::NoDialect)?;
     let mut reader = Reader {
@@ -267,7 +289,9 @@ pub fn import_with(
         draft: Draft::blank(name),
         lines: Vec::new(),
         sources: Vec::new(),
-        parts: Map::new(),
+        parts: Vec::new(),
+        doubt: None,
+        loss_weights: losses::weights(&map),
         max_steps: map
             .get("max_steps")
             .and_then(Value::as_u64)
@@ -278,21 +302,20 @@ pub fn import_with(
         names_targets: defaults::says(&map, "lora_target_modules"),
         says_power: false,
         says_mix: defaults::says(&map, "mix_strategy"),
-        info: info.map(|info| (info.folder.clone(), info.entries())),
+        info: known.info.map(|info| (info.folder.clone(), info.entries())),
     };
     // Choices first: settings below them belong to the selected member.
-    let said: Vec<&str> = keys
-        .iter()
-        .copied()
-        .filter(|key| defaults::says(&map, key))
-        .collect();
-    let method = match dialect {
-        Dialect::Trl => Some(trl::method(&said)),
-        Dialect::Axolotl => axolotl::method(&map),
-        Dialect::LlamaFactory => None,
-    };
-    if let Some(method) = method {
-        reader.method(method);
+    match dialect {
+        Dialect::Trl => {
+            let (method, by) = trainer::trainer(name, &map, known.method, &known.columns);
+            reader.trainer(&method, &by);
+        }
+        Dialect::Axolotl => {
+            if let Some(method) = axolotl::method(&map) {
+                reader.method(method);
+            }
+        }
+        Dialect::LlamaFactory => {}
     }
     reader.silent_choices(&map);
     let order = |key: &str| match dialect.row(key).map(|r| r.to) {
@@ -321,6 +344,7 @@ pub fn import_with(
         dialect,
         lines: reader.lines,
         draft: reader.draft,
+        doubt: reader.doubt,
     })
 }
 
@@ -331,7 +355,10 @@ struct Reader {
     /// Datasets so far, each the map of a source.
     sources: Vec<Map<String, Value>>,
     /// Settings of the one dataset from keys of their own.
-    parts: Map<String, Value>,
+    parts: Vec<(String, &'static str, String)>,
+    doubt: Option<String>,
+    /// What the losses of a list are multiplied by.
+    loss_weights: Vec<f64>,
     max_steps: Option<u64>,
     /// Passes over the data, of the file or by default.
     epochs: f64,
@@ -353,7 +380,7 @@ impl Reader {
     fn key(&mut self, key: &str, value: &Value) {
         let theirs = format!("{key}: {}", brief(value));
         let Some(row) = self.dialect.row(key) else {
-            let words = "not a known key of this tool: check it by hand";
+            let words = "llmtui does not know this key: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
         if value.is_null() && !matches!(row.to, To::Data(_)) {
@@ -379,7 +406,22 @@ impl Reader {
                     "the strategy is not steps: it is not read",
                 );
             }
+            To::Key(path) if path.starts_with("rollout.") && !self.writes_answers() => {
+                let words = "the method writes no answers of its own";
+                self.line(Fate::Needless, theirs, "", words);
+            }
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
+            To::WarmUp => self.warm_up(theirs, value),
+            To::Kept => match value.as_u64() {
+                Some(1) => {
+                    let words = "the best one is kept as well; at least 2, one of which is whole while the other is written";
+                    self.set(theirs, "checkpoint.keep_last", "2", words);
+                }
+                _ => {
+                    let words = "the best one is kept as well";
+                    self.set(theirs, "checkpoint.keep_last", &plain(value), words);
+                }
+            },
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
             To::Word(path, words) => self.word(theirs, path, words, value),
             To::Choice(path, words) => {
@@ -415,13 +457,7 @@ impl Reader {
                     None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
                 }
             }
-            To::Loss => match plain(value) {
-                word if matches!(&*word, "orpo" | "simpo") => self.method_line(theirs, &word),
-                word if matches!(&*word, "grpo" | "bnpo" | "dapo" | "dr_grpo") => {
-                    self.set(theirs, "method.*.aggregation", &word, "");
-                }
-                word => self.set(theirs, "method.*.loss", &word, ""),
-            },
+            To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
             To::Template(words) => self.template(theirs, words, value),
@@ -469,6 +505,14 @@ impl Reader {
             }
             To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
         }
+    }
+
+    /// Whether the method learns from answers that the model writes.
+    fn writes_answers(&self) -> bool {
+        matches!(
+            &*plain(&self.draft.value("method")),
+            "grpo" | "rloo" | "ppo"
+        )
     }
 
     /// Whether a tool's method is a loss of one of ours.

@@ -6,6 +6,21 @@ use serde_json::Value;
 const FLOOR: &str = "schedule.*.min_lr";
 
 impl Reader {
+    /// `warmup_steps`: since transformers 5 a number below 1 is a share of the run.
+    pub(super) fn warm_up(&mut self, theirs: String, value: &Value) {
+        let share = value.as_f64().is_some_and(|n| n > 0.0 && n < 1.0);
+        let path = match share {
+            true => "train.warmup_ratio",
+            false => "schedule.*.warmup_steps",
+        };
+        let steps = value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0);
+        let text = match steps {
+            Some(steps) => format!("{steps:.0}"),
+            None => plain(value),
+        };
+        self.set(theirs, path, &text, "");
+    }
+
     /// `lr_scheduler_kwargs`: each of its keys has a line.
     pub(super) fn schedule_settings(&mut self, theirs: String, value: &Value) {
         let Value::Object(map) = value else {

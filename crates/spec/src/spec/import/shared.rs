@@ -78,7 +78,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
     row("adam_epsilon", To::Key("optimizer.*.eps")),
     row("max_grad_norm", To::Key("train.clip_norm")),
     row("max_steps", To::Key("train.max_steps")),
-    row("warmup_steps", To::Key("schedule.*.warmup_steps")),
+    row("warmup_steps", To::WarmUp),
     row("warmup_ratio", To::Key("train.warmup_ratio")),
     row("lr_scheduler_kwargs", To::ScheduleSettings),
     row("neftune_noise_alpha", To::Key("method.*.neftune_alpha")),
@@ -104,13 +104,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
         ),
     ),
     row("save_steps", To::Key("checkpoint.every")),
-    row(
-        "save_total_limit",
-        To::Near(
-            "checkpoint.keep_last",
-            "the best one is kept as well; at least 2",
-        ),
-    ),
+    row("save_total_limit", To::Kept),
     row("eval_steps", To::Key("eval.every")),
     row("eval_strategy", To::Strategy("eval.every")),
     row("evaluation_strategy", To::Strategy("eval.every")),

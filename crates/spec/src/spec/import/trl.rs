@@ -1,12 +1,14 @@
-//! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
+//! Keys of TRL's trainers beyond Hugging Face's.
 
 use super::shared::{NO_UPLOAD, PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
     "dataset_name",
+    "datasets",
     "dataset_config",
     "dataset_text_field",
+    "loss_weights",
     "max_length",
     "max_prompt_length",
     "max_completion_length",
@@ -22,37 +24,10 @@ pub(super) const MARKS: &[&str] = &[
     "assistant_only_loss",
 ];
 
-/// Keys of no other trainer but RLOO's.
-const GRPO: &[&str] = &[
-    "num_generations",
-    "reward_funcs",
-    "reward_weights",
-    "num_iterations",
-    "epsilon_high",
-    "scale_rewards",
-    "importance_sampling_level",
-    "mask_truncated_completions",
-];
-
-/// The method implied by a set of keys.
-pub(super) fn method(keys: &[&str]) -> &'static str {
-    let has = |key: &str| keys.contains(&key);
-    match () {
-        // Its trainer once had PPO's epochs too.
-        () if has("rloo_k") || has("normalize_advantages") => "rloo",
-        () if has("num_ppo_epochs") || has("cliprange_value") || has("vf_coef") => "ppo",
-        () if GRPO.iter().any(|key| has(key)) => "grpo",
-        () if has("desirable_weight") || has("undesirable_weight") => "kto",
-        () if has("center_rewards_coefficient") => "reward",
-        () if has("cpo_alpha") && !has("simpo_gamma") => "cpo",
-        () if has("simpo_gamma") => "simpo",
-        () if has("beta") => "dpo",
-        () => "sft",
-    }
-}
-
 pub(super) const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
+    row("datasets", To::Data(Sets::Maps)),
+    row("test_split_size", To::HeldOut),
     row("dataset_config", To::OfData("subset")),
     row("dataset_train_split", To::OfData("split")),
     row(
@@ -129,6 +104,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),
+    row("loss_weights", To::Needless("taken with loss_type")),
     row("label_smoothing", To::Key("method.*.label_smoothing")),
     row("desirable_weight", To::Key("method.*.desirable_weight")),
     row("undesirable_weight", To::Key("method.*.undesirable_weight")),

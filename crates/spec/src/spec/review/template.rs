@@ -36,7 +36,7 @@ pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
         .collect();
     let own = match data.template == AUTO {
         true => "",
-        false => "-s data.template=auto takes the tokenizer's own template; or ",
+        false => "-s data.template=auto takes the tokenizer's own template, where it brings one; ",
     };
     let what = format!(
         "the tokenizer has no tokens for marks of template {}, and cuts them into pieces: {}; the model has not learned that they \
@@ -44,7 +44,7 @@ pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
         one_line(&data.template),
         names.join(", ")
     );
-    let fix = format!("{own}name a tokenizer that has them as special tokens (data.tokenizer.file.path)");
+    let fix = format!("{own}-s data.template=plain ends turns with the token that ends its texts; or name a tokenizer that has them as special tokens (data.tokenizer.file.path)");
     let source = "transformers, chat templates: special tokens of a template must be in the vocabulary";
     Some(poor("data.template", what, fix, source))
 }

@@ -27,11 +27,16 @@ pub fn width(words: &[Word]) -> usize {
     words.iter().map(|w| w.text.width()).sum()
 }
 
+/// The same of what the terminal shows of them.
+fn shown_width(words: &[Word], theme: &Theme) -> usize {
+    words.iter().map(|w| readable(&w.text, theme).width()).sum()
+}
+
 /// Draws words from (x, y) on, at most `max` columns; cut words end in an ellipsis. Returns the column after the last one.
 pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme: &Theme) -> u16 {
     let mut at = x;
     let end = x.saturating_add(max);
-    let cut = width(words) > usize::from(max);
+    let cut = shown_width(words, theme) > usize::from(max);
     for Word { text, meaning } in words {
         let text = &*readable(text, theme);
         let room = usize::from(end - at);
@@ -57,9 +62,23 @@ pub fn draw_right(
     words: &[Word],
     theme: &Theme,
 ) {
-    let width = width(words);
+    let width = shown_width(words, theme);
     if width <= usize::from(max) && width <= usize::from(right) {
         draw(buffer, right - width as u16, y, width as u16, words, theme);
+    }
+}
+
+/// The nearest likeness of a letter that ASCII lacks.
+fn likeness(c: char) -> char {
+    match c {
+        c if c.is_ascii() => c,
+        '−' | '–' | '—' | '·' | '─' => '-',
+        '×' => 'x',
+        '°' => ' ',
+        '…' => '~',
+        '‘' | '’' => '\'',
+        '“' | '”' => '"',
+        _ => '?',
     }
 }
 
@@ -68,19 +87,17 @@ fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
     if !theme.ascii || text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    let likeness = |c: char| match c {
-        c if c.is_ascii() => c,
-        '−' | '–' | '—' | '·' | '─' => '-',
-        '→' | '≥' => '>',
-        '≤' => '<',
-        '×' => 'x',
-        '°' => ' ',
-        '…' => '~',
-        '‘' | '’' => '\'',
-        '“' | '”' => '"',
-        _ => '?',
-    };
-    Cow::Owned(text.chars().map(likeness).collect())
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            // One sign alone would say that the one is greater than the other.
+            '→' => shown.push_str("->"),
+            '≥' => shown.push_str(">="),
+            '≤' => shown.push_str("<="),
+            c => shown.push(likeness(c)),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, max: usize, style: Style) -> u16 {
@@ -218,6 +235,7 @@ pub fn paragraph(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::theme::{ColorDepth, Themes};
 
     #[test]
     fn cut_text_ends_in_an_ellipsis_and_wide_letters_are_not_split() {
@@ -226,6 +244,21 @@ mod tests {
         assert_eq!(fit("日本語", 4, false), "日…");
         assert_eq!(fit("steady", 3, true), "st~");
         assert_eq!(fit("steady", 0, false), "");
+    }
+
+    /// `4.177 > 4.151` would be a comparison.
+    #[test]
+    fn an_arrow_in_ascii_is_no_greater_than() {
+        let theme = Themes::embedded().get("ansi", ColorDepth::Ansi16, true);
+        assert_eq!(
+            readable("4.177 → 4.151, ≥ 2", &theme),
+            "4.177 -> 4.151, >= 2"
+        );
+        let words = [word("a → b", Meaning::Text)];
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
+        draw_right(&mut buffer, 8, 0, 8, &words, &theme);
+        let line: String = buffer.content.iter().map(|cell| cell.symbol()).collect();
+        assert_eq!(line, "  a -> b");
     }
 
     #[test]

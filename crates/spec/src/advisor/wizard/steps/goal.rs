@@ -76,6 +76,11 @@ impl Ask for Goal {
 
     fn enter(&self, wizard: &mut Wizard) -> Outcome {
         if let Some(goal) = choose::Goal::ALL.get(wizard.selected()) {
+            if !wizard.begun {
+                let answers = wizard.context.offered(wizard.earlier.of_goal(*goal));
+                wizard.accepted = answers.clone();
+                wizard.answers = answers;
+            }
             wizard.answers.goal = Some(*goal);
             wizard.answers.begin = Begin::Questions;
             return wizard.advance();

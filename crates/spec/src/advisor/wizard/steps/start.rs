@@ -67,6 +67,10 @@ impl Ask for Start {
     }
 
     fn chosen(&self, wizard: &Wizard) -> Option<usize> {
+        // A model from scratch has no base, whatever another goal had.
+        if wizard.answers.goal == Some(choose::Goal::NewModel) {
+            return Some(choose::Start::Scratch as usize);
+        }
         wizard.answers.start.map(|start| start as usize)
     }
 

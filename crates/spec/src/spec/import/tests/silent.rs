@@ -244,7 +244,11 @@ fn datasets_by_name_are_found_in_dataset_info() {
     let read = |more: &str| {
         let text = format!("model_name_or_path: m\ncutoff_len: 64\ndataset_dir: sets\n{more}\n");
         let info = DatasetInfo::of(&dir.path().join("x.yaml"), &text);
-        import_with("x", &text, None, info.as_ref()).unwrap()
+        let known = Known {
+            info: info.as_ref(),
+            ..Known::default()
+        };
+        import_with("x", &text, &known).unwrap()
     };
     let at = |file: &str| dir.path().join("sets").join(file).display().to_string();
     let imported = read("dataset: mine, roles");

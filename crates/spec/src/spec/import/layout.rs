@@ -1,0 +1,138 @@
+//! How Axolotl reads the rows of a dataset, as a source's `format` and `columns`.
+
+use super::plain;
+use serde_json::{Map, Value, json};
+
+/// Formats of the rows of a `type`, with names of columns: ours and theirs.
+type Fixed = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// What stands behind the first word of a `type` of preferences: `chatml.intel`.
+const PAIRS: &[Fixed] = &[
+    ("intel", &[("prompt", "question"), ("system", "system")]),
+    ("icr", &[("prompt", "input"), ("system", "system")]),
+    (
+        "argilla",
+        &[
+            ("prompt", "instruction"),
+            ("chosen", "chosen_response"),
+            ("rejected", "rejected_response"),
+        ],
+    ),
+    ("ultra", &[]),
+];
+
+/// A format, the columns that are called otherwise, and the keys that said so.
+#[derive(Debug, PartialEq)]
+pub(super) struct Layout {
+    pub format: &'static str,
+    pub columns: Map<String, Value>,
+    pub keys: &'static [&'static str],
+}
+
+/// The layout of a dataset's rows where its keys say one. `pairs`: the method learns from preferences.
+pub(super) fn layout(set: &Map<String, Value>, pairs: bool) -> Option<Layout> {
+    let word = |key: &str| set.get(key).and_then(Value::as_str);
+    let kind = set.get("type").map(plain).unwrap_or_default();
+    let (first, rest) = kind.split_once(['.', ':']).unwrap_or((&kind, ""));
+    let columns = |names: &[(&str, &str)]| -> Map<String, Value> {
+        let other = names.iter().filter(|(ours, theirs)| ours != theirs);
+        other
+            .map(|(ours, theirs)| ((*ours).to_string(), json!(theirs)))
+            .collect()
+    };
+    let role = property(set, "role");
+    let content = property(set, "content");
+    let turns = (role.unwrap_or("role"), content.unwrap_or("content"));
+    match first {
+        "chat_template" if pairs => Some(Layout {
+            format: "preference",
+            columns: columns(&[
+                ("prompt", word("field_messages").unwrap_or("messages")),
+                ("chosen", word("field_chosen").unwrap_or("chosen")),
+                ("rejected", word("field_rejected").unwrap_or("rejected")),
+            ]),
+            keys: &[
+                "type",
+                "field_messages",
+                "field_chosen",
+                "field_rejected",
+                "message_property_mappings",
+            ],
+        })
+        .filter(|_| turns == ("role", "content")),
+        "chat_template" if turns == ("from", "value") => Some(Layout {
+            format: "sharegpt",
+            columns: columns(&[(
+                "conversations",
+                word("field_messages").unwrap_or("messages"),
+            )]),
+            keys: TURNS,
+        }),
+        "chat_template" if turns == ("role", "content") => {
+            // Without a word on them the columns tell the format.
+            let field = word("field_messages")?;
+            Some(Layout {
+                format: "messages",
+                columns: columns(&[("messages", field)]),
+                keys: TURNS,
+            })
+        }
+        "sharegpt" => Some(Layout {
+            format: "sharegpt",
+            columns: columns(&[(
+                "conversations",
+                word("field_messages").unwrap_or("conversations"),
+            )]),
+            keys: TURNS,
+        }),
+        _ if pairs => {
+            let (_, names) = PAIRS.iter().find(|(name, _)| *name == rest)?;
+            Some(Layout {
+                format: "preference",
+                columns: columns(names),
+                keys: &["type"],
+            })
+        }
+        _ => None,
+    }
+}
+
+const TURNS: &[&str] = &[
+    "type",
+    "field_messages",
+    "message_property_mappings",
+    "message_field_role",
+    "message_field_content",
+];
+
+/// The name of a turn's role or content, under the newer key or the older one.
+fn property<'a>(set: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    let newer = set
+        .get("message_property_mappings")
+        .and_then(|map| map.get(name));
+    let older = || set.get(&format!("message_field_{name}"));
+    newer.or_else(older)?.as_str()
+}
+
+/// Whether roles are called as they are here: `{user: [human, user], assistant: [gpt], …}`.
+pub(super) fn usual_roles(value: &Value) -> bool {
+    let Value::Object(roles) = value else {
+        return false;
+    };
+    roles.iter().all(|(role, names)| {
+        let usual: &[&str] = match role.as_str() {
+            "user" => &["user", "human"],
+            "assistant" => &["assistant", "gpt", "model"],
+            "system" => &["system"],
+            "tool" => &["tool"],
+            _ => &[],
+        };
+        let names = match names {
+            Value::Array(names) => names.clone(),
+            one => vec![one.clone()],
+        };
+        names
+            .iter()
+            .all(|name| name.as_str().is_some_and(|name| usual.contains(&name)))
+    })
+}
