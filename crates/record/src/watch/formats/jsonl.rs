@@ -87,7 +87,8 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         Some("end") => return items.push(Item::Ended(true)),
         _ => {}
     }
-    if facts.max_steps.is_some() {
+    let max_steps = facts.max_steps;
+    if max_steps.is_some() {
         items.push(Item::Facts(facts));
     }
     let mut values = json::flatten(row);
@@ -101,4 +102,9 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         t,
         values,
     });
+    // LLaMA-Factory's last step: nothing else says that it is done.
+    let percentage = row["percentage"].as_f64();
+    if max_steps.is_some() && percentage.is_some_and(|x| x >= 100.0) {
+        items.push(Item::Ended(true));
+    }
 }
