@@ -439,6 +439,47 @@ fn the_verb_sums_up_prints_events_and_the_callback() {
 }
 
 #[test]
+fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("train.log");
+    let log = path.to_str().unwrap();
+    std::fs::write(&path, "Loading the model\n").unwrap();
+    let out = llmtui(&["watch", log]);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        said.contains("holds no step") && said.contains("--follow"),
+        "{said}"
+    );
+    let waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(["watch", log, "--follow"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let records = "{'loss': '2.5', 'epoch': '0.5'}\n{'train_runtime': '9', 'train_loss': '2.5', 'epoch': '1'}\n";
+    std::fs::write(&path, format!("Loading the model\n{records}")).unwrap();
+    let out = waiting.wait_with_output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(
+        out.status.code() == Some(0) && text.contains("finished at step 1"),
+        "{text}"
+    );
+
+    std::fs::write(
+        &path,
+        "step 10 | loss 3\nstep 20 | loss 2\nstep 10 | loss 2.5\n",
+    )
+    .unwrap();
+    let text = String::from_utf8(llmtui(&["watch", log]).stdout).unwrap();
+    assert!(
+        text.contains("note: the log went back from step 20 to step 10"),
+        "{text}"
+    );
+}
+
+#[test]
 fn readings_that_are_not_finite_are_told_with_their_series_and_step() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log.jsonl");
