@@ -249,11 +249,13 @@ impl Translator {
                 ),
             });
         }
-        let new: Vec<MetricInfo> = ids
+        let mut new: Vec<&String> = ids
             .iter()
             .filter(|id| !self.newest.contains_key(*id))
-            .map(|id| names::info(id))
             .collect();
+        // Lists keep this order: the loss stands before hundreds of others.
+        new.sort_by_key(|id| !names::is_known(id));
+        let new: Vec<MetricInfo> = new.into_iter().map(|id| names::info(id)).collect();
         for id in ids {
             self.newest.insert(id, step);
         }
@@ -598,10 +600,14 @@ mod tests {
         values.extend([("loss", 3.0), ("eval_loss", 3.5), ("grad_norm", 0.5)]);
         // In one record, and each in one of its own.
         let apart = values.iter().map(|pair| reading(1, &[*pair])).collect();
-        for items in [vec![reading(1, &values)], apart] {
+        for (items, together) in [(vec![reading(1, &values)], true), (apart, false)] {
             let state = fold(items);
             assert_eq!(state.series.len(), MAX_METRICS + 3);
             assert_eq!(state.metrics.len(), state.series.len());
+            if together {
+                let first: Vec<&str> = state.metrics.iter().map(|m| m.id.as_str()).collect();
+                assert_eq!(first[..3], ["grad_norm", "train/loss", "val/loss"]);
+            }
             assert_eq!(state.latest("val/loss"), Some(3.5));
             let said = state
                 .marks
