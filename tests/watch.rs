@@ -8,6 +8,7 @@ use llmtui::run::RunState;
 use llmtui::watch::{Mapping, Watched, find};
 use llmtui::wire::Envelope;
 use proptest::prelude::*;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -451,19 +452,22 @@ fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
         said.contains("holds no step") && said.contains("--follow"),
         "{said}"
     );
-    let waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
         .args(["watch", log, "--follow"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // It says how the run stands once it has read all there is.
+    let mut out = std::io::BufReader::new(waiting.stdout.take().unwrap());
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
     let records = "{'loss': '2.5', 'epoch': '0.5'}\n{'train_runtime': '9', 'train_loss': '2.5', 'epoch': '1'}\n";
     std::fs::write(&path, format!("Loading the model\n{records}")).unwrap();
-    let out = waiting.wait_with_output().unwrap();
-    let text = String::from_utf8(out.stdout).unwrap();
+    out.read_to_string(&mut text).unwrap();
+    let ended = waiting.wait().unwrap();
     assert!(
-        out.status.code() == Some(0) && text.contains("finished at step 1"),
+        ended.success() && text.contains("finished at step 1"),
         "{text}"
     );
 
