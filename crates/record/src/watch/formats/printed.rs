@@ -49,6 +49,15 @@ impl Records {
         })
     }
 
+    /// Takes the beginning of a line that is not complete: a bar that is drawn until its next state follows.
+    pub fn peek(&mut self, beginning: &[u8], items: &mut Vec<Item>) {
+        let text = std::str::from_utf8(beginning).ok();
+        let text = text.filter(|text| text.len() <= MAX_RECORD && self.bar.is_match(text));
+        if let (Some(text), Some(_)) = (text, &self.waiting) {
+            self.take(text, items);
+        }
+    }
+
     /// Takes a line, or the part of one up to a return of the carriage; true where it was a record or a bar.
     pub fn take(&mut self, line: &str, items: &mut Vec<Item>) -> bool {
         if let Some(bar) = self.bar.captures(line) {

@@ -105,6 +105,9 @@ impl Source for Printed {
                 values: line.values,
             });
         }
+        if let Some(records) = &mut self.records {
+            records.peek(&self.tail.buffer, items);
+        }
         Ok(more)
     }
 
@@ -342,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_trainers_printed_records_are_a_log() {
-        let log = "Loading\n\r  0%|          | 0/80 [00:00<?, ?it/s]\r 6%|▏         | 5/80 [00:00<00:06, 18.21it/s]\r      \r{'loss': '1.753', 'grad_norm': '0.9', 'epoch': '0.05'}\n\r  6%|▍         | 5/80 [00:00<00:06, 18.21it/s]\r";
+        let log = "Loading\n\r  0%|          | 0/80 [00:00<?, ?it/s]\r 6%|▏         | 5/80 [00:00<00:06, 18.21it/s]\r      \r{'loss': '1.753', 'grad_norm': '0.9', 'epoch': '0.05'}\n\r  6%|▍         | 5/80 [00:00<00:06, 18.21it/s]";
         let state = fold("train.log", log);
         assert_eq!((state.latest("train/loss"), state.step), (Some(1.753), 5));
         assert_eq!(state.head.unwrap().max_steps, 80);
