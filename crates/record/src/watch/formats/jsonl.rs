@@ -108,3 +108,24 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         items.push(Item::Ended(true));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_step_of_llama_factorys_log_is_the_end() {
+        let ends = |percentage: f64| {
+            let row = serde_json::json!({
+                "current_steps": 90, "total_steps": 90, "loss": 1.5, "percentage": percentage,
+            });
+            let mut items = Vec::new();
+            take(&row, &Mapping::default(), &mut items);
+            let read = items
+                .iter()
+                .any(|item| matches!(item, Item::Readings { .. }));
+            (read, items.last() == Some(&Item::Ended(true)))
+        };
+        assert_eq!([ends(99.0), ends(100.0)], [(true, false), (true, true)]);
+    }
+}
