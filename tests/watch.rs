@@ -8,6 +8,7 @@ use llmtui::run::RunState;
 use llmtui::watch::{Mapping, Watched, find};
 use llmtui::wire::Envelope;
 use proptest::prelude::*;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -436,6 +437,50 @@ fn the_verb_sums_up_prints_events_and_the_callback() {
     assert!(callback.contains("class LlmtuiLog(TrainerCallback)") && callback.lines().count() < 30);
     let refused = llmtui(&["watch", "/nowhere"]);
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn a_run_before_its_first_step_is_waited_for_and_one_that_went_back_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("train.log");
+    let log = path.to_str().unwrap();
+    std::fs::write(&path, "Loading the model\n").unwrap();
+    let out = llmtui(&["watch", log]);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        said.contains("holds no step") && said.contains("--follow"),
+        "{said}"
+    );
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(["watch", log, "--follow"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says how the run stands once it has read all there is.
+    let mut out = std::io::BufReader::new(waiting.stdout.take().unwrap());
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    let records = "{'loss': '2.5', 'epoch': '0.5'}\n{'train_runtime': '9', 'train_loss': '2.5', 'epoch': '1'}\n";
+    std::fs::write(&path, format!("Loading the model\n{records}")).unwrap();
+    out.read_to_string(&mut text).unwrap();
+    let ended = waiting.wait().unwrap();
+    assert!(
+        ended.success() && text.contains("finished at step 1"),
+        "{text}"
+    );
+
+    std::fs::write(
+        &path,
+        "step 10 | loss 3\nstep 20 | loss 2\nstep 10 | loss 2.5\n",
+    )
+    .unwrap();
+    let text = String::from_utf8(llmtui(&["watch", log]).stdout).unwrap();
+    assert!(
+        text.contains("note: the log went back from step 20 to step 10"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -105,6 +105,16 @@ pub fn fold_log(found: &Found, args: &LogArgs) -> anyhow::Result<RunState> {
     }
 }
 
+/// A file that may become a log: nothing in it is one yet.
+pub fn not_yet(found: &Found) -> Failure {
+    let what = format!(
+        "{} holds no step of a training that is known here",
+        shown(&found.path)
+    );
+    let hint = "before its first step, llmtui watch --follow waits for it; llmtui watch --list names the formats, --callback prints what makes a trainer's log live";
+    Failure::yours(what, hint)
+}
+
 /// A log of a known format that says nothing of a training.
 pub fn no_readings(found: &Found) -> Failure {
     // Trainers write this file anew at each checkpoint: half of one is read again, and a copy of half stays half.

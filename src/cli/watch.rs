@@ -3,16 +3,17 @@
 use super::diagnose;
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
-use super::subject::{LogArgs, no_readings};
+use super::subject::{LogArgs, no_readings, not_yet};
 use super::{Context, workbench};
 use crate::base::clock::SystemClock;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::diagnosis::diagnose;
 use crate::link::{Incoming, Link, foreign};
+use crate::run::state::MarkKind;
 use crate::run::{RunDir, RunState, Series};
 use crate::ui::What;
-use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched};
+use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched, expected};
 use crate::wire::encode;
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ pub struct Args {
     /// Print events, one JSON object per line (implies --headless)
     #[arg(long)]
     pub json: bool,
-    /// Without the workbench: go on until the run ends
+    /// Without the workbench: go on until the run ends; waits for its first step where there is none yet
     #[arg(long)]
     pub follow: bool,
     /// Print the callback that makes a Hugging Face trainer's log live: 20 lines of Python
@@ -65,11 +66,20 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return Err(Failure::yours(what, format!("llmtui attach {}", shown(run.path()))).into());
     }
     let mapping = args.log.mapping()?;
-    let found = args.log.find(path)?;
+    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
+    let opens = terminal && !args.headless && !args.json;
+    let found = match args.log.find(path) {
+        Ok(found) => found,
+        // A run that has not come to its first step is waited for.
+        Err(failure) => match expected(path) {
+            Some(found) if args.follow && args.log.format.is_none() => found,
+            Some(found) if found.named => return Err(not_yet(&found).into()),
+            _ => return Err(failure.into()),
+        },
+    };
     let mut watched = Watched::open(found.clone(), mapping.clone(), Box::new(SystemClock::new()));
     let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
-    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
-    if terminal && !args.headless && !args.json {
+    if opens {
         return workbench::open(What::Foreign(found.path, link), cx);
     }
     print(link, &found, &mapping, &args)
@@ -139,9 +149,11 @@ fn summary(state: &RunState, found: &Found) -> String {
     let of = of.map_or(String::new(), |head| {
         format!(" of {}", human::grouped(head.max_steps))
     });
+    // A tracker's own name of the run tells more than its folder.
+    let name = state.head.as_ref().map_or(&found.name, |head| &head.name);
     let mut text = format!(
         "{} ({}): {} at step {}{of}\n{}\n",
-        one_line(&found.name),
+        one_line(name),
         found.format.entry.id,
         state.word(),
         human::grouped(state.step),
@@ -189,6 +201,13 @@ fn summary(state: &RunState, found: &Found) -> String {
         let ids = state.metrics.iter().map(|metric| metric.id.as_str());
         text.extend(ids.filter_map(|id| not_finite(id, state.series.get(id)?)));
     }
+    let notes = state
+        .marks
+        .iter()
+        .filter(|mark| mark.kind == MarkKind::Note);
+    for note in notes.rev().take(3) {
+        text.push_str(&format!("note: {}\n", note.text));
+    }
     for warning in state
         .log
         .iter()
@@ -223,4 +242,40 @@ fn not_finite(id: &str, series: &Series) -> Option<String> {
         human::grouped(odd),
         human::grouped(all),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Envelope, Event, VERSION};
+
+    #[test]
+    fn a_run_is_called_as_its_tracker_calls_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("run-abc.jsonl");
+        std::fs::write(&log, "{\"step\": 1, \"loss\": 2.5}\n").unwrap();
+        let found = crate::watch::find(&log, None).unwrap();
+        let started = Event::Started {
+            name: "hf-demo".into(),
+            method: "jsonl".into(),
+            spec: serde_json::json!({}),
+            n_params: 0,
+            vocab_size: 0,
+            max_steps: 0,
+            batch_tokens: 0,
+            epoch_tokens: 0,
+            resumed_from: None,
+            precision: None,
+        };
+        let event = Envelope {
+            v: VERSION,
+            seq: 1,
+            t: Default::default(),
+            event: started,
+        };
+        let named = summary(&RunState::from_events(&[event]), &found);
+        assert!(named.starts_with("hf-demo (jsonl): "), "{named}");
+        let plain = summary(&RunState::new(), &found);
+        assert!(plain.starts_with("run-abc (jsonl): "), "{plain}");
+    }
 }

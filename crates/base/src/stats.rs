@@ -48,6 +48,24 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
+/// The value at x = 0 of points (x, y, weight): that of a line through them where its slope is at least so many `errors`, standard
+/// errors of it, and their mean elsewhere.
+pub fn at_zero(points: &[(f64, f64, f64)], errors: f64) -> Option<f64> {
+    let sum =
+        |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| p.2 * of(p)).sum::<f64>();
+    let n = sum(&|_| 1.0);
+    if n <= 0.0 {
+        return None;
+    }
+    let (x, y) = (sum(&|p| p.0) / n, sum(&|p| p.1) / n);
+    let width = sum(&|p| (p.0 - x).powi(2));
+    let slope = sum(&|p| (p.0 - x) * (p.1 - y)) / width;
+    let rest = sum(&|p| (p.1 - y - slope * (p.0 - x)).powi(2));
+    let error = (rest / (n - 2.0) / width).sqrt();
+    let is_slope = points.len() > 2 && n > 2.0 && slope.abs() > errors * error;
+    Some(if is_slope { y - slope * x } else { y })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +84,18 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn a_line_is_laid_through_points_that_fall_and_not_through_noise() {
+        let points = |y: fn(f64) -> f64| -> Vec<_> {
+            (-9..=0).map(|x| (x.into(), y(x.into()), 1.0)).collect()
+        };
+        let falling = at_zero(&points(|x| 2.0 - 0.1 * x), 3.0).unwrap();
+        assert!((falling - 2.0).abs() < 1e-9, "{falling}");
+        let noise = at_zero(&points(|x| if x % 2.0 == 0.0 { 1.0 } else { 3.0 }), 3.0);
+        assert_eq!(noise, Some(2.0));
+        assert_eq!(at_zero(&[(-4.0, 5.0, 2.0)], 3.0), Some(5.0));
+        assert_eq!(at_zero(&[], 3.0), None);
     }
 }

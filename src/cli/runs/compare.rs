@@ -73,10 +73,7 @@ fn facts(track: &Track) -> [(&'static str, String); 5] {
         ("state", state.word().into()),
         ("steps", grouped(state.step)),
         ("tokens", known(state.tokens)),
-        (
-            "time",
-            human::duration(Duration::from_millis(track.millis())),
-        ),
+        ("time", track.time()),
         ("parameters", known(params)),
     ]
 }

@@ -176,6 +176,15 @@ fn a_loss_that_is_non_finite_has_diverged() {
     assert!(found.fix.contains("-s lr=1e-3"), "{}", found.fix);
     assert_eq!(tape.diagnose().verdict, Verdict::Diverged);
     assert_eq!(tape.found("train_loss"), None, "one rule says it");
+    // A stretch is known by its first step, also where that is older than what is kept exactly.
+    for (last, said) in [(190, "since step 150"), (9_000, "since step 150")] {
+        let tape = fresh()
+            .steps(1, 149, learning)
+            .steps(150, last, |_| f64::NAN);
+        let found = tape.found("diverged").unwrap();
+        assert_eq!(found.evidence.to_string(), format!("train loss NaN {said}"));
+        assert_eq!(found.place, "step 150");
+    }
     let mut gradient = fresh().steps(1, 99, learning);
     let values = [("train/loss", 3.0), ("grad_norm", f64::INFINITY)];
     gradient.step(100, &values);

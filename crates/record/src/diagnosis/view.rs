@@ -20,6 +20,8 @@ const WINDOWS: usize = 64;
 /// Share of the loss of guessing that knowing no more than how frequent each token is leaves: English text has about 0.7
 /// of ln V both in bytes and in tokens of 50,000 words.
 pub const FREQUENCIES: f64 = 0.75;
+/// A slope of so many standard errors is one.
+const SLOPE: f64 = 3.0;
 /// Changes below this share of the loss are rounding, however quiet a run is.
 const ROUNDING: f64 = 1e-6;
 /// The median absolute deviation of a normal distribution is its standard deviation over this.
@@ -187,6 +189,23 @@ impl<'a> View<'a> {
         let series = self.state.series.get(metric::LOSS)?;
         let newest = series.recent().rev().find(|p| p.step <= step)?;
         Some(newest.value).filter(|x| x.is_finite())
+    }
+
+    /// The training loss at `step`, by the `n` steps around it: half of them behind it, as far as there are as many. Where it
+    /// falls or rises within them beyond its noise, a line is laid through them; else it is their mean.
+    pub fn loss_by_line(&self, step: u64, n: u64) -> Option<f64> {
+        let series = self.state.series.get(metric::LOSS)?;
+        let (_, last) = series.steps()?;
+        let behind = last.saturating_sub(step).min(n / 2);
+        let from = (step + behind).saturating_sub(n);
+        let to = step + behind + 1;
+        let buckets = series.columns(from as f64, to as f64, usize::try_from(to - from).ok()?);
+        // Distance to the step, mean and number of readings.
+        let points = buckets.into_iter().flatten().filter_map(|bucket| {
+            let x = (bucket.first as f64 + bucket.last as f64) / 2.0 - step as f64;
+            Some((x, bucket.mean()?, f64::from(bucket.n)))
+        });
+        stats::at_zero(&points.collect::<Vec<_>>(), SLOPE)
     }
 
     /// Mean training loss of the steps in `steps`.

@@ -12,6 +12,7 @@ use crate::wire::{ChartPlace, Direction, Envelope, Event, MetricInfo};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 /// Runs that are compared at once.
 pub const MAX_TRACKS: usize = 6;
@@ -137,6 +138,14 @@ impl Track {
         self.spent.millis()
     }
 
+    /// The same in words. A log whose lines have no times tells none.
+    pub fn time(&self) -> String {
+        match self.millis() {
+            0 if self.now.step > 0 => "-".into(),
+            millis => human::duration(Duration::from_millis(millis)),
+        }
+    }
+
     /// Where the run is on an axis.
     pub fn end(&self, by: By) -> u64 {
         self.x_of(self.state.step, by)
@@ -249,6 +258,8 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
             }
             let path = match path {
                 "" => key.clone(),
+                // What a log of another program tells of an optimizer without naming it (`of the log`).
+                path if key.contains(' ') => path.into(),
                 path => format!("{path}.{key}"),
             };
             let inner: Vec<Option<&Value>> = values
@@ -494,6 +505,20 @@ mod tests {
             .unwrap();
         assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
         assert!(settings(&[&a, &a]).is_empty());
+        // A log of another program tells a rate without its optimizer.
+        let log = json!({"optimizer": {"of the log": {"lr": 0.1}}});
+        assert_eq!(settings(&[&log, &json!({})])[0].path, "optimizer.lr");
+    }
+
+    #[test]
+    fn a_log_without_times_has_none() {
+        let events = |at: u64| (1..=4).map(move |s| (at * s, stepped(s, s, 1.0)));
+        let track = |at| track([(at, hello())].into_iter().chain(events(at)).collect());
+        assert_eq!(track(0).time(), "-");
+        assert_eq!(
+            track(20_000).time(),
+            human::duration(Duration::from_secs(60))
+        );
     }
 
     #[test]

@@ -7,6 +7,8 @@ use serde_json::Value;
 pub struct Facts {
     pub name: Option<String>,
     pub max_steps: Option<u64>,
+    /// Passes over the data, of a program that counts the steps of each.
+    pub passes: Option<u64>,
     /// The peak learning rate.
     pub lr: Option<f64>,
     pub warmup_steps: Option<u64>,
@@ -34,6 +36,7 @@ impl Facts {
         Facts {
             name: None,
             max_steps: count(MAX_STEPS),
+            passes: None,
             lr: number(LR),
             warmup_steps: count(WARMUP),
             clip_norm: number(CLIP),
@@ -48,6 +51,7 @@ impl Facts {
         *self = Facts {
             name: newer.name.or(self.name.take()),
             max_steps: newer.max_steps.or(self.max_steps),
+            passes: newer.passes.or(self.passes),
             lr: newer.lr.or(self.lr),
             warmup_steps: newer.warmup_steps.or(self.warmup_steps),
             clip_norm: newer.clip_norm.or(self.clip_norm),

@@ -1,20 +1,22 @@
 //! Which log a path means: the file itself, or the newest log in a folder. The search is bounded and follows no links.
 
 use super::checkpoints::{TOGETHER, checkpoint, furthest};
-use super::formats::FORMATS;
+use super::formats::{FORMATS, PRINTED, may_be_printed};
 use super::{Format, tail};
 use crate::base::clock::UnixMillis;
 use crate::base::files::open_plain;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Folders within folders that are searched.
 const DEPTH: usize = 5;
 /// Entries that are looked at.
 const ENTRIES: usize = 10_000;
-/// Bytes by which a format is known.
+/// The format whose runs may have folders within their own.
+const TFEVENTS: &str = "tfevents";
+/// Bytes by which a format is known, at the beginning of a file or at its end.
 const HEAD: u64 = 64 * 1024;
 
 /// A log and its format.
@@ -104,11 +106,74 @@ pub fn find(path: &Path, wanted: Option<&str>) -> Result<Found, WatchError> {
 
 fn recognize(path: &Path) -> io::Result<Option<&'static Format>> {
     let mut head = Vec::new();
-    open_plain(path)?.take(HEAD).read_to_end(&mut head)?;
-    Ok(FORMATS
-        .iter()
-        .copied()
-        .find(|format| (format.is)(path, &head)))
+    let mut file = open_plain(path)?;
+    (&mut file).take(HEAD).read_to_end(&mut head)?;
+    let by = |head: &[u8]| {
+        FORMATS
+            .iter()
+            .copied()
+            .find(|format| (format.is)(path, head))
+    };
+    let found = by(&head);
+    if found.is_some()
+        || (head.len() as u64) < HEAD
+        || !looks_like_a_log(path) && !may_be_printed(path)
+    {
+        return Ok(found);
+    }
+    // One line may be longer than that, where it has a thousand metrics.
+    if !head.contains(&b'\n') {
+        file.take(tail::MAX_LINE as u64).read_to_end(&mut head)?;
+        return Ok(by(&head));
+    }
+    // What a program prints before its first step may be long too: the end of the log tells.
+    if !may_be_printed(path) || head.contains(&0) {
+        return Ok(None);
+    }
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(HEAD)))?;
+    let mut end = Vec::new();
+    file.take(HEAD).read_to_end(&mut end)?;
+    Ok((PRINTED.is)(path, &end).then_some(PRINTED))
+}
+
+/// The log that a file is expected to become: a run that has not come to its first step has written nothing by which it is known.
+/// In a folder it is the newest file that is called after a log.
+pub fn expected(path: &Path) -> Option<Found> {
+    let path = std::path::absolute(path).ok()?;
+    let format_of = |path: &Path| {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let id = match extension.as_ref() {
+            "jsonl" | "ndjson" => "jsonl",
+            "csv" | "tsv" => "csv",
+            _ if may_be_printed(path) => PRINTED.entry.id,
+            _ => return None,
+        };
+        FORMATS.iter().copied().find(|format| format.entry.id == id)
+    };
+    let mut log = path.clone();
+    if path.is_dir() {
+        let (mut files, mut left) = (Vec::new(), ENTRIES);
+        collect(&path, 0, &mut left, &mut files);
+        let called = |path: &Path| path.extension().is_some_and(|e| e == "log" || e == "out");
+        log = files.into_iter().filter(|(_, path)| called(path)).max()?.1;
+    }
+    let mut head = Vec::new();
+    open_plain(&log)
+        .ok()?
+        .take(HEAD)
+        .read_to_end(&mut head)
+        .ok()?;
+    if head.contains(&0) {
+        return None;
+    }
+    Some(Found {
+        format: format_of(&log)?,
+        name: name_of(&path, &log),
+        named: !path.is_dir(),
+        path: log,
+        others: 0,
+    })
 }
 
 /// The newest log below a folder; of those that changed together the one that tells most.
@@ -132,10 +197,28 @@ fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
         .iter()
         .filter(|(changed, ..)| together(*changed))
         .min_by_key(|(changed, format, _)| (format.rank, std::cmp::Reverse(*changed)))?;
+    // TensorBoard's writer keeps curves that were added together in folders within that of the run.
+    let above = |log: &&(UnixMillis, &Format, PathBuf)| {
+        let folder = log.2.parent();
+        let is_above = folder.is_some_and(|folder| path.starts_with(folder));
+        is_above && log.1.entry.id == TFEVENTS && format.entry.id == TFEVENTS
+    };
+    let main = logs
+        .iter()
+        .filter(|(changed, ..)| together(*changed))
+        .filter(above);
+    let path = main
+        .map(|log| &log.2)
+        .min_by_key(|path| path.components().count())
+        .unwrap_or(path);
     let folder = folder_of(path);
+    let within = |log: &Path| {
+        format.entry.id == TFEVENTS && folder.is_some_and(|folder| log.starts_with(folder))
+    };
     let (own, others): (Vec<_>, Vec<_>) = logs
         .iter()
         .filter(|log| log.1.entry.id == format.entry.id)
+        .filter(|log| folder_of(&log.2) == folder || !within(&log.2))
         .partition(|log| folder_of(&log.2) == folder);
     let of_one_run = own.into_iter().map(|(changed, _, path)| (*changed, path));
     let path = match path.parent().and_then(checkpoint) {
@@ -362,6 +445,58 @@ mod tests {
             name_of(Path::new("/tmp/log.txt"), Path::new("/tmp/log.txt")),
             "tmp"
         );
+    }
+
+    #[test]
+    fn a_log_is_known_by_its_end_and_by_one_long_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let format = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            find(&path, None).ok().map(|found| found.format.entry.id)
+        };
+        let before = "[rank0] NCCL INFO Channel 0 : 0 1 2 3\n".repeat(5_000);
+        assert_eq!(format("a.log", &before), None);
+        assert_eq!(
+            format("b.log", &format!("{before}step 1 | loss 3.5\n")),
+            Some("text")
+        );
+        let wide: String = (0..5_000)
+            .map(|i| format!("\"grads/layer-{i}\": 0.5, "))
+            .collect();
+        let line = format!("{{{wide}\"step\": 1, \"loss\": 3.5}}\n");
+        assert!(line.len() as u64 > HEAD);
+        assert_eq!(format("c.jsonl", &line), Some("jsonl"));
+    }
+
+    #[test]
+    fn a_run_before_its_first_step_is_expected_to_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for (name, bytes) in [("a.log", "Loading\n"), ("b.jsonl", ""), ("c.log", "\0\0")] {
+            std::fs::write(path(name), bytes).unwrap();
+        }
+        let id = |name: &str| expected(&path(name)).map(|found| found.format.entry.id);
+        assert_eq!(
+            [id("a.log"), id("b.jsonl"), id("c.log")],
+            [Some("text"), Some("jsonl"), None]
+        );
+        std::fs::remove_file(path("c.log")).unwrap();
+        assert_eq!(expected(dir.path()).unwrap().path, path("a.log"));
+        assert!(find(dir.path(), None).is_err());
+    }
+
+    #[test]
+    fn curves_that_tensorboard_keeps_in_folders_within_a_run_are_of_that_run() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["x", "x/loss_a", "x/loss_b", "y"] {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+            std::fs::write(dir.path().join(folder).join("events.out.tfevents.1"), "").unwrap();
+        }
+        let found = find(&dir.path().join("x"), None).unwrap();
+        assert_eq!(found.path, dir.path().join("x/events.out.tfevents.1"));
+        assert_eq!(found.others, 0, "{found:?}");
+        assert_eq!(find(dir.path(), None).unwrap().others, 1);
     }
 
     #[test]

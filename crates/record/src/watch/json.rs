@@ -1,12 +1,13 @@
 //! JSON as Python writes it: with NaN and Infinity, which the standard does not have. They become strings that count as numbers.
 
+use super::names::Mapping;
 use crate::base::clock::UnixMillis;
 use serde_json::Value;
 
 /// Objects within objects that are followed: `loss_metrics/global_avg_loss`.
 const DEPTH: usize = 4;
-/// Numbers taken from one record.
-const MAX_VALUES: usize = 1_000;
+/// Numbers taken from one record, apart from those that are known here: which of the others are told is decided later.
+const MAX_VALUES: usize = 10_000;
 
 /// Reads a value; `None` where it is none. Depth is bounded by the parser.
 pub fn parse(text: &str) -> Option<Value> {
@@ -88,14 +89,12 @@ fn descend(prefix: &str, value: &Value, depth: usize, values: &mut Vec<(String, 
         return;
     };
     for (key, value) in members {
-        if values.len() >= MAX_VALUES {
-            return;
-        }
         let name = match prefix {
             "" => key.clone(),
             prefix => format!("{prefix}/{key}"),
         };
         match number(value) {
+            Some(_) if values.len() >= MAX_VALUES && !Mapping::default().is_wanted(&name) => {}
             Some(x) => values.push((name, x)),
             None => descend(&name, value, depth + 1, values),
         }
@@ -120,9 +119,14 @@ mod tests {
     fn depth_and_number_of_values_are_bounded() {
         let deep = "{\"a\":".repeat(100_000);
         assert!(parse(&deep).is_none());
-        let wide: String = (0..5_000).map(|i| format!("\"k{i}\":1,")).collect();
+        let wide: String = (0..50_000).map(|i| format!("\"k{i}\":1,")).collect();
         let wide = parse(&format!("{{{}\"z\":1}}", wide)).unwrap();
         assert_eq!(flatten(&wide).len(), MAX_VALUES);
+        // What is known here has a place behind any number of others.
+        let many: String = (0..50_000).map(|i| format!("\"a{i}\":1,")).collect();
+        let many = flatten(&parse(&format!("{{{many}\"loss\":2,\"step\":3}}")).unwrap());
+        assert_eq!(many.len(), MAX_VALUES + 2);
+        assert!(many.contains(&("loss".into(), 2.0)));
     }
 
     #[test]

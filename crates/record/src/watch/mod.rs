@@ -9,10 +9,11 @@ mod find;
 mod formats;
 mod json;
 mod names;
+mod passes;
 mod tail;
 mod translate;
 
-pub use find::{Found, WatchError, find};
+pub use find::{Found, WatchError, expected, find};
 pub use formats::FORMATS;
 pub use names::{Mapping, MappingError};
 

@@ -19,6 +19,8 @@ const SAME: &[(&str, &[&str])] = &[
             "train loss",
             "train_loss",
             "training_loss",
+            // The tables that transformers shows in a notebook.
+            "training loss",
             "loss/train",
             "loss_train",
             "lm_loss",
@@ -65,6 +67,8 @@ const SAME: &[(&str, &[&str])] = &[
             "tokens_per_second",
             "tokens_per_sec",
             "throughput(tps)",
+            // transformers with `include_num_input_tokens_seen`: since the start of this session.
+            "train_tokens_per_second",
         ],
     ),
     ("val/bpb", &["validation bpb", "val bpb"]),
@@ -104,7 +108,22 @@ const STEP: &[&str] = &[
     "trainer/global_step",
     "_step",
 ];
-const TIME: &[&str] = &["time", "timestamp", "_timestamp", "ts", "wall_time"];
+const TIME: &[&str] = &[
+    "time",
+    "timestamp",
+    "_timestamp",
+    "ts",
+    "wall_time",
+    // TensorBoard's export of one curve.
+    "wall time",
+];
+/// Of the whole training so far: transformers tells them at its end, and with every record where it counts tokens.
+const SO_FAR: &[&str] = &[
+    "total_flos",
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+];
 const TOKENS: &[&str] = &[
     "num_tokens",
     "num_input_tokens_seen",
@@ -208,6 +227,15 @@ impl Mapping {
         })
     }
 
+    /// Whether the value of this name has a place among any number of others: what is known here, or was named by the user.
+    pub fn is_wanted(&self, name: &str) -> bool {
+        match self.role(name) {
+            Role::Metric(id, _) => self.names.contains_key(name) || is_known(&id),
+            Role::Step | Role::Time | Role::Tokens => true,
+            Role::Nothing => false,
+        }
+    }
+
     /// What a value of this name is.
     pub fn role(&self, name: &str) -> Role {
         if name.len() > MAX_NAME || name.is_empty() {
@@ -241,7 +269,7 @@ fn known(name: &str) -> Role {
     if is(TOKENS) {
         return Role::Tokens;
     }
-    if lower.starts_with('_') || lower == "total_flos" {
+    if lower.starts_with('_') || SO_FAR.contains(&lower.as_str()) {
         return Role::Nothing;
     }
     if lower == MFU_PERCENT {
@@ -260,14 +288,7 @@ fn known(name: &str) -> Role {
     // transformers prefixes what it hands to trackers, and everything of an evaluation.
     if let Some(rest) = lower.strip_prefix("train/") {
         // The mean over the whole training, told at its end.
-        let whole = [
-            "train_loss",
-            "total_flos",
-            "train_runtime",
-            "train_samples_per_second",
-            "train_steps_per_second",
-        ];
-        if whole.contains(&rest) {
+        if rest == "train_loss" || SO_FAR.contains(&rest) {
             return Role::Nothing;
         }
         return Role::Metric(same(rest).map_or(rest.into(), |(id, _)| (*id).into()), 1.0);
@@ -305,16 +326,24 @@ pub fn value(id: &str, x: f64) -> Option<f64> {
     }
 }
 
+/// Whether a metric is one of this program's own, in training or on held-out data.
+pub fn is_known(id: &str) -> bool {
+    metrics::find(id.strip_prefix("val/").unwrap_or(id)).is_some() || metrics::find(id).is_some()
+}
+
 /// Whether a reading is of held-out data.
 pub fn is_held_out(id: &str) -> bool {
     id.starts_with("val/")
 }
 
-/// Whether a record tells of the whole training, at its end: transformers' `train_runtime`.
+/// Whether a record tells of the whole training, at its end: transformers' `train_loss` beside a `train_runtime`. A trainer that
+/// counts tokens has the time in every record, and only the last one has the mean of all losses. A tracker that takes each number
+/// alone is known by what nothing but the last one has.
 pub fn is_summary(values: &[(String, f64)]) -> bool {
-    values
-        .iter()
-        .any(|(name, _)| matches!(name.as_str(), "train_runtime" | "train/train_runtime"))
+    let plain = |name: &str, wanted: &str| name.strip_prefix("train/").unwrap_or(name) == wanted;
+    let has = |wanted: &str| values.iter().any(|(name, _)| plain(name, wanted));
+    let whole = has("train_runtime") && has("train_loss") && !has("loss");
+    whole || values.iter().any(|(name, _)| name == "train/total_flos")
 }
 
 /// The declaration of a metric: as it is known here, or as far as its name tells.
@@ -396,6 +425,34 @@ mod tests {
         assert_eq!(
             known("time_metrics/end_to_end(s)"),
             Role::Metric("step_ms".into(), 1e3)
+        );
+    }
+
+    #[test]
+    fn a_summary_is_told_from_a_record_with_the_time_so_far() {
+        let is = |names: &[&str]| {
+            let values: Vec<_> = names.iter().map(|name| ((*name).into(), 1.0)).collect();
+            is_summary(&values)
+        };
+        // Every record of a trainer that counts tokens, and its evaluations.
+        assert!(!is(&["loss", "train_runtime", "train_tokens_per_second"]));
+        assert!(!is(&["eval_loss", "train_runtime"]));
+        assert!(!is(&["train/loss", "train/train_runtime"]) && !is(&["train/train_runtime"]));
+        assert!(is(&["train_runtime", "train_loss", "epoch"]));
+        assert!(is(&["train/train_runtime", "train/train_loss"]) && is(&["train/total_flos"]));
+        // What it tells beside is no metric, apart from the speed.
+        assert_eq!(
+            [id("train_runtime"), id("train/train_runtime")],
+            ["Nothing"; 2]
+        );
+        assert_eq!(id("train/train_tokens_per_second"), "tok_per_sec");
+    }
+
+    #[test]
+    fn tables_of_notebooks_and_exports_are_known() {
+        assert_eq!(
+            [id("Training Loss"), id("Wall time")],
+            ["train/loss", "Time"]
         );
     }
 

@@ -2,15 +2,23 @@
 //! are a resume, and a log that stays silent is a run that ended.
 
 use super::names::{self, Mapping, Role};
+use super::passes::Passes;
 use super::{Facts, Item};
 use crate::base::clock::UnixMillis;
+use crate::base::human;
 use crate::wire::MetricInfo;
 use crate::wire::{Envelope, Event, Num, Outcome, Phase, VERSION, Values};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Different metrics of a run; what comes later is left out.
+/// Different metrics of a run that this program does not know; what comes later is left out. Those it knows always have a place.
 const MAX_METRICS: usize = 256;
+/// Names left out that are counted.
+const MAX_COUNTED: usize = 100_000;
+/// How long a log may be silent at its last step before its run has ended.
+const DONE: Duration = Duration::from_secs(60);
+/// Passes over the data so far.
+const EPOCHS: &str = "epochs";
 
 /// Translates one log, from its beginning.
 #[derive(Debug)]
@@ -22,8 +30,12 @@ pub struct Translator {
     seq: u64,
     /// Metric → step of its newest reading.
     newest: BTreeMap<String, u64>,
-    /// Metrics were left out.
-    too_many: bool,
+    /// Metrics with a place that this program does not know.
+    foreign: BTreeSet<String>,
+    /// Names that were left out.
+    left_out: BTreeSet<String>,
+    too_many_told: bool,
+    passes: Passes,
     /// `Started` was told.
     started: bool,
     finished: bool,
@@ -56,7 +68,10 @@ impl Translator {
             facts: Facts::default(),
             seq: 0,
             newest: BTreeMap::new(),
-            too_many: false,
+            foreign: BTreeSet::new(),
+            left_out: BTreeSet::new(),
+            too_many_told: false,
+            passes: Passes::default(),
             started: false,
             finished: false,
             step: 0,
@@ -86,6 +101,7 @@ impl Translator {
                 Item::Restart => {
                     self.close_group();
                     self.newest.clear();
+                    self.passes = Passes::default();
                     self.record = 0;
                     if self.started {
                         self.tokens = 0;
@@ -111,6 +127,7 @@ impl Translator {
             }
         }
         self.close_group();
+        self.too_many();
         std::mem::take(&mut self.events)
     }
 
@@ -130,8 +147,11 @@ impl Translator {
                 .checked_div(u32::try_from(self.seq).unwrap_or(u32::MAX));
             let patience = patience.max(pause.unwrap_or_default().saturating_mul(20));
             let silence = now.since(changed);
-            if silence > patience {
-                let age = crate::base::human::age(silence);
+            let max = self.max_steps();
+            if max > 0 && self.step >= max && silence > DONE {
+                self.end(true, "");
+            } else if silence > patience {
+                let age = human::age(silence);
                 self.end_as(
                     Outcome::Stopped,
                     &format!("nothing was written for {age}: it ended, or it hangs"),
@@ -155,10 +175,15 @@ impl Translator {
             .step(&values)
             .and_then(|(_, x)| super::json::step_of(*x));
         let step = step.or(own).unwrap_or(self.record + 1);
-        // Trainers sum up behind their last step.
-        if self.finished && step == self.step {
-            return;
+        let joined = self.passes.joined();
+        let step = self.passes.step(step, self.epoch(&values));
+        if self.passes.joined() != joined && self.started && !self.finished {
+            // What the log called the last step is that of one pass.
+            self.close_group();
+            self.start();
         }
+        // Trainers sum up behind their last step; a last evaluation there still counts.
+        let behind = self.finished && step == self.step;
         // Before the tokens of this step: they are not those of the one before.
         if self.group.as_ref().is_some_and(|group| group.step != step) {
             self.close_group();
@@ -171,8 +196,11 @@ impl Translator {
                     let Some(x) = names::value(&id, x * factor) else {
                         continue;
                     };
-                    if !self.newest.contains_key(&id) && self.newest.len() >= MAX_METRICS {
-                        self.too_many(&id);
+                    let repeated = self.newest.get(&id) == Some(&step);
+                    if behind && (repeated || !names::is_held_out(&id)) {
+                        continue;
+                    }
+                    if !self.has_place(&name, &id) {
                         continue;
                     }
                     let values = if names::is_held_out(&id) {
@@ -189,7 +217,8 @@ impl Translator {
             return;
         }
         self.record = step;
-        self.go_back(step, train.keys().chain(held_out.keys()).cloned().collect());
+        let ids = train.keys().chain(held_out.keys()).cloned().collect();
+        self.go_back(step, ids, behind);
         let group = self.group.get_or_insert_with(|| Group {
             step,
             t,
@@ -202,11 +231,9 @@ impl Translator {
     }
 
     /// A metric that was already further: the run went on from an earlier state.
-    fn go_back(&mut self, step: u64, ids: Vec<String>) {
-        let further = ids
-            .iter()
-            .any(|id| self.newest.get(id).is_some_and(|newest| *newest > step));
-        if further {
+    fn go_back(&mut self, step: u64, ids: Vec<String>, behind: bool) {
+        let newest = ids.iter().filter_map(|id| self.newest.get(id)).max();
+        if let Some(from) = newest.copied().filter(|newest| *newest > step) {
             self.close_group();
             let to = step.saturating_sub(1);
             self.newest
@@ -214,33 +241,83 @@ impl Translator {
                 .for_each(|newest| *newest = (*newest).min(to));
             self.step = self.step.min(to);
             self.tell(Event::RolledBack { step: to });
+            let (from, step) = (human::grouped(from), human::grouped(step));
+            self.tell(Event::Noted {
+                step: to,
+                text: format!(
+                    "the log went back from step {from} to step {step}, as a resumed run does: what it had logged there before is left out"
+                ),
+            });
         }
-        let new: Vec<MetricInfo> = ids
+        let mut new: Vec<&String> = ids
             .iter()
             .filter(|id| !self.newest.contains_key(*id))
-            .map(|id| names::info(id))
             .collect();
+        // Lists keep this order: the loss stands before hundreds of others.
+        new.sort_by_key(|id| !names::is_known(id));
+        let new: Vec<MetricInfo> = new.into_iter().map(|id| names::info(id)).collect();
         for id in ids {
             self.newest.insert(id, step);
         }
         if !new.is_empty() {
             self.close_group();
-            self.open();
+            if !behind {
+                self.open();
+            }
             self.tell(Event::MetricsDeclared { metrics: new });
         }
     }
 
-    fn too_many(&mut self, id: &str) {
-        if std::mem::replace(&mut self.too_many, true) {
+    /// The pass over the data that a record is of, where it says so.
+    fn epoch(&self, values: &[(String, f64)]) -> Option<f64> {
+        let is_epochs =
+            |name: &str| matches!(self.mapping.role(name), Role::Metric(id, _) if id == EPOCHS);
+        values
+            .iter()
+            .find(|(name, _)| is_epochs(name))
+            .map(|(_, x)| *x)
+    }
+
+    /// Whether a metric is told: one that was, one that is known here or to the user, or one of the first others.
+    fn has_place(&mut self, name: &str, id: &str) -> bool {
+        if self.newest.contains_key(id) || self.foreign.contains(id) {
+            return true;
+        }
+        if self.left_out.contains(id) {
+            return false;
+        }
+        if self.mapping.is_wanted(name) {
+            return true;
+        }
+        if self.foreign.len() < MAX_METRICS {
+            return self.foreign.insert(id.into());
+        }
+        if self.left_out.len() < MAX_COUNTED {
+            self.left_out.insert(id.into());
+        }
+        false
+    }
+
+    /// Said once, with their number.
+    fn too_many(&mut self) {
+        let Some(first) = self.left_out.first().cloned() else {
+            return;
+        };
+        if std::mem::replace(&mut self.too_many_told, true) {
             return;
         }
+        let n = self.left_out.len();
+        let (left_out, all) = (
+            human::grouped(n as u64),
+            human::grouped((n + self.newest.len()) as u64),
+        );
         let step = self.step;
         self.open();
         self.tell(Event::Warned {
             step,
             code: "too_many_metrics".into(),
             message: format!(
-                "the log has more than {MAX_METRICS} metrics: {id} and those after it are left out"
+                "the log has {all} metrics: {left_out} of them, such as {first}, are left out; those that are known here are all read"
             ),
             hint: String::new(),
         });
@@ -250,7 +327,10 @@ impl Translator {
         let Some(group) = self.group.take() else {
             return;
         };
-        self.open();
+        // An evaluation behind the end does not make the run go on.
+        if !(self.finished && group.train.is_empty() && group.step == self.step) {
+            self.open();
+        }
         let (step, tokens) = (group.step, self.tokens);
         if !group.train.is_empty() {
             self.step = step;
@@ -297,6 +377,15 @@ impl Translator {
         });
     }
 
+    /// The last step; 0 where it is not known.
+    fn max_steps(&self) -> u64 {
+        let passes = match self.passes.joined() {
+            true => self.facts.passes.unwrap_or(0),
+            false => 1,
+        };
+        self.facts.max_steps.unwrap_or(0).saturating_mul(passes)
+    }
+
     fn start(&mut self) {
         self.started = true;
         let facts = &self.facts;
@@ -306,7 +395,7 @@ impl Translator {
             spec: facts.as_spec(),
             n_params: facts.n_params.unwrap_or(0),
             vocab_size: facts.vocab_size.unwrap_or(0),
-            max_steps: facts.max_steps.unwrap_or(0),
+            max_steps: self.max_steps(),
             batch_tokens: 0,
             epoch_tokens: 0,
             resumed_from: None,
@@ -502,6 +591,82 @@ mod tests {
         assert_eq!((state.word(), state.n_warnings), ("finished", 1));
         // Without any reading the warning is all there is.
         assert_eq!(fold(vec![Item::Trouble("no log".into())]).n_warnings, 1);
+    }
+
+    #[test]
+    fn known_metrics_have_a_place_among_any_number_of_others() {
+        let many: Vec<(String, f64)> = (0..400).map(|i| (format!("grads/{i}"), 1.0)).collect();
+        let mut values: Vec<(&str, f64)> = many.iter().map(|(n, x)| (n.as_str(), *x)).collect();
+        values.extend([("loss", 3.0), ("eval_loss", 3.5), ("grad_norm", 0.5)]);
+        // In one record, and each in one of its own.
+        let apart = values.iter().map(|pair| reading(1, &[*pair])).collect();
+        for (items, together) in [(vec![reading(1, &values)], true), (apart, false)] {
+            let state = fold(items);
+            assert_eq!(state.series.len(), MAX_METRICS + 3);
+            assert_eq!(state.metrics.len(), state.series.len());
+            if together {
+                let first: Vec<&str> = state.metrics.iter().map(|m| m.id.as_str()).collect();
+                assert_eq!(first[..3], ["grad_norm", "train/loss", "val/loss"]);
+            }
+            assert_eq!(state.latest("val/loss"), Some(3.5));
+            let said = state
+                .marks
+                .iter()
+                .filter(|mark| mark.text.contains("left out"));
+            let said: Vec<&str> = said.map(|mark| mark.text.as_str()).collect();
+            assert_eq!((said.len(), state.n_warnings), (1, 1));
+            assert!(said[0].contains("403 metrics: 144 of them"), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn an_evaluation_behind_the_end_counts_and_the_run_stays_ended() {
+        let state = fold(vec![
+            reading(10, &[("loss", 3.0)]),
+            Item::Ended(true),
+            reading(10, &[("eval_loss", 3.5), ("loss", 9.0)]),
+        ]);
+        assert_eq!(
+            (state.word(), state.latest("val/loss")),
+            ("finished", Some(3.5))
+        );
+        assert_eq!(state.latest("train/loss"), Some(3.0));
+        assert_eq!(state.evaluations.len(), 1);
+    }
+
+    #[test]
+    fn a_trainer_that_counts_tokens_is_not_done_with_every_record() {
+        let so_far = [("train_runtime", 9.0), ("train_tokens_per_second", 500.0)];
+        let went = |step: u64, pair: (&'static str, f64)| {
+            reading(step, &[&[pair], so_far.as_slice()].concat())
+        };
+        let state = fold(vec![
+            went(10, ("loss", 3.0)),
+            went(10, ("eval_loss", 3.5)),
+            went(20, ("loss", 2.0)),
+        ]);
+        assert!(state.running());
+        assert_eq!(
+            (state.latest("train/loss"), state.latest("val/loss")),
+            (Some(2.0), Some(3.5))
+        );
+        assert_eq!(state.latest("tok_per_sec"), Some(500.0));
+    }
+
+    #[test]
+    fn a_log_that_is_silent_at_its_last_step_is_of_a_finished_run() {
+        let facts = Facts {
+            max_steps: Some(2),
+            ..Facts::default()
+        };
+        for (step, word) in [(1, "training"), (2, "finished")] {
+            let items = vec![Item::Facts(facts.clone()), reading(step, &[("loss", 1.0)])];
+            let mut translator = Translator::new("x", "csv", Mapping::default());
+            let mut events = translator.translate(items, UnixMillis(3_000));
+            let patience = Duration::from_secs(900);
+            events.extend(translator.rest(UnixMillis(90_000), UnixMillis(3_000), patience));
+            assert_eq!(RunState::from_events(&events).word(), word);
+        }
     }
 
     #[test]

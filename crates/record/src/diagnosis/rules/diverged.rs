@@ -7,6 +7,7 @@ use crate::base::human;
 use crate::base::registry::Entry;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{FREQUENCIES, Loss, View};
+use crate::run::series::Series;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -25,6 +26,8 @@ const NATS: f64 = 0.5;
 /// How far above its best, in standard deviations of a step, and as a share of what was gained since the start.
 const SIGMAS: f64 = 7.0;
 const GAINED: f64 = 0.5;
+/// Parts of a run in which the beginning of a long stretch of readings that are not finite is looked for.
+const PARTS: usize = 1_024;
 /// A gradient norm above this is worth a word beside a divergence: healthy ones lie below 5.
 const LARGE: f64 = 100.0;
 
@@ -74,7 +77,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// The newest loss, gradient norm or validation loss, where it is NaN or infinite.
+/// The newest loss, gradient norm or validation loss, where it is NaN or infinite, and since when.
 fn not_finite(view: &View<'_>) -> Option<Signal> {
     let names = [
         (metric::LOSS, "train loss"),
@@ -82,14 +85,38 @@ fn not_finite(view: &View<'_>) -> Option<Signal> {
         (metric::VAL_LOSS, "val loss"),
     ];
     names.into_iter().find_map(|(id, name)| {
-        let last = view.state.series.get(id)?.last()?;
+        let series = view.state.series.get(id)?;
+        let last = series.last().filter(|last| !last.value.is_finite())?;
+        let first = since(series).unwrap_or(last.step);
+        let word = if first < last.step { "since" } else { "at" };
         let text = format!(
-            "{name} {} at step {}",
+            "{name} {} {word} step {}",
             last.value,
-            human::grouped(last.step)
+            human::grouped(first)
         );
-        (!last.value.is_finite()).then(|| Signal::of(id, last.value, text).at(last.step))
+        Some(Signal::of(id, last.value, text).at(first))
     })
+}
+
+/// The first of the newest readings that are not finite, without a finite one behind it.
+fn since(series: &Series) -> Option<u64> {
+    let newest = series.recent().rev();
+    let odd = newest.take_while(|point| !point.value.is_finite());
+    let (n, first) = odd.fold((0, None), |(n, _), point| (n + 1, Some(point.step)));
+    if n < series.recent().len() || series.len() as usize == n {
+        return first;
+    }
+    // Older than what is kept exactly: to a part of the run's steps.
+    let (from, to) = series.steps()?;
+    let parts = series.columns(from as f64, to as f64 + 1.0, PARTS);
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    let Some(at) = parts.iter().rposition(|part| part.n > 0) else {
+        return Some(from);
+    };
+    // The last part with a finite reading may hold the first of the others: they began there at the latest.
+    let mixed = Some(parts[at]).filter(|part| part.non_finite > 0);
+    let behind = parts.get(at + 1).map(|part| part.first);
+    mixed.map(|part| part.last).or(behind).or(first)
 }
 
 /// What a training that learns anything stays under: its start, and guessing where the weights began at random.

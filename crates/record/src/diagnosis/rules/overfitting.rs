@@ -26,7 +26,7 @@ const PATIENCE: usize = 3;
 const NATS: f64 = 0.02;
 pub(super) const SHARE: f64 = 0.01;
 const SIGMAS: f64 = 3.0;
-/// Steps whose training loss stands beside an evaluation; where a reading is a mean over many steps, the newest one does.
+/// Steps whose training loss stands beside an evaluation, or before it; where a reading is a mean over many steps, the newest one does.
 const AROUND: u64 = 50;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
@@ -36,7 +36,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let found = |e: &&Evaluation| e.val_loss().is_finite();
     let all: Vec<&Evaluation> = view.state.evaluations.iter().filter(found).collect();
     let last = *all.last()?;
-    let train = around(view, last.step)?;
+    let train = beside(view, last.step)?;
     let gap = last.val_loss() - train;
     let text = format!("{gap:.3}");
     let signal = Signal::of(metric::VAL_LOSS, gap, text).at(last.step);
@@ -137,7 +137,15 @@ fn spread(evaluations: &[&Evaluation]) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Training loss beside an evaluation at `step`.
+/// Training loss at an evaluation, free of what it fell in the steps before it.
+fn beside(view: &View<'_>, step: u64) -> Option<f64> {
+    match tells_means(view) {
+        true => view.loss_at(step),
+        false => view.loss_by_line(step, AROUND),
+    }
+}
+
+/// Mean training loss in the steps before an evaluation: what a trend over the run is judged by.
 fn around(view: &View<'_>, step: u64) -> Option<f64> {
     match tells_means(view) {
         true => view.loss_at(step),

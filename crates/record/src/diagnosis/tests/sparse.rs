@@ -24,6 +24,25 @@ fn the_gap_of_a_sparse_log_is_that_of_the_readings_at_the_evaluation() {
 }
 
 #[test]
+fn the_gap_of_a_fast_fall_is_that_at_the_step_of_the_evaluation() {
+    // Every step is logged, and noise is as large as the gap.
+    for noisy in [0.0, 0.1] {
+        let mut tape = fresh();
+        for step in 0..60 {
+            let noise = if step % 2 == 0 { noisy } else { -noisy };
+            tape.step(step, &[("train/loss", 4.0 - 0.03 * step as f64 + noise)]);
+            if step % 10 == 0 {
+                tape.evaluate(step, 4.1 - 0.03 * step as f64);
+            }
+            if step == 50 {
+                assert!((gap(&tape) - 0.1).abs() < 0.03, "{}", gap(&tape));
+            }
+        }
+        assert!((gap(&tape) - 0.1).abs() < 0.03, "{}", gap(&tape));
+    }
+}
+
+#[test]
 fn the_gap_of_a_table_of_epochs_is_that_of_its_row() {
     // One record for each epoch, with both losses.
     let mut tape = fresh();

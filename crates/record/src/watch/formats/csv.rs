@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 
 /// Columns that are read.
-const MAX_COLUMNS: usize = 1_000;
+const MAX_COLUMNS: usize = 10_000;
 
 pub const FORMAT: Format = Format {
     entry: Entry {
@@ -81,6 +81,13 @@ fn cells(line: &str, separator: u8) -> Vec<String> {
         .collect()
 }
 
+/// The curve in a table that TensorBoard's page saves: only the file's name tells it (`run-train-tag-loss.csv`).
+fn exported(path: &Path, columns: &[String]) -> Option<String> {
+    let name = path.file_stem()?.to_str()?;
+    let (_, tag) = name.split_once("tag-")?;
+    (columns == ["Wall time", "Step", "Value"] && !tag.is_empty()).then(|| tag.to_string())
+}
+
 struct Table {
     tail: Tail,
     mapping: Mapping,
@@ -103,6 +110,9 @@ impl Source for Table {
                 let line = line.trim_start_matches('\u{feff}');
                 self.separator = separator(line);
                 self.columns = cells(line, self.separator);
+                if let Some(tag) = exported(self.tail.path(), &self.columns) {
+                    self.columns[2] = tag;
+                }
                 self.mapping.note(self.columns.iter().map(String::as_str));
                 continue;
             }
@@ -128,5 +138,19 @@ impl Source for Table {
 
     fn changed(&self) -> Option<UnixMillis> {
         tail::changed(self.tail.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_that_tensorboard_exported_has_the_name_of_its_file() {
+        let columns = ["Wall time", "Step", "Value"].map(String::from);
+        let tag = |name: &str| exported(Path::new(name), &columns);
+        assert_eq!(tag("a/run-train-tag-loss.csv").as_deref(), Some("loss"));
+        assert_eq!(tag("a/loss.csv"), None);
+        assert_eq!(exported(Path::new("tag-loss.csv"), &columns[1..]), None);
     }
 }

@@ -87,7 +87,8 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         Some("end") => return items.push(Item::Ended(true)),
         _ => {}
     }
-    if facts.max_steps.is_some() {
+    let max_steps = facts.max_steps;
+    if max_steps.is_some() {
         items.push(Item::Facts(facts));
     }
     let mut values = json::flatten(row);
@@ -101,4 +102,30 @@ fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
         t,
         values,
     });
+    // LLaMA-Factory's last step: nothing else says that it is done.
+    let percentage = row["percentage"].as_f64();
+    if max_steps.is_some() && percentage.is_some_and(|x| x >= 100.0) {
+        items.push(Item::Ended(true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_step_of_llama_factorys_log_is_the_end() {
+        let ends = |percentage: f64| {
+            let row = serde_json::json!({
+                "current_steps": 90, "total_steps": 90, "loss": 1.5, "percentage": percentage,
+            });
+            let mut items = Vec::new();
+            take(&row, &Mapping::default(), &mut items);
+            let read = items
+                .iter()
+                .any(|item| matches!(item, Item::Readings { .. }));
+            (read, items.last() == Some(&Item::Ended(true)))
+        };
+        assert_eq!([ends(99.0), ends(100.0)], [(true, false), (true, true)]);
+    }
 }

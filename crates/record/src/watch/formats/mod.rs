@@ -2,12 +2,18 @@
 
 mod csv;
 mod jsonl;
+mod printed;
 mod text;
 mod tfevents;
 mod trainer_state;
 mod wandb;
 
+pub use text::may_be as may_be_printed;
+
 use super::Format;
+
+/// What is known by any part of it, not by its beginning alone.
+pub const PRINTED: &Format = &text::FORMAT;
 
 /// Every format, in the order in which a file is tried.
 pub const FORMATS: &[&Format] = &[

@@ -1,6 +1,7 @@
 //! What training programs print, one line a step: nanochat, torchtitan, nanoGPT, llm.c, modded-nanogpt and their like. A line counts
-//! where it names a step and has numbers behind names; the rest of the log is passed over.
+//! where it names a step and has numbers behind names, or is a record of a Hugging Face trainer; the rest of the log is passed over.
 
+use super::printed::Records;
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
 use crate::watch::tail::{self, Change, Tail};
@@ -16,7 +17,7 @@ pub const FORMAT: Format = Format {
     entry: Entry {
         id: "text",
         title: "printed log",
-        summary: "lines such as `step 10/100 | loss: 3.2 | lr: 1e-3` of nanochat, torchtitan, nanoGPT and their like",
+        summary: "lines such as `step 10/100 | loss: 3.2 | lr: 1e-3` of nanochat, torchtitan, nanoGPT and their like, and `{'loss': 3.2, …}` of Hugging Face's trainers",
         source: "nanochat, scripts/base_train.py; torchtitan, components/metrics.py; nanoGPT, train.py",
     },
     rank: 4,
@@ -25,54 +26,87 @@ pub const FORMAT: Format = Format {
         Box::new(Printed {
             tail: Tail::new(path),
             parser: Parser::new(),
+            records: Records::new(),
+            first_epoch: None,
         })
     },
 };
 
-fn is(path: &Path, head: &[u8]) -> bool {
-    let named = path
-        .extension()
-        .is_none_or(|e| e == "log" || e == "txt" || e == "out" || e == "err");
-    if !named {
+/// Whether a file may be a printed log, by its name.
+pub fn may_be(path: &Path) -> bool {
+    path.extension()
+        .is_none_or(|e| e == "log" || e == "txt" || e == "out" || e == "err")
+}
+
+/// By any part of it: what a program prints before its first step may be long.
+fn is(path: &Path, part: &[u8]) -> bool {
+    // Text has neither; a pattern is not tried on weights without an ending.
+    if !may_be(path) || part.contains(&0) {
         return false;
     }
-    let text = String::from_utf8_lossy(head);
-    let Some(parser) = Parser::new() else {
+    let text = String::from_utf8_lossy(part);
+    let (Some(parser), Some(records)) = (Parser::new(), Records::new()) else {
         return false;
     };
-    text.lines().any(|line| {
-        parser
-            .line(line)
-            .is_some_and(|line| line.values.iter().any(|(name, _)| name.contains("loss")))
-    })
+    let has_loss = |line: Line| line.values.iter().any(|(name, _)| name.contains("loss"));
+    text.split(['\n', '\r'])
+        .any(|line| records.record(line).is_some() || parser.line(line).is_some_and(has_loss))
 }
 
 struct Printed {
     tail: Tail,
     parser: Option<Parser>,
+    records: Option<Records>,
+    /// Programs count their passes over the data from 0 or from 1.
+    first_epoch: Option<f64>,
+}
+
+impl Printed {
+    /// Passes over the data so far, of one by its number.
+    fn passes(&mut self, epoch: f64) -> f64 {
+        epoch - self.first_epoch.get_or_insert(epoch).min(1.0).floor()
+    }
 }
 
 impl Source for Printed {
     fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
         let (change, more) = self.tail.read()?;
         if change == Change::Replaced {
+            self.records = Records::new();
+            self.first_epoch = None;
             items.push(Item::Restart);
         }
+        // A progress bar is drawn over itself: each of its states is a line.
+        let returns = self.tail.buffer.iter_mut().filter(|b| **b == b'\r');
+        returns.for_each(|b| *b = b'\n');
         for line in self.tail.lines() {
-            let Some(line) = self.parser.as_ref().and_then(|parser| parser.line(&line)) else {
+            let records = self.records.as_mut();
+            if records.is_some_and(|records| records.take(&line, items)) {
+                continue;
+            }
+            let Some(mut line) = self.parser.as_ref().and_then(|parser| parser.line(&line)) else {
                 continue;
             };
             if let Some(max_steps) = line.of {
                 items.push(Item::Facts(Facts {
                     max_steps: Some(max_steps),
+                    passes: line.epochs,
                     ..Facts::default()
                 }));
+            }
+            if let Some(epoch) = line.epoch {
+                let passes = self.passes(epoch);
+                line.values.retain(|(name, _)| name != "epoch");
+                line.values.push(("epoch".into(), passes));
             }
             items.push(Item::Readings {
                 step: Some(line.step),
                 t: None,
                 values: line.values,
             });
+        }
+        if let Some(records) = &mut self.records {
+            records.peek(&self.tail.buffer, items);
         }
         Ok(more)
     }
@@ -87,12 +121,16 @@ struct Line {
     step: u64,
     /// `step 10/100`
     of: Option<u64>,
+    /// `epoch 2/3`, as it is written, before the step or behind it.
+    epoch: Option<f64>,
+    epochs: Option<u64>,
     values: Vec<(String, f64)>,
 }
 
 /// Patterns of a linear-time engine: no line can make it slow.
 struct Parser {
     step: Regex,
+    epoch: Regex,
     value: Regex,
     colour: Regex,
 }
@@ -102,9 +140,10 @@ impl Parser {
         let number = r"[-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|nan|inf)";
         Some(Parser {
             step: Regex::new(r"(?i)\b(?:step|iter|iteration)s?\b\s*[:=#]?\s*(\d[\d,]*)(?:\s*/\s*(\d[\d,]*))?").ok()?,
+            epoch: Regex::new(r"(?i)\bepoch\b\s*[:=#(\[]?\s*(\d+(?:\.\d+)?)(?:\s*/\s*(\d+))?").ok()?,
             // A name, perhaps a colon, a number, perhaps a unit.
             value: Regex::new(&format!(
-                r"(?i)([a-z][a-z_/@.\-]*(?:[ _][a-z][a-z_/@.\-]*){{0,2}})\s*(?:[:=]\s*|\s)({number})(ms|s|k|m|%)?(?:[^\w.]|$)"
+                r"(?i)([a-z][a-z_/@.\-]*(?:[ _][a-z][a-z_/@.\-]*){{0,3}})\s*(?:[:=]\s*|\s)({number})(ms|s|k|m|%)?(?:[^\w.]|$)"
             ))
             .ok()?,
             colour: Regex::new("\u{1b}\\[[0-9;]*m").ok()?,
@@ -119,22 +158,46 @@ impl Parser {
         let found = self.step.captures(&line)?;
         let whole = |at: usize| found.get(at)?.as_str().replace(',', "").parse().ok();
         let behind = &line[found.get(0)?.end()..];
-        let values: Vec<(String, f64)> = self
-            .value
-            .captures_iter(behind)
-            .filter_map(|value| {
-                let name = value[1].trim().to_lowercase();
-                let x = json::text_number(&value[2].replace(',', ""))?;
-                reading(name, x, value.get(3).map(|unit| unit.as_str()))
-            })
-            .collect();
+        let mut values: Vec<(String, f64)> = Vec::new();
+        for value in self.value.captures_iter(behind) {
+            let (odd, name) = parts(value[1].trim().to_lowercase());
+            values.extend(
+                odd.into_iter()
+                    .filter_map(|(name, x)| reading(name, x, None)),
+            );
+            let Some(x) = json::text_number(&value[2].replace(',', "")) else {
+                continue;
+            };
+            let unit = value.get(3).map(|unit| unit.as_str());
+            values.extend(name.and_then(|name| reading(name, x, unit)));
+        }
         let step = whole(1)?;
+        let epoch = self.epoch.captures(&line);
+        let of_epoch = |at: usize| epoch.as_ref()?.get(at)?.as_str().parse::<f64>().ok();
         (!values.is_empty()).then_some(Line {
             step,
             of: whole(2).filter(|of| *of >= step && *of > 0),
+            epoch: of_epoch(1),
+            epochs: of_epoch(2).and_then(json::step_of),
             values,
         })
     }
+}
+
+/// The name of a value without what stands before it: `loss nan grad norm` is a loss that is no number, and a name. What a line
+/// counts of such numbers is no reading (`number of nan iterations`).
+fn parts(name: String) -> (Vec<(String, f64)>, Option<String>) {
+    if name.starts_with("number of") {
+        return (Vec::new(), None);
+    }
+    let (mut odd, mut words) = (Vec::new(), Vec::new());
+    for word in name.split(' ') {
+        match json::text_number(word) {
+            Some(x) if !words.is_empty() => odd.push((std::mem::take(&mut words).join(" "), x)),
+            _ => words.push(word),
+        }
+    }
+    (odd, (!words.is_empty()).then(|| words.join(" ")))
 }
 
 /// Times of a step get their unit, and what is no reading of the training is left out.
@@ -158,6 +221,7 @@ fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::names::Mapping;
 
     type Values = Vec<(String, f64)>;
 
@@ -220,6 +284,71 @@ mod tests {
         );
         let (_, _, found) = read("step 7 | loss nan").unwrap();
         assert!(found[0].1.is_nan());
+    }
+
+    #[test]
+    fn lines_of_megatron_have_no_metric_of_what_they_count() {
+        let line = " [2025-01-01 00:00:01] iteration       10/     500 | consumed samples:          640 | elapsed time per iteration (ms): 1234.5 | learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 7.800000E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped iterations:   0 | number of nan iterations:   0 |";
+        let (step, of, read) = read(line).unwrap();
+        assert_eq!((step, of), (10, Some(500)));
+        assert!(
+            read.iter()
+                .all(|(name, x)| !name.contains("of") && x.is_finite()),
+            "{read:?}"
+        );
+        for value in values(&[
+            ("lm loss", 7.8),
+            ("grad norm", 1.234),
+            ("learning rate", 1e-4),
+        ]) {
+            assert!(read.contains(&value), "{value:?} in {read:?}");
+        }
+        // Where nothing but a space stands between them.
+        let (_, _, odd) = self::read("iter 10 loss nan grad_norm inf lr 0.5").unwrap();
+        let told: Vec<String> = odd.iter().map(|(name, x)| format!("{name} {x}")).collect();
+        assert_eq!(told, ["loss NaN", "grad_norm inf", "lr 0.5"]);
+    }
+
+    /// Steps and losses, and the last step, of a log that is read as a whole.
+    fn fold(name: &str, log: &str) -> crate::run::RunState {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, log).unwrap();
+        let found = crate::watch::find(&path, None).unwrap();
+        let clock = Box::new(crate::base::clock::SystemClock::new());
+        let mut watched = crate::watch::Watched::open(found, Mapping::default(), clock);
+        let mut state = crate::run::RunState::new();
+        watched.read_all(|envelope| state.apply(envelope)).unwrap();
+        state
+    }
+
+    #[test]
+    fn a_step_that_begins_again_with_each_epoch_counts_on() {
+        let log = "Epoch 1/3, Step 10/20, Loss: 3.0\nEpoch 1/3, Step 20/20, Loss: 2.8\nEpoch 2/3, Step 10/20, Loss: 2.5\n";
+        let state = fold("run.log", log);
+        let losses = state.series["train/loss"].recent();
+        let losses: Vec<(u64, f64)> = losses.map(|p| (p.step, p.value)).collect();
+        assert_eq!(losses, [(10, 3.0), (20, 2.8), (30, 2.5)]);
+        assert_eq!(state.head.unwrap().max_steps, 60);
+        for log in [
+            "epoch 0 | step 5 | loss 3\nepoch 1 | step 5 | loss 2\n",
+            "step 5 | epoch 0 | loss 3\nstep 5 | epoch 1 | loss 2\n",
+        ] {
+            let state = fold("run.log", log);
+            assert_eq!(
+                (state.series["train/loss"].len(), state.step),
+                (2, 10),
+                "{log}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_trainers_printed_records_are_a_log() {
+        let log = "Loading\n\r  0%|          | 0/80 [00:00<?, ?it/s]\r 6%|▏         | 5/80 [00:00<00:06, 18.21it/s]\r      \r{'loss': '1.753', 'grad_norm': '0.9', 'epoch': '0.05'}\n\r  6%|▍         | 5/80 [00:00<00:06, 18.21it/s]";
+        let state = fold("train.log", log);
+        assert_eq!((state.latest("train/loss"), state.step), (Some(1.753), 5));
+        assert_eq!(state.head.unwrap().max_steps, 80);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::base::files::read_small;
 use crate::base::registry::Entry;
 use crate::base::stats::median;
 use crate::watch::checkpoints::{checkpoint, furthest};
-use crate::watch::{Facts, Format, Item, SILENT, Source, json, tail};
+use crate::watch::{Facts, Format, Item, SILENT, Source, json, names, tail};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -130,11 +130,12 @@ impl Source for TrainerState {
             items.push(Item::Restart);
         }
         for entry in &entries[same..] {
-            self.ended |= !entry["train_runtime"].is_null();
+            let values = json::flatten(entry);
+            self.ended |= names::is_summary(&values);
             items.push(Item::Readings {
                 step: None,
                 t: None,
-                values: json::flatten(entry),
+                values,
             });
         }
         self.entries = entries.clone();

@@ -17,8 +17,8 @@ const HEADER: usize = 7;
 const MAGIC: &[u8] = b":W&B\xe1\xbe";
 /// Longest record that is put together, in bytes.
 const MAX_RECORD: usize = 16 << 20;
-/// Members of one record that are read.
-const MAX_ITEMS: usize = 10_000;
+/// Members of one record that are read. They come in any order, so that a small number would leave out the loss in some.
+const MAX_ITEMS: usize = 100_000;
 
 pub const FORMAT: Format = Format {
     entry: Entry {

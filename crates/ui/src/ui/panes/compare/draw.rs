@@ -17,7 +17,6 @@ use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::time::Duration;
 
 /// Of the runs, in their order; each has its letter besides.
 const COLOURS: [Meaning; 6] = [
@@ -197,9 +196,7 @@ impl ComparePane {
             of_runs("state", &|track| track.state.word().into()),
             of_runs("steps", &|track| grouped(track.state.step)),
             of_runs("tokens", &|track| human::short(track.state.tokens as f64)),
-            of_runs("time", &|track| {
-                human::duration(Duration::from_millis(track.millis()))
-            }),
+            of_runs("time", &|track| track.time()),
             of_runs("parameters", &|track| {
                 let head = track.state.head.as_ref();
                 human::short(head.map_or(0, |head| head.n_params) as f64)
