@@ -35,10 +35,10 @@ pub(in crate::data) fn said(message: &Message) -> Result<Option<bool>, String> {
             }
         }
     }
-    let flags = FLAGS
+    let mut flags = FLAGS
         .iter()
         .filter_map(|key| message.extra.get(*key)?.as_bool());
-    Ok(flags.last())
+    Ok(flags.next())
 }
 
 /// For each turn of the assistant whether its row leaves it out of the loss; empty where none is.

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// What of a row's tools is not written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// Turns of the assistant.
+    /// Turns of the assistant that are learned from: those of a prompt are read.
     pub answers: u64,
     /// Those that call a tool, say nothing else, and come out empty.
     pub empty: u64,
@@ -29,15 +29,16 @@ impl Renderer {
     /// What the template leaves out of a row.
     pub fn unwritten(&self, example: &Example) -> Unwritten {
         let mut found = Unwritten::default();
-        for conversation in conversations(&example.content) {
-            let answers = conversation.iter().filter(|m| m.role == "assistant");
-            found.answers += answers.count() as u64;
-            let called = conversation.iter().any(|message| calls(message).is_some());
+        for (turns, learned_from) in conversations(&example.content) {
+            let answers = turns[learned_from..].iter();
+            found.answers += answers.filter(|m| m.role == "assistant").count() as u64;
+            let called = turns.iter().any(|message| calls(message).is_some());
             let Some(template) = self.template.as_ref() else {
                 continue;
             };
             if called || example.tools.is_some() {
-                look(template, &conversation, example.tools.as_ref(), &mut found);
+                let turns = (&*turns, learned_from);
+                look(template, turns, example.tools.as_ref(), &mut found);
             }
         }
         found
@@ -45,7 +46,12 @@ impl Renderer {
 }
 
 /// Whatever changes nothing of the text when it is taken away is not in it.
-fn look(template: &Template, turns: &[Message], tools: Option<&Value>, found: &mut Unwritten) {
+fn look(
+    template: &Template,
+    (turns, learned_from): (&[Message], usize),
+    tools: Option<&Value>,
+    found: &mut Unwritten,
+) {
     let turns = turns::decoded(turns);
     let render = |turns: &[Message], tools| {
         template
@@ -66,7 +72,7 @@ fn look(template: &Template, turns: &[Message], tools: Option<&Value>, found: &m
             let said = message.content.trim().is_empty();
             message.role == "assistant" && said && calls(message).is_some()
         };
-        found.empty += turns.iter().filter(empty).count() as u64;
+        found.empty += turns[learned_from..].iter().filter(empty).count() as u64;
     }
 }
 
@@ -75,19 +81,20 @@ fn calls(message: &Message) -> Option<&Vec<Value>> {
     calls.filter(|calls| !calls.is_empty())
 }
 
-/// The turns of an example as they are written down; texts have none.
-fn conversations(content: &Content) -> Vec<Vec<Message>> {
+/// The turns of an example as they are written down, and the first that may be learned from; texts have none.
+fn conversations(content: &Content) -> Vec<(Vec<Message>, usize)> {
     let joined = |prompt: &Turns, answer: Option<&Turns>| {
         if matches!(prompt, Turns::Text(_)) && !matches!(answer, Some(Turns::Messages(_))) {
             return Vec::new();
         }
         let mut all = turns::as_turns(prompt, "user");
+        let asked = all.len();
         all.extend(answer.iter().flat_map(|a| turns::as_turns(a, "assistant")));
-        vec![all]
+        vec![(all, asked)]
     };
     match content {
         Content::Text(_) => Vec::new(),
-        Content::Chat(messages) => vec![messages.clone()],
+        Content::Chat(messages) => vec![(messages.clone(), 0)],
         Content::Completion { prompt, completion }
         | Content::Labelled {
             prompt, completion, ..
@@ -135,6 +142,21 @@ mod tests {
                 ..Unwritten::default()
             }
         );
+        // In a prompt they are read, not learned.
+        let Content::Chat(turns) = &example.content else {
+            unreachable!()
+        };
+        let mut prompted = example.clone();
+        prompted.content = Content::Completion {
+            prompt: Turns::Messages(turns[..3].to_vec()),
+            completion: Turns::Messages(turns[3..].to_vec()),
+        };
+        let read = Unwritten {
+            answers: 1,
+            empty: 0,
+            tools: true,
+        };
+        assert_eq!(of("chatml", &prompted), read);
         // Tools alone, which no turn calls.
         let turns = vec![
             Message::new("user", "hi"),
