@@ -8,7 +8,9 @@ use super::run_ref::{checkpoint_of, named, spec_of, whole_number};
 use super::{Context, model_ref};
 use crate::base::human::grouped;
 use crate::base::text::{one_line, shown};
-use crate::engine::checkpoint::{self, Manifest};
+use crate::data::Surroundings;
+use crate::engine::checkpoint::fingerprint::Match;
+use crate::engine::checkpoint::{self, Fingerprint, Manifest};
 use crate::run::compare::{Setting, settings};
 use crate::run::{CheckpointEntry, Parent, RunDir};
 use crate::spec::{self, Loaded};
@@ -132,6 +134,52 @@ impl Branch {
             }
         }
         Ok(())
+    }
+
+    /// Refuses other data than those of the checkpoint, as the engine would behind a run that is made already. They are read
+    /// only where a setting of theirs was changed: a file that moved is the same text.
+    ///
+    /// # Errors
+    /// Other data; data that cannot be read.
+    pub fn check_data(&self, cx: &Context) -> anyhow::Result<()> {
+        let Some(from) = &self.from else {
+            return Ok(());
+        };
+        let data_changes = self
+            .changes
+            .iter()
+            .any(|(path, ..)| path.starts_with("data."));
+        if !data_changes {
+            return Ok(());
+        }
+        let spec = &self.loaded.spec;
+        let surroundings = Surroundings::from_env(&cx.env);
+        let data = spec
+            .open_data(&surroundings)
+            .map_err(|e| Failure::data(&e))?;
+        let saved = checkpoint::read_state(&from.path)
+            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+        match saved.fingerprint.compare(&Fingerprint::of(spec, &data)) {
+            Match::Different(why) => Err(self.other_data(from, &why).into()),
+            Match::Exact | Match::Inexact(_) => Ok(()),
+        }
+    }
+
+    fn other_data(&self, from: &CheckpointEntry, why: &str) -> Failure {
+        let sets: String = self
+            .changes
+            .iter()
+            .filter(|(path, ..)| path.starts_with("data."))
+            .map(|(path, _, is)| format!(" -s {path}={is}"))
+            .collect();
+        Failure::yours(
+            format!("a branch goes on in the data of its checkpoint: {why}"),
+            format!(
+                "a run from its weights: llmtui train {} -s train.from={}{sets}; or --force, which keeps the optimizer's state and the count of steps",
+                shown(&self.parent.spec_path()),
+                shown(&from.path)
+            ),
+        )
     }
 
     /// `branches off shakespeare-k3qf at step 500`, then a line for each change.

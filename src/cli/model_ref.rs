@@ -80,27 +80,60 @@ pub fn find_with(
     }
 }
 
-/// The words with a run's best checkpoint where `train.from` names a run: after an SFT, `-s train.from=my-sft`.
+/// The words with a run's best checkpoint where `train.from` names a run, or a reward model or `critic_from` does: after an
+/// SFT, `-s train.from=my-sft`.
 ///
 /// # Errors
 /// The run has no checkpoint.
 pub fn with_runs(set: &[String], cx: &Context) -> anyhow::Result<Vec<String>> {
+    let checkpoint = |value: &str| {
+        // What cannot be expanded is reported with the spec.
+        let full = expand_home(Path::new(value), Path::new(""), cx.env.home.as_deref());
+        let full = full.map_or_else(|_| value.into(), |full| full.display().to_string());
+        let found = of_run(&full, cx)?;
+        Some(found.map(|found| found.display().to_string()))
+    };
     let one = |word: &String| match word.split_once('=') {
-        Some((key, value)) if spec::starts_from(key.trim()) => {
-            // What cannot be expanded is reported with the spec.
-            let full = expand_home(Path::new(value), Path::new(""), cx.env.home.as_deref());
-            let full = full.map_or_else(|_| value.into(), |full| full.display().to_string());
-            match of_run(&full, cx) {
-                Some(found) => {
-                    let found = found?.display().to_string();
-                    Ok(format!("{key}={found}"))
-                }
-                None => Ok(word.clone()),
-            }
+        Some((key, value)) if is_a_model(key.trim()) => match checkpoint(value) {
+            Some(found) => Ok(format!("{key}={}", found?)),
+            None => Ok(word.clone()),
+        },
+        Some((key, value)) if key.trim() == "rewards" => {
+            Ok(format!("{key}={}", with_judges(value, &checkpoint)?))
         }
         _ => Ok(word.clone()),
     };
     set.iter().map(one).collect()
+}
+
+fn is_a_model(key: &str) -> bool {
+    spec::starts_from(key) || key == "method.ppo.critic_from"
+}
+
+/// A list of rewards, written in one line, with the checkpoints of runs where it names runs as reward models:
+/// `[{model: {path: runs/my-rm}}]`.
+fn with_judges(
+    value: &str,
+    checkpoint: &dyn Fn(&str) -> Option<anyhow::Result<String>>,
+) -> anyhow::Result<String> {
+    const KEY: &str = "path:";
+    let (mut out, mut rest) = (String::new(), value);
+    while let Some(at) = rest.find(KEY) {
+        let (before, after) = rest.split_at(at + KEY.len());
+        let end = after.find([',', '}', ']']).unwrap_or(after.len());
+        let said = after[..end].trim();
+        let named = said.trim_matches(['"', '\'']);
+        out.push_str(before);
+        match checkpoint(named) {
+            Some(found) if !named.is_empty() => {
+                out.push_str(&format!(" {}", serde_json::Value::String(found?)));
+            }
+            _ => out.push_str(&after[..end]),
+        }
+        rest = &after[end..];
+    }
+    out.push_str(rest);
+    Ok(out)
 }
 
 /// The checkpoint that a run's folder, its name or `RUN@STEP` means; `None` for words that mean something else.
@@ -324,5 +357,29 @@ impl Teller {
         if self.open.get() {
             let _ = writeln!(std::io::stderr());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reward_models_that_are_runs_become_their_checkpoints_and_other_paths_stay() {
+        let checkpoint = |said: &str| {
+            let found = format!("/runs/{said}/checkpoints/step-000002");
+            ["my-rm", "an other"].contains(&said).then_some(Ok(found))
+        };
+        let with = |value: &str| with_judges(value, &checkpoint).unwrap();
+        assert_eq!(
+            with("[{model: {path: my-rm}, weight: 0.5}, exact]"),
+            r#"[{model: {path: "/runs/my-rm/checkpoints/step-000002"}, weight: 0.5}, exact]"#
+        );
+        assert_eq!(
+            with(r#"[{model: {batch: 4, path: "an other"}}]"#),
+            r#"[{model: {batch: 4, path: "/runs/an other/checkpoints/step-000002"}}]"#
+        );
+        let others = "[{python: {path: score.py}}, exact, {model: {path: /a/folder}}]";
+        assert_eq!(with(others), others);
     }
 }

@@ -6,7 +6,7 @@ use super::out::json_line;
 use crate::base::files::read_plain_text;
 use crate::base::text::{one_line, shown};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::rewards::{Answer, Judge, Reference, Scores, WeightedReward};
+use crate::rewards::{Answer, Judge, NO_REFERENCE, Reference, Scores, WeightedReward};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -47,15 +47,17 @@ struct TestArgs {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let Verb::Test(args) = &args.verb;
-    let spec = crate::spec::load(&args.spec, &args.set, &cx.spec_sources())?.spec;
+    let set = super::model_ref::with_runs(&args.set, cx)?;
+    let spec = crate::spec::load(&args.spec, &set, &cx.spec_sources())?.spec;
     if spec.rewards.is_empty() {
         let what = format!("{} has no rewards", args.spec);
         return Err(
             Failure::yours(what, "-s rewards=[exact], or a preset such as grpo-sort").into(),
         );
     }
-    let answers = read(&args.file)?;
-    let scores = score(&spec.rewards, &answers)?;
+    let (answers, lines_of) = read(&args.file)?;
+    let place = |number: usize| format!("{}:{}", shown(&args.file), lines_of[number]);
+    let scores = score(&spec.rewards, &answers, &place)?;
     let text = match args.json {
         true => lines(&answers, &scores)?,
         false => table(&answers, &scores),
@@ -64,17 +66,36 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What the answers are worth, by reward models that are as they were saved.
-fn score(rewards: &[WeightedReward], answers: &[Answer]) -> anyhow::Result<Vec<Scores>> {
+/// What the answers are worth, by reward models that are as they were saved; `place` names the line of an answer.
+fn score(
+    rewards: &[WeightedReward],
+    answers: &[Answer],
+    place: &dyn Fn(usize) -> String,
+) -> anyhow::Result<Vec<Scores>> {
     Manifest::verify_judges(rewards).map_err(|e| {
         let what = format!("rewards: the reward model's checkpoint is damaged: {e}");
         Failure::yours(one_line(&what), Fault::HINT)
     })?;
     let scores = Judge::new(rewards).score(answers);
-    Ok(scores.map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?)
+    Ok(scores.map_err(|e| {
+        let place = place(e.number);
+        match e.what == NO_REFERENCE {
+            true => Failure::yours(
+                format!(
+                    "{place}: it has no `reference`, the right answer that reward `{}` compares with",
+                    e.name
+                ),
+                format!("write {EXAMPLE}, or use another reward"),
+            ),
+            false => Failure::yours(format!("{place}: {e}"), "correct the reward, or the row"),
+        }
+    })?)
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
+const EXAMPLE: &str = r#"{"prompt": "1+1=", "answer": "2", "reference": "2"}"#;
+
+/// The answers of a file, and the line of each.
+fn read(path: &Path) -> anyhow::Result<(Vec<Answer>, Vec<usize>)> {
     let shown = shown(path);
     let text = read_plain_text(path)
         .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
@@ -82,17 +103,17 @@ fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty());
-    let answers: Vec<Answer> = lines
-        .map(|(at, line)| {
-            answer(line).map_err(|what| {
-                let hint = r#"{"prompt": "1+1=", "answer": "2", "reference": "2"}"#;
-                Failure::yours(
-                    format!("{shown}:{}: {what}", at + 1),
-                    format!("write {hint}"),
-                )
-            })
-        })
-        .collect::<Result<_, _>>()?;
+    let read = lines.map(|(at, line)| {
+        let found = answer(line).map_err(|what| {
+            Failure::yours(
+                format!("{shown}:{}: {what}", at + 1),
+                format!("write {EXAMPLE}"),
+            )
+        });
+        found.map(|answer| (answer, at + 1))
+    });
+    let (answers, places): (Vec<Answer>, Vec<usize>) =
+        read.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     if answers.is_empty() {
         return Err(Failure::yours(
             format!("{shown} holds no answers"),
@@ -100,7 +121,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
         )
         .into());
     }
-    Ok(answers)
+    Ok((answers, places))
 }
 
 fn answer(line: &str) -> Result<Answer, String> {
@@ -221,7 +242,7 @@ mod tests {
             serde_json::from_value(json!(["exact", {"model": {"path": checkpoint}}])).unwrap();
         let answers = [answer(r#"{"answer": "2", "reference": "2"}"#).unwrap()];
         let refused = || {
-            let error = score(&rewards, &answers).unwrap_err();
+            let error = score(&rewards, &answers, &|_| "a.jsonl:1".into()).unwrap_err();
             let failure = error.downcast_ref::<Failure>().unwrap();
             (failure.what.clone(), failure.hint.clone())
         };
@@ -239,6 +260,28 @@ mod tests {
         assert!(!what.contains("damaged"), "{what}");
     }
 
+    /// "Name the column with data.format" was said of a file that no data setting reads, without its line.
+    #[test]
+    fn a_line_without_a_reference_is_named_with_what_it_lacks() {
+        let rewards: Vec<WeightedReward> = serde_json::from_value(json!(["number"])).unwrap();
+        let answers = [
+            answer(r#"{"answer": "2", "reference": "2"}"#).unwrap(),
+            answer(r#"{"answer": "3"}"#).unwrap(),
+        ];
+        let place = |number| format!("a.jsonl:{}", number + 7);
+        let error = score(&rewards, &answers, &place).unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        let (what, hint) = (&failure.what, &failure.hint);
+        assert!(
+            what.starts_with("a.jsonl:8: it has no `reference`"),
+            "{what}"
+        );
+        assert!(
+            what.contains("`number`") && !hint.contains("data.format"),
+            "{what} {hint}"
+        );
+    }
+
     #[test]
     fn answers_are_read_with_their_place_and_scored_in_a_table() {
         let folder = tempfile::tempdir().unwrap();
@@ -248,7 +291,8 @@ mod tests {
             "{\"answer\": \"2\", \"reference\": 2}\n\n{\"answer\": \"3\", \"reference\": \"2\"}\n",
         )
         .unwrap();
-        let answers = read(&file).unwrap();
+        let (answers, lines_of) = read(&file).unwrap();
+        assert_eq!(lines_of, [1, 3]);
         let rewards = serde_json::from_value::<Vec<_>>(
             json!(["exact", {"length": {"limit": 2}, "weight": 0.5}]),
         )

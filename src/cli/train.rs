@@ -128,6 +128,9 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (Some(resume), _) => resumed(resume, &args, cx)?,
         (None, Some(word)) => {
             let mut branch = Branch::plan(word, &args.spec, cx)?;
+            if !args.force {
+                branch.check_data(cx)?;
+            }
             branch.loaded = memory::decided(branch.loaded, cx);
             Target::Branch(Box::new(branch))
         }

@@ -345,6 +345,18 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
         "{listed}"
     );
     assert!(listed.contains("lr=0.02"), "{listed}");
+    // Other data are refused before there is a run.
+    let text = place.dir.path().join("other.txt");
+    std::fs::write(&text, "another text, line by line\n".repeat(400)).unwrap();
+    let path = format!("data.path={}", text.display());
+    let runs = || out(&place.go(&["runs", "--json"])).lines().count();
+    let before = runs();
+    let refused = place.go(&["train", "--branch", &from(10), "-s", &path]);
+    assert_eq!(code(&refused), 2, "{}", err(&refused));
+    for words in ["its checkpoint", "-s train.from=", "--force"] {
+        assert!(err(&refused).contains(words), "{}", err(&refused));
+    }
+    assert_eq!(runs(), before);
     // Its parent may go.
     assert_eq!(code(&place.go(&["rm", "--yes", run.id()])), 0);
     let json = out(&place.go(&["runs", "--json"]));

@@ -39,6 +39,8 @@ pub struct Talk<'a, W> {
     notes: Vec<String>,
     /// Adapters that the model can be asked with.
     adapters: Vec<String>,
+    /// The one that answers; none: the base alone.
+    in_use: Option<String>,
 }
 
 /// What became of a line.
@@ -87,6 +89,20 @@ fn meaning(line: &str) -> Meaning<'_> {
         },
         _ => Meaning::Text(line),
     }
+}
+
+/// The adapters by number, the one that answers marked; the base alone, where it does.
+fn listed(adapters: &[String], in_use: Option<&str>) -> Vec<String> {
+    let line = |(number, name): (usize, &String)| {
+        let answers = in_use == Some(name);
+        let mark = if answers { "  answers now" } else { "" };
+        format!("{number}  {}{mark}", one_line(name))
+    };
+    let mut lines: Vec<String> = (1..).zip(adapters).map(line).collect();
+    if in_use.is_none() {
+        lines.push("the base alone answers now".into());
+    }
+    lines
 }
 
 /// The adapter that a word means: its name, its number in the list, or the only one with such a part: of the name of a run's
@@ -163,6 +179,7 @@ impl<'a, W: Write> Talk<'a, W> {
             converses: template.is_some() && !manner.raw,
             turns: system.into_iter().collect(),
             notes: notes.iter().map(|note| one_line(note)).collect(),
+            in_use: adapters.first().cloned(),
             adapters,
             link,
             out,
@@ -223,8 +240,8 @@ impl<'a, W: Write> Talk<'a, W> {
         }
         let name = match name {
             None => {
-                for (number, name) in (1..).zip(&self.adapters) {
-                    tell!("{number}  {}", one_line(name));
+                for line in listed(&self.adapters, self.in_use.as_deref()) {
+                    tell!("{line}");
                 }
                 return Ok(Heard::Obeyed);
             }
@@ -236,10 +253,11 @@ impl<'a, W: Write> Talk<'a, W> {
             match self.link.blocking_recv() {
                 Incoming::Event(envelope) => match envelope.event {
                     Event::AdapterUsed { command, name } if command == asked => {
-                        match name {
-                            Some(name) => tell!("adapter {}", one_line(&name)),
+                        match &name {
+                            Some(name) => tell!("adapter {}", one_line(name)),
                             None => tell!("the base alone"),
                         }
+                        self.in_use = name;
                         return Ok(Heard::Obeyed);
                     }
                     Event::Rejected { id, why } if id == asked => {

@@ -25,7 +25,13 @@ pub fn page(report: &Report) -> String {
     }
     numbers(&mut out, report);
     match &report.tokens {
-        Some(tokens) => histogram(&mut out, "tokens per row", &tokens.lengths, tokens.seq_len),
+        Some(tokens) => {
+            let title = match tokens.total == tokens.lengths.total {
+                true => "tokens per row",
+                false => "tokens per row, the longer side of each",
+            };
+            histogram(&mut out, title, &tokens.lengths, tokens.seq_len);
+        }
         None => histogram(&mut out, "characters per row", &report.characters, None),
     }
     sources(&mut out, report);
@@ -51,7 +57,7 @@ fn numbers(out: &mut String, report: &Report) {
         out.push('\n');
         return;
     };
-    line(out, "tokens", &spread(&tokens.lengths));
+    line(out, "tokens", &token_spread(tokens));
     let share = 100.0 * tokens.supervised as f64 / tokens.total.max(1) as f64;
     line(
         out,
@@ -78,9 +84,22 @@ fn line(out: &mut String, label: &str, words: &str) {
 
 /// `171,202   per row: median 140 · 95 % ≤ 471 · max 1,131`
 fn spread(spread: &Spread) -> String {
+    of_rows(spread.total, "per row", spread)
+}
+
+/// All tokens, of which the supervised ones are a share. The length of a pair is that of its longer side.
+fn token_spread(tokens: &Tokens) -> String {
+    let each = match tokens.total == tokens.lengths.total {
+        true => "per row",
+        false => "longer side",
+    };
+    of_rows(tokens.total, each, &tokens.lengths)
+}
+
+fn of_rows(total: u64, each: &str, spread: &Spread) -> String {
     format!(
-        "{:>12}   per row: median {} · 95 % ≤ {} · max {}",
-        grouped(spread.total),
+        "{:>12}   {each}: median {} · 95 % ≤ {} · max {}",
+        grouped(total),
         grouped(spread.p50),
         grouped(spread.p95),
         grouped(spread.max)
@@ -318,7 +337,7 @@ pub fn wrapped(out: &mut String, indent: usize, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::inspect::{Inspector, Options};
+    use crate::data::inspect::{Inspector, Lengths, Options};
     use crate::data::{Content, Example, Place};
 
     fn report(texts: &[&str]) -> Report {
@@ -361,6 +380,29 @@ mod tests {
         ] {
             assert!(page.contains(words), "lacks {words}:\n{page}");
         }
+    }
+
+    /// The longer sides of pairs stood where all tokens belong, and the share beside them was of something else.
+    #[test]
+    fn supervised_tokens_of_pairs_are_a_share_of_the_tokens_above() {
+        let mut lengths = Lengths::default();
+        [60, 40].iter().for_each(|tokens| lengths.add(*tokens));
+        let mut report = report(&["one", "two"]);
+        report.tokens = Some(Tokens {
+            view: "letters".into(),
+            total: 160,
+            supervised: 80,
+            seq_len: None,
+            over_seq_len: None,
+            vocab_size: 10,
+            used: 5,
+            top: Vec::new(),
+            specials: Vec::new(),
+            lengths: lengths.into(),
+        });
+        let page = page(&report);
+        assert!(page.contains("160   longer side: median"), "{page}");
+        assert!(page.contains("80   50.0 %"), "{page}");
     }
 
     #[test]

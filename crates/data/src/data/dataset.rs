@@ -48,6 +48,11 @@ pub struct Learning {
     pub longest: u64,
     /// The sources that lost tokens.
     pub losses: Vec<Loss>,
+    /// Rows with tools of which the template writes nothing.
+    pub without_tools: u64,
+    /// Turns of the assistant, and those that only call a tool and come out empty.
+    pub answers: u64,
+    pub empty_calls: u64,
 }
 
 /// What truncated and dropped documents cost one source.

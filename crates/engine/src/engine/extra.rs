@@ -5,8 +5,9 @@ use super::eval::measure::{Evaluation, Extent, evaluate};
 use super::roles::Models;
 use super::{EngineError, EngineJob};
 use crate::base::text::one_line;
-use crate::data::{DataError, Dataset, Surroundings};
-use crate::methods::ReferenceChoice;
+use crate::data::formats::FormatChoice;
+use crate::data::{DataConfig, DataError, Dataset, Request, Surroundings, Unit};
+use crate::methods::{Method, MethodConfig, ReferenceChoice};
 use crate::metrics::id;
 use crate::spec::{ExtraSet, RunSpec};
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
@@ -23,9 +24,17 @@ pub fn extra_sets(
     let sets = spec.eval.extra.iter();
     sets.map(|set| {
         let read = one(spec, set, data, surroundings)?;
-        Ok((set.name.clone(), read.val_tokens()))
+        Ok((set.name.clone(), read.data.val_tokens()))
     })
     .collect()
+}
+
+/// One set, and how its loss is computed.
+struct Extra {
+    name: String,
+    data: Dataset,
+    /// Texts beside a method that learns from pairs or labelled answers: their loss is that of supervised fine-tuning.
+    as_texts: bool,
 }
 
 fn one(
@@ -33,17 +42,48 @@ fn one(
     set: &ExtraSet,
     data: &Dataset,
     surroundings: &Surroundings,
-) -> Result<Dataset, EngineError> {
+) -> Result<Extra, EngineError> {
     if spec.method.on_policy().is_some() {
         let what = "a method that learns from its own answers has no loss on rows; use eval.tasks";
         return Err(fault(&set.name, what));
     }
-    if spec.method.needs().reference == Some(ReferenceChoice::Precomputed) {
-        let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
-        return Err(fault(&set.name, what));
-    }
     let request = spec.data_request(surroundings);
-    Dataset::held_out(&spec.data, &set.source, data, request).map_err(|error| match error {
+    let unit = request.unit;
+    let extra = |data, as_texts| Extra {
+        name: set.name.clone(),
+        data,
+        as_texts,
+    };
+    let error = match Dataset::held_out(&spec.data, &set.source, data, request) {
+        Ok(_) if spec.method.needs().reference == Some(ReferenceChoice::Precomputed) => {
+            let what = "the reference was computed for the training data alone; set reference=frozen or adapter_off";
+            return Err(fault(&set.name, what));
+        }
+        Ok(read) => return Ok(extra(read, false)),
+        Err(error) => error,
+    };
+    let answers = matches!(unit, Unit::Pair | Unit::Judged);
+    if answers && matches!(error, DataError::Row(_)) {
+        let texts = spec.data_request(surroundings);
+        let texts = Request {
+            unit: Unit::Text,
+            ..texts
+        };
+        // The format that the spec names is that of its own rows.
+        let config = DataConfig {
+            format: FormatChoice::Auto,
+            ..spec.data.clone()
+        };
+        if let Ok(mut read) = Dataset::held_out(&config, &set.source, data, texts) {
+            read.notes.push(format!(
+                "{}: read as texts to learn: their loss is the mean negative log-likelihood, not that of method {}",
+                read.place,
+                spec.method.entry().id
+            ));
+            return Ok(extra(read, true));
+        }
+    }
+    Err(match error {
         error if error.is_of_the_machine() || matches!(error, DataError::Hub(_)) => error.into(),
         error => fault(&set.name, &format!("{error}; {}", error.hint())),
     })
@@ -56,7 +96,7 @@ fn fault(name: &str, what: &str) -> EngineError {
 /// The extra validation sets of a run, with their rows.
 #[derive(Default)]
 pub(super) struct Extras {
-    sets: Vec<(String, Dataset)>,
+    sets: Vec<Extra>,
 }
 
 impl Extras {
@@ -73,10 +113,10 @@ impl Extras {
         let mut sets = Vec::new();
         for set in &job.spec.eval.extra {
             let read = one(&job.spec, set, data, &Surroundings::from_env(&job.env))?;
-            for note in &read.notes {
+            for note in &read.data.notes {
                 port.note(step, format!("{}: {note}", one_line(&set.name)));
             }
-            sets.push((set.name.clone(), read));
+            sets.push(read);
         }
         Ok(Extras { sets })
     }
@@ -86,17 +126,21 @@ impl Extras {
     }
 
     pub fn declarations(&self) -> Vec<MetricInfo> {
-        let one = |(name, data): &(String, Dataset)| MetricInfo {
-            id: id::of_extra_set(name),
-            title: format!("Loss on {}", one_line(name)),
+        let one = |set: &Extra| MetricInfo {
+            id: id::of_extra_set(&set.name),
+            title: format!("Loss on {}", one_line(&set.name)),
             unit: "nats".into(),
             direction: Direction::Lower,
             source: format!(
-                "{} rows of {}, by the method's own loss",
-                data.val_windows(),
-                one_line(&data.place)
+                "{} rows of {}, by {}",
+                set.data.val_windows(),
+                one_line(&set.data.place),
+                match set.as_texts {
+                    true => "their mean negative log-likelihood",
+                    false => "the method's own loss",
+                }
             ),
-            label: one_line(name),
+            label: one_line(&set.name),
             place: ChartPlace::default(),
             ..MetricInfo::default()
         };
@@ -115,9 +159,16 @@ impl Extras {
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Values>, EngineError> {
         let mut values = Values::new();
-        for (name, data) in &self.sets {
+        let texts = MethodConfig::Sft(Default::default());
+        for Extra {
+            name,
+            data,
+            as_texts,
+        } in &self.sets
+        {
             let size = (spec.seed, spec.train.micro_batch_size);
-            let found = evaluate(&*spec.method, models, data, size, extent, broken_off)?;
+            let method: &dyn Method = if *as_texts { &*texts } else { &*spec.method };
+            let found = evaluate(method, models, data, size, extent, broken_off)?;
             let Some(Evaluation { loss, .. }) = found else {
                 return Ok(None);
             };

@@ -4,7 +4,7 @@
 use super::EngineError;
 use super::checkpoint::manifest::{Fault, Manifest};
 use crate::base::child::Child;
-use crate::base::text::shown;
+use crate::base::text::{one_line, shown};
 use crate::data::Dataset;
 use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
@@ -18,9 +18,13 @@ use std::path::Path;
 pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, EngineError> {
     let vocab_size = data.tokenizer.vocab_size();
     if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
-        return Err(EngineError::Setup(format!(
-            "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
-        )));
+        let tokenizer = &data.tokenizer;
+        return Err(EngineError::Setup(match &spec.train.from {
+            Some(base) => without_rows(base, said, tokenizer),
+            None => format!(
+                "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
+            ),
+        }));
     }
     let mut model = match packed(spec)? {
         Some(model) => model,
@@ -57,6 +61,24 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
         None => spec.train.precision.resolve(),
     };
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
+}
+
+/// What to do about a base whose tokenizer has tokens without weights: somebody added tokens and left the tables as they were.
+fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer) -> String {
+    let base = shown(base);
+    let all = tokenizer.vocab_size();
+    let names: Vec<String> = (rows..all.min(rows + 3))
+        .filter_map(|id| tokenizer.token(id as u32))
+        .map(|token| one_line(&token))
+        .collect();
+    let more = if all > rows + 3 { ", …" } else { "" };
+    format!(
+        "train.from: the embedding table of {base} has {rows} rows, and the tokenizer {all} tokens: {}{more} have no weights. \
+         Give them rows with transformers: model.resize_token_embeddings({all}), then save_pretrained into a new folder with the \
+         tokenizer's files; under LoRA such rows learn with -s adapter.lora.modules_to_save=[embeddings,head]. \
+         Or put the base's own tokenizer back",
+        names.join(", ")
+    )
 }
 
 /// A base whose weights stay in the formats of its file, under adapters.
@@ -147,4 +169,32 @@ fn same_tokens(tokens: &[String], tokenizer: &Tokenizer) -> bool {
         let ours = u32::try_from(id).ok().and_then(|id| tokenizer.token(id));
         ours.is_none() || ours.as_ref() == tokens.get(id)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::tiny;
+
+    /// "model.vocab_size … leave it out" was said of a size that only the base had.
+    #[test]
+    fn tokens_without_weights_are_named_with_the_way_to_give_them_some() {
+        let (spec, data) = tiny(&[]);
+        let all = data.tokenizer.vocab_size();
+        let mut value = spec.to_value();
+        value["model"]["vocab_size"] = (all - 2).into();
+        value["train"]["from"] = "some/base".into();
+        let spec = RunSpec::from_yaml(&value.to_string()).unwrap();
+        let said = blank_policy(&spec, &data).err().unwrap().to_string();
+        let last = data.tokenizer.token(all as u32 - 1).unwrap();
+        for words in [
+            &format!("{all} tokens"),
+            &format!("resize_token_embeddings({all})"),
+            last.as_str(),
+            "some/base",
+        ] {
+            assert!(said.contains(words), "{said}");
+        }
+        assert!(!said.contains("leave it out"), "{said}");
+    }
 }

@@ -118,6 +118,8 @@ impl JsonSchema for WeightedReward {
 #[error("reward `{name}`: {what}; prompt {prompt:?}, answer {answer:?}")]
 pub struct RewardError {
     pub name: String,
+    /// Which of the answers, from 0.
+    pub number: usize,
     pub what: String,
     pub prompt: String,
     pub answer: String,
@@ -163,14 +165,17 @@ impl Judge {
     pub fn score(&mut self, answers: &[Answer]) -> Result<Vec<Scores>, RewardError> {
         let mut all = Vec::new();
         for (reward, worker) in &mut self.rewards {
-            let error = |what, answer: &Answer| RewardError {
+            let error = |what, number, answer: &Answer| RewardError {
                 name: reward.name.clone(),
+                number,
                 what,
                 prompt: answer.prompt.clone(),
                 answer: answer.text.clone(),
             };
             if let (Some(worker), Some(first)) = (&mut *worker, answers.first()) {
-                worker.begin(answers).map_err(|what| error(what, first))?;
+                worker
+                    .begin(answers)
+                    .map_err(|what| error(what, 0, first))?;
             }
             let (mut values, mut failed) = (Vec::with_capacity(answers.len()), 0);
             let forgiving = reward.reward.program();
@@ -186,7 +191,7 @@ impl Judge {
                         failed += 1;
                         0.0
                     }
-                    Err(what) => return Err(error(what, answer)),
+                    Err(what) => return Err(error(what, number, answer)),
                 });
             }
             all.push(Scores {

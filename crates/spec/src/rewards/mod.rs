@@ -123,10 +123,11 @@ crate::base::registry! {
     }
 }
 
+/// What is wrong with a row of which a reward wants the right answer.
+pub const NO_REFERENCE: &str = "the row has no answer to compare with; name the column with data.format, or use another reward";
+
 /// The right answer of a row, for rewards that compare with it.
 fn right_answer(answer: &Answer) -> Result<&str, String> {
     let right = answer.reference.answer.as_deref();
-    right.ok_or_else(|| {
-        "the row has no answer to compare with; name the column with data.format, or use another reward".into()
-    })
+    right.ok_or_else(|| NO_REFERENCE.into())
 }

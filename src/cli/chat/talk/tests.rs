@@ -243,6 +243,7 @@ fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
 
 fn talk(link: &mut Link, adapters: Vec<String>) -> Talk<'_, Vec<u8>> {
     Talk {
+        in_use: None,
         link,
         out: Vec::new(),
         flow: Flow::new(None),
@@ -312,4 +313,13 @@ fn an_adapter_is_named_by_its_run_its_number_or_a_part_that_only_it_has() {
     for none in ["2026", "4", "0", "nobody"] {
         assert_eq!(meant(none), None, "{none}");
     }
+}
+
+#[test]
+fn the_list_of_adapters_marks_the_one_that_answers() {
+    let adapters = ["tone".to_string(), "facts".to_string()];
+    let list = listed(&adapters, Some("facts"));
+    assert_eq!(list, ["1  tone", "2  facts  answers now"]);
+    let list = listed(&adapters, None);
+    assert_eq!(list[2], "the base alone answers now");
 }

@@ -5,6 +5,10 @@ use super::{GenerationPrompt, Template};
 use crate::data::tokenizer::{ChatMarkers, TokenizerConfig};
 use crate::data::{DataConfig, DataError, Message, Tokenizer};
 
+/// What helps where a template leaves out tools.
+pub const TOOLS_FIX: &str =
+    "choose a template that writes tools, e.g. -s data.template=qwen or mistral";
+
 /// One mark that is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CutMark {

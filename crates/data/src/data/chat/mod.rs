@@ -13,8 +13,8 @@ mod vet;
 
 pub use builtin::{BUILTIN, Builtin, PLAIN};
 pub use choose::AUTO;
-pub use missing::CutMark;
 pub(super) use missing::marks_in;
+pub use missing::{CutMark, TOOLS_FIX};
 pub use row::{Formula, RowTemplate};
 pub(super) use vet::PARSER;
 

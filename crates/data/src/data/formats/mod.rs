@@ -6,6 +6,7 @@ mod detect;
 mod pairs;
 mod row;
 mod turns;
+pub(in crate::data) mod weight;
 
 pub use columns::Columns;
 pub use detect::{Detection, Grounds, detect};

@@ -3,6 +3,7 @@
 
 use super::columns::nearest;
 use super::row::{Found, Row, column_names, kind};
+use super::weight;
 use crate::data::{Message, RowFault, Turns};
 use serde_json::{Map, Value, json};
 
@@ -88,6 +89,9 @@ fn turn(row: &Row<'_>, item: &Value, place: &str) -> Result<Message, RowFault> {
         if key != role_key && Some(key.as_str()) != content_key && !value.is_null() {
             message.extra.insert(key.clone(), value.clone());
         }
+    }
+    if let Err(what) = weight::said(&message) {
+        return Err(row.fault(format!("{place}: {what}"), weight::FIX));
     }
     if let Some(calls) = message.extra.get("tool_calls") {
         let calls = normal_calls(calls).ok_or_else(|| bad_call(row, place))?;

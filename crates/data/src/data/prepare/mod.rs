@@ -2,6 +2,7 @@
 //! where they lie there), split, and laid out.
 
 mod bytes;
+mod emptied;
 mod fitted;
 mod tokenize;
 
@@ -22,6 +23,7 @@ use crate::data::{
     DataConfig, DataError, Dataset, Learning, Loss, Mix, Tokenizer, Unit, vocabulary,
 };
 use crate::hub::HubConfig;
+use emptied::{Tried, no_validation, nothing_left};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokenize::{Ready, Tokenizing};
@@ -161,7 +163,7 @@ impl Dataset {
         let (portion, account) = Portion::new(&ready.name, &ready.store, &spans, how);
         notes.extend(account.notes(&ready.name, portion.documents, how.seq_len));
         if portion.rows() == 0 {
-            return Err(nothing_left(&ready, how));
+            return Err(nothing_left(&ready, how, &spans));
         }
         let mut documents = Documents {
             train: Vec::new(),
@@ -359,6 +361,7 @@ fn lay_out(
         bytes_per_token: None,
     };
     let mut learning = Learning::default();
+    let mut tried: Vec<Tried> = Vec::new();
     let of = |source: &Ready| Layouting {
         too_long: too_long(config, how.unit, source.conversations),
         ..how
@@ -385,6 +388,10 @@ fn lay_out(
         learning.nothing_supervised += account.nothing_supervised;
         learning.too_long += account.split + account.truncated + account.dropped;
         learning.lost_tokens += account.lost_tokens;
+        let tally = source.store.tally();
+        learning.without_tools += tally.without_tools;
+        learning.answers += tally.answers;
+        learning.empty_calls += tally.empty_calls;
         if account.lost_tokens > 0 {
             learning.losses.push(Loss {
                 source: source.name.clone(),
@@ -398,32 +405,28 @@ fn lay_out(
         learning.longest = learning.longest.max(longest.unwrap_or(0));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         if portion.rows() == 0 {
-            return Err(nothing_left(source, how));
+            return Err(nothing_left(source, how, &kept));
         }
         documents.train.push(portion);
         if fraction > 0.0 {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
             documents.val.push(portion);
+            tried.push(Tried { how, spans: held });
         }
     }
     for source in val {
         let spans: Vec<Span> = source.store.spans().collect();
-        let (portion, account) = Portion::new(&source.name, &source.store, &spans, of(source));
+        let how = of(source);
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         documents.val.push(portion);
+        tried.push(Tried { how, spans });
     }
     if config.mix == Mix::Concatenate {
         documents.concatenate();
     }
     if documents.val_rows() == 0 {
-        return Err(DataError::TooShort {
-            split: "validation",
-            tokens: documents.val.iter().map(|p| p.tokens as usize).sum(),
-            window: match how.packing {
-                Packing::Stream => how.seq_len + 1,
-                _ => 2,
-            },
-        });
+        return Err(no_validation(&tried));
     }
     if how.packing == Packing::Packed {
         let filled = 100.0 * documents.filled();
@@ -450,19 +453,6 @@ fn divided(source: &Ready, [train, val]: [u64; 2], is_cut: bool) -> String {
             format!("{name}: {val} of {all} rows held out for validation, whole")
         }
     }
-}
-
-fn nothing_left(source: &Ready, how: Layouting) -> DataError {
-    let documents = match source.store.documents() {
-        1 => "one document".to_string(),
-        n => format!("{n} documents"),
-    };
-    let (tokens, seq_len) = (source.store.tokens(), how.seq_len);
-    DataError::source(
-        &source.name,
-        format!("gives no row of {seq_len} tokens: {documents}, tokens in all: {tokens}"),
-        "check with `llmtui data inspect` what is supervised of it; more rows, a larger model.seq_len or another data.too_long may help",
-    )
 }
 
 /// Shares over the run: the curriculum, then the sources' own weights.

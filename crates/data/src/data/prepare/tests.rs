@@ -151,3 +151,133 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
     assert!(open("judged", Unit::Pair).is_err());
     assert!(open("chats", Unit::Judged).is_err());
 }
+
+fn emptied(unit: Unit, row: &str, seq_len: usize) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    std::fs::write(&path, format!("{row}\n").repeat(8)).unwrap();
+    let config = serde_json::json!({"path": path, "val_fraction": 0.25});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let request = Request {
+        unit,
+        train_on: TrainOn::Completion,
+        ..Request::new(seq_len)
+    };
+    let Err(error) = Dataset::open(&config, request) else {
+        panic!("rows were left");
+    };
+    format!("{error}; {}", error.hint())
+}
+
+/// "The validation split has 0 tokens, or a smaller model.seq_len" was said of answers that truncation cut off.
+#[test]
+fn rows_that_are_too_long_ask_for_longer_rows() {
+    let long = "word ".repeat(40);
+    let pair = format!(r#"{{"prompt": "{long}", "chosen": "yes", "rejected": "no"}}"#);
+    let text = emptied(Unit::Ranked, &pair, 32);
+    assert!(
+        text.contains("all 6 pairs are longer than a row and are left out"),
+        "{text}"
+    );
+    let text = emptied(Unit::Pair, &pair, 32);
+    assert!(
+        text.contains("lose their answers") && text.contains("truncate_start"),
+        "{text}"
+    );
+    assert!(text.contains("a larger model.seq_len: 20"), "{text}");
+    let judged = format!(r#"{{"prompt": "{long}", "completion": "yes", "label": true}}"#);
+    let text = emptied(Unit::Judged, &judged, 32);
+    assert!(
+        text.contains("judged answers are longer") && !text.contains("smaller"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_validation_split_without_a_row_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, prompt: &str| {
+        let path = dir.path().join(name);
+        let row = serde_json::json!({"prompt": prompt, "completion": "yes", "label": true});
+        std::fs::write(&path, format!("{row}\n").repeat(4)).unwrap();
+        path
+    };
+    let (path, val) = (file("a.jsonl", "q"), file("b.jsonl", &"word ".repeat(40)));
+    let config = serde_json::json!({"path": path, "val_path": val});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let request = Request {
+        unit: Unit::Judged,
+        ..Request::new(32)
+    };
+    let error = Dataset::open(&config, request).unwrap_err();
+    let text = format!("{error}; {}", error.hint());
+    assert!(
+        text.contains("validation split has nothing to predict: all 4 judged"),
+        "{text}"
+    );
+    assert!(text.contains("a larger model.seq_len"), "{text}");
+}
+
+#[test]
+fn tools_without_a_place_and_weights_of_turns_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tools.jsonl");
+    let call = serde_json::json!({"type": "function", "function": {"name": "f", "arguments": {}}});
+    let row = serde_json::json!({
+        "messages": [
+            {"role": "user", "content": "f?", "weight": 1},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "content": "2"},
+            {"role": "assistant", "content": "It is 2.", "weight": 1},
+        ],
+    });
+    std::fs::write(&path, format!("{row}\n").repeat(20)).unwrap();
+    let open = |template: &str| {
+        let config = serde_json::json!({"path": path, "template": template});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let request = Request {
+            train_on: TrainOn::Assistant,
+            ..Request::new(256)
+        };
+        Dataset::open(&config, request).unwrap()
+    };
+    let data = open("chatml");
+    let told = data.notes.join("\n");
+    let expected = "leaves out the tools of 20 of 20 rows; 20 of 40 answers only call a tool and come out empty";
+    assert!(
+        told.contains(expected) && told.contains("data.template=qwen"),
+        "{told}"
+    );
+    assert!(
+        told.contains("20 rows give a weight to turns of a user"),
+        "{told}"
+    );
+    let learning = data.learning.unwrap();
+    let counts = (
+        learning.without_tools,
+        learning.answers,
+        learning.empty_calls,
+    );
+    assert_eq!(counts, (20, 40, 20));
+    let data = open("qwen");
+    assert_eq!(data.learning.unwrap().without_tools, 0);
+}
+
+#[test]
+fn rounds_before_an_instruction_are_told_to_be_read_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rounds.jsonl");
+    let row = r#"{"instruction": "more", "output": "three", "history": [["one", "two"]]}"#;
+    std::fs::write(&path, format!("{row}\n").repeat(5)).unwrap();
+    let config = serde_json::json!({"path": path, "template": "chatml"});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let request = Request {
+        train_on: TrainOn::Assistant,
+        ..Request::new(256)
+    };
+    let told = Dataset::open(&config, request).unwrap().notes.join("\n");
+    assert!(
+        told.contains("5 rows have a history") && told.contains("--to messages"),
+        "{told}"
+    );
+}

@@ -1,14 +1,15 @@
 //! One source after the other into a store: from the cache, or made.
 
+use super::emptied::counted;
 use super::fitted::{fitted, told};
 use crate::base::human::grouped;
-use crate::data::chat::Template;
+use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, examples};
-use crate::data::formats::FormatId;
-use crate::data::render::{Renderer, TrainOn};
+use crate::data::formats::{FormatId, weight};
+use crate::data::render::{Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
-use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store};
+use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
 use crate::data::vocabulary::has_turns;
 use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Unit};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// Skipped rows that are listed one by one.
 const LISTED: usize = 5;
+/// Rows at the beginning that are looked at for weights of turns.
+const LOOKED_AT: usize = 64;
 
 /// A source whose tokens are there.
 pub(super) struct Ready {
@@ -50,10 +53,14 @@ impl Tokenizing<'_> {
         let rows = self.open(source)?;
         let format = rows.detection().format;
         let conversations = format != FormatId::Text;
-        let first = match format {
+        let mut beginning = match format {
             FormatId::Text => None,
-            _ => self.open(source)?.next().transpose()?,
+            _ => Some(self.open(source)?),
         };
+        let first = beginning.as_mut().and_then(Iterator::next).transpose()?;
+        let beginning = beginning.into_iter().flatten().take(LOOKED_AT).flatten();
+        let mut beginning = first.iter().cloned().chain(beginning);
+        let weighted = beginning.any(|(_, example)| weight::stand_in(&example.content));
         // All rows of a format are of one kind; of some no answer is learned.
         let examples_of_row = first.as_ref().map_or(1, |(_, example)| {
             fitted(self.unit, self.train_on, example).len().max(1)
@@ -70,6 +77,11 @@ impl Tokenizing<'_> {
             Some(words) => key.with("reading", words),
             None => key,
         };
+        // Weights of turns were once passed over.
+        let key = match weighted {
+            true => key.with("weights", "honoured"),
+            false => key,
+        };
         let hash = key.hash();
         let mut entry = self.entry(&name, source, &key, rows)?;
         entry.store.unit = self.unit;
@@ -79,17 +91,7 @@ impl Tokenizing<'_> {
         self.notes.extend(entry.notes);
         self.notes
             .extend(reading.map(|words| format!("{name}: {words}")));
-        let examples = match self.unit {
-            Unit::Text => format!("{} documents", grouped(documents)),
-            Unit::Pair | Unit::Ranked => {
-                format!(
-                    "{} pairs",
-                    grouped(documents / self.unit.documents() as u64)
-                )
-            }
-            Unit::Prompt => format!("{} prompts", grouped(documents / 2)),
-            Unit::Judged => format!("{} judged answers", grouped(documents / 2)),
-        };
+        let examples = counted(self.unit, documents / self.unit.documents() as u64);
         self.notes.push(match self.unit {
             // Nothing of them is learned: a reference is what answers are compared with, and stands behind its prompt again.
             Unit::Prompt => {
@@ -209,6 +211,7 @@ impl Tokenizing<'_> {
                     .notes
                     .push(format!("{name}: {} rows are empty", tally.empty));
             }
+            entry.notes.extend(without_tools(name, &tally));
             entry
         })
     }
@@ -232,10 +235,34 @@ fn tokenize(
         }
     }
     let bytes = fitted.iter().map(|e| store::text_bytes(&e.content) as u64);
+    let mut unwritten = Unwritten::default();
+    for example in &fitted {
+        unwritten.add(renderer.unwritten(example));
+    }
     Ok(Piece {
         documents,
+        unwritten,
         continues: example.extra.contains_key(CONTINUES),
         text_bytes: bytes.sum(),
+    })
+}
+
+/// Rows with tools that the template does not write.
+fn without_tools(name: &str, tally: &Tally) -> Option<String> {
+    let calls = match tally.empty_calls {
+        0 => String::new(),
+        n => format!(
+            "; {} of {} answers only call a tool and come out empty",
+            grouped(n),
+            grouped(tally.answers)
+        ),
+    };
+    (tally.without_tools > 0).then(|| {
+        format!(
+            "{name}: the template leaves out the tools of {} of {} rows{calls}; {TOOLS_FIX}",
+            grouped(tally.without_tools),
+            grouped(tally.rows)
+        )
     })
 }
 
@@ -268,6 +295,18 @@ fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
         notes.push(format!(
             "{name}: {} rows have an empty answer: a model learns to say nothing from them; llmtui data clean FILE --out COPY.jsonl leaves them out",
             grouped(counts.empty_answers)
+        ));
+    }
+    if counts.weights_of_others > 0 {
+        notes.push(format!(
+            "{name}: {} rows give a weight to turns of a user or the system: the assistant's alone are learned; data.train_on: all learns every turn",
+            grouped(counts.weights_of_others)
+        ));
+    }
+    if counts.earlier_answers > 0 && rows.detection().format == FormatId::Alpaca {
+        notes.push(format!(
+            "{name}: {} rows have a history: its answers are read, the last one alone is learned; llmtui data convert FILE --to messages --out COPY.jsonl makes conversations, of which every answer is",
+            grouped(counts.earlier_answers)
         ));
     }
     if counts.merged_boundaries > 0 {

@@ -8,10 +8,14 @@
 mod mask;
 mod post_training;
 mod turns;
+mod unwritten;
+mod weighted;
 
 pub use post_training::{PostTrainingExample, padding, scored_token};
+pub use unwritten::Unwritten;
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};
+use super::formats::weight;
 use super::source::CONTINUES;
 use super::{
     Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns, Unit,
@@ -54,6 +58,12 @@ pub struct RenderCounts {
     /// Prompts with an answer of no text: only the token that ends it is learned.
     #[serde(default)]
     pub empty_answers: u64,
+    /// Rows that ask for turns to be learned that the assistant did not write.
+    #[serde(default)]
+    pub weights_of_others: u64,
+    /// Prompts with answers of earlier rounds, which are read.
+    #[serde(default)]
+    pub earlier_answers: u64,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +73,8 @@ struct Counters {
     special_tokens_in_data: AtomicU64,
     merged_boundaries: AtomicU64,
     empty_answers: AtomicU64,
+    weights_of_others: AtomicU64,
+    earlier_answers: AtomicU64,
 }
 
 /// Makes documents of examples; any number of threads may share one.
@@ -125,6 +137,8 @@ impl Renderer {
             special_tokens_in_data: read(&self.counters.special_tokens_in_data),
             merged_boundaries: read(&self.counters.merged_boundaries),
             empty_answers: read(&self.counters.empty_answers),
+            weights_of_others: read(&self.counters.weights_of_others),
+            earlier_answers: read(&self.counters.earlier_answers),
         }
     }
 
@@ -214,7 +228,11 @@ impl Renderer {
         let text = self.rendered(&messages, tools, GenerationPrompt::Without, place)?;
         if self.train_on == TrainOn::All {
             let ids = self.tokenizer.encode(&text).map_err(at(place))?;
-            return Ok(Document::all_supervised(ids));
+            let document = Document::all_supervised(ids);
+            return self.weighted(document, (&messages, tools, &text), place);
+        }
+        if weight::of_others(&messages) {
+            count(&self.counters.weights_of_others);
         }
         let mut spans = self.assistant_spans(&messages, tools, &text, place)?;
         if self.train_on == TrainOn::Completion {
@@ -225,7 +243,8 @@ impl Renderer {
             .encode_with_offsets(&text)
             .map_err(at(place))?;
         let supervised = supervised_in(&offsets, &spans);
-        Ok(Document { ids, supervised })
+        let document = Document { ids, supervised };
+        self.weighted(document, (&messages, tools, &text), place)
     }
 
     /// Prompt and completion as TRL joins them: what both share with the prompt alone is the prompt.
@@ -236,15 +255,13 @@ impl Renderer {
         place: &Place,
         train_on: TrainOn,
     ) -> Result<Document, RowFault> {
-        let document = match (prompt, completion) {
-            (Turns::Text(prompt), Turns::Text(completion)) => {
-                self.notice_special_tokens(&[prompt, completion]);
-                let alone = self.begun(prompt, place)?;
-                let both = self.begun(&format!("{prompt}{completion}"), place)?;
-                self.split_at_prompt(alone, self.ended(both))
-            }
-            _ => self.completion_turns((prompt, completion), tools, place, train_on)?,
+        let (Turns::Text(prompt), Turns::Text(completion)) = (prompt, completion) else {
+            return self.completion_turns((prompt, completion), tools, place, train_on);
         };
+        self.notice_special_tokens(&[prompt, completion]);
+        let alone = self.begun(prompt, place)?;
+        let both = self.begun(&format!("{prompt}{completion}"), place)?;
+        let document = self.split_at_prompt(alone, self.ended(both));
         Ok(match train_on {
             TrainOn::All => Document::all_supervised(document.ids),
             _ => document,
@@ -277,7 +294,12 @@ impl Renderer {
             let both = document.supervised.iter().zip(written);
             document.supervised = both.map(|(a, b)| *a && b).collect();
         }
-        Ok(document)
+        if train_on == TrainOn::All {
+            document = Document::all_supervised(document.ids);
+        } else if prompt.iter().any(|message| message.role == "assistant") {
+            count(&self.counters.earlier_answers);
+        }
+        self.weighted(document, (&all, tools, &text), place)
     }
 
     fn split_at_prompt(&self, alone: Vec<u32>, ids: Vec<u32>) -> Document {

@@ -11,14 +11,14 @@ fn tokenizer() -> Arc<Tokenizer> {
     Arc::new(Tokenizer::from_json(TOKENIZER).unwrap())
 }
 
-fn place() -> Place {
+pub(super) fn place() -> Place {
     Place {
         file: "chat.jsonl".into(),
         row: 7,
     }
 }
 
-fn renderer(template: &str, train_on: TrainOn) -> Renderer {
+pub(super) fn renderer(template: &str, train_on: TrainOn) -> Renderer {
     Renderer::new(
         tokenizer(),
         Some(Template::builtin(template).unwrap()),
@@ -37,7 +37,7 @@ fn messages(turns: &[(&str, &str)]) -> Vec<Message> {
         .collect()
 }
 
-fn supervised(renderer: &Renderer, document: &Document) -> String {
+pub(super) fn supervised(renderer: &Renderer, document: &Document) -> String {
     let ids = document.ids.iter().zip(&document.supervised);
     let ids: Vec<u32> = ids
         .filter(|(_, supervised)| **supervised)

@@ -3,6 +3,7 @@
 use super::shard::{Draft, Shard, Tally};
 use super::{Entry, Feeding, Store};
 use crate::base::clock::{Clock, SystemClock};
+use crate::data::render::Unwritten;
 use crate::data::{Content, DataError, Document, Example, OnBadRow, Place, RowFault, Turns};
 use rayon::prelude::*;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Piece {
     /// It goes on where the row before it ended: no new document begins.
     pub continues: bool,
     pub text_bytes: u64,
+    /// What the template leaves out of it.
+    pub unwritten: Unwritten,
 }
 
 /// A row as the source gives it.
@@ -192,6 +195,9 @@ impl Builder {
         }
         self.tally.rows += 1;
         self.tally.text_bytes += piece.text_bytes;
+        self.tally.without_tools += u64::from(piece.unwritten.tools);
+        self.tally.answers += piece.unwritten.answers;
+        self.tally.empty_calls += piece.unwritten.empty;
         if piece.documents.iter().any(|d| d.ids.is_empty()) {
             self.tally.empty += 1;
             return Ok(());

@@ -450,8 +450,8 @@ mod tests {
         }
         Ok(Piece {
             documents: vec![Document::all_supervised(vec![place.row as u32; 2 << 20])],
-            continues: false,
             text_bytes: 6,
+            ..Piece::default()
         })
     }
 

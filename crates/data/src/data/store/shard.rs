@@ -31,6 +31,11 @@ pub struct Tally {
     pub faults: Vec<String>,
     /// Rows that came to no token at all.
     pub empty: u64,
+    /// Rows with tools of which the template writes nothing.
+    pub without_tools: u64,
+    /// Turns of the assistant, and those that only call a tool and come out empty.
+    pub answers: u64,
+    pub empty_calls: u64,
 }
 
 impl Tally {

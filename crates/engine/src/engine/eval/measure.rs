@@ -63,7 +63,9 @@ pub fn evaluate(
                 data.val_batch(first, batch_size.min(rows - first))
             }
         };
-        models.add_reference(&mut batch)?;
+        if method.needs().reference.is_some() {
+            models.add_reference(&mut batch)?;
+        }
         let out = models.score(&batch)?;
         // Sums, divided at the end by what all batches count.
         total += measure(method, &batch, &out, 1.0, &mut readings)?;

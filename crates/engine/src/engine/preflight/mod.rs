@@ -15,6 +15,7 @@ mod settings;
 mod supervised;
 mod token_ids;
 mod token_shift;
+mod tools;
 
 use super::context::RunContext;
 use super::state::TrainState;
@@ -61,6 +62,7 @@ pub const CHECKS: &[Check] = &[
     token_shift::CHECK,
     token_ids::CHECK,
     supervised::CHECK,
+    tools::CHECK,
     answers_end::CHECK,
     longest::CHECK,
     overlap::CHECK,

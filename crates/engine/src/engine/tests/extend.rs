@@ -160,6 +160,35 @@ fn the_loss_on_the_own_split_is_the_validation_loss() {
     );
 }
 
+/// Beside pairs only pairs were read: what a preference method forgets of ordinary texts could not be measured.
+#[test]
+fn texts_beside_pairs_have_the_likelihood_as_their_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pairs, texts) = (dir.path().join("a.jsonl"), dir.path().join("b.jsonl"));
+    let pair = "{\"prompt\": \"say\", \"chosen\": \"ab\", \"rejected\": \"ba\"}\n";
+    std::fs::write(&pairs, pair.repeat(30)).unwrap();
+    let text = "{\"prompt\": \"a\", \"completion\": \"bay\"}\n";
+    std::fs::write(&texts, text.repeat(30)).unwrap();
+    let sets = [("texts", &texts), ("pairs", &pairs)]
+        .map(|(name, path)| format!("{{name: {name}, source: {}}}", path.display()));
+    let words = [
+        format!("data.path={}", pairs.display()),
+        format!("eval.extra=[{}]", sets.join(", ")),
+        "method=dpo".into(),
+        "seq_len=32".into(),
+        "max_steps=2".into(),
+        "eval.every=2".into(),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let events = Run::new(&words).go();
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+    // At first, a guess among a few characters, and a coin toss between the answers.
+    let begin = |id| losses(&events, id)[0].1;
+    assert!((begin("extra/pairs") - 2_f64.ln()).abs() < 1e-6);
+    let characters = begin("extra/texts").exp();
+    assert!((5.0..12.0).contains(&characters), "{characters}");
+}
+
 #[test]
 fn a_set_that_cannot_be_read_is_named() {
     let run = Run::new(&["eval.extra=[{name: gone, source: /nowhere/rows.jsonl}]"]);

@@ -3,6 +3,7 @@
 use super::{Subject, poor};
 use crate::base::finding::Finding;
 use crate::base::human::short;
+use crate::models::is_gguf;
 use crate::nn::AdapterConfig;
 
 /// Tokens of text that adapters of a small rank cannot take in.
@@ -20,6 +21,19 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             "the weights under the adapters are random and stay so".into(),
             "-s train.from=MODEL names the trained model that they are to correct".into(),
             "Hu et al. 2021, arXiv 2106.09685: adapters correct a trained model",
+        ));
+    }
+    let quantized = spec.train.from.as_deref().filter(|from| is_gguf(from));
+    if let (Some(_), true, false) = (
+        quantized,
+        spec.model.is_reward_model(),
+        spec.train.dequantize,
+    ) {
+        list.push(poor(
+            "train.from",
+            "a reward model's score is read off f32 weights: the base of this file becomes f32, in memory and in every checkpoint, which holds it".into(),
+            "-s train.dequantize=true says that this is meant; the plan counts its memory".into(),
+            "docs/models.md, QLoRA: weights in the formats of a file are for methods whose models write",
         ));
     }
     let (rank, width) = (lora.rank, spec.model.d_model);

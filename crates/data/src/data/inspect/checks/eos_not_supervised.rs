@@ -4,7 +4,7 @@ use super::{Check, Kind, Setup, Severity};
 use crate::data::Content;
 use crate::data::inspect::row::Row;
 
-/// Tokens that a template may put behind the end of an answer, such as a line break.
+/// Supervised tokens that a template may put behind the end of an answer, such as a line break.
 const BEHIND: usize = 3;
 
 pub const KIND: Kind = Kind {
@@ -30,12 +30,10 @@ impl Check for EosNotLearnt {
             return None;
         }
         let unended = row.seen.iter().find(|seen| {
-            let document = &seen.document;
-            let end = document.ids.iter().zip(&document.supervised).rev();
-            document.supervised_tokens() > 0
-                && !end
-                    .take(BEHIND)
-                    .any(|(id, supervised)| self.ends.contains(id) && *supervised)
+            // What others say behind the last answer is none of it.
+            let all = seen.document.ids.iter().zip(&seen.document.supervised).rev();
+            let mut end = all.filter(|(_, supervised)| **supervised).peekable();
+            end.peek().is_some() && !end.take(BEHIND).any(|(id, _)| self.ends.contains(id))
         })?;
         Some(match unended.label {
             "" => "the answer has no supervised end".into(),
@@ -60,6 +58,10 @@ mod tests {
         assert_eq!(check.row(&testing::seen(chat(), &[5, 6, 0, 9], &[1, 2])), None);
         assert!(check.row(&testing::seen(chat(), &[5, 6, 0], &[1])).is_some());
         assert!(check.row(&testing::seen(chat(), &[5, 6, 7], &[1, 2])).is_some());
+        // A user who speaks last says nothing of how answers end.
+        let asked = [5, 6, 0, 9, 5, 5, 5, 0, 9];
+        assert_eq!(check.row(&testing::seen(chat(), &asked, &[1, 2])), None);
+        assert!(check.row(&testing::seen(chat(), &asked, &[1])).is_some());
         assert_eq!(
             check.row(&testing::seen(chat(), &[5, 6], &[])),
             None,

@@ -122,6 +122,7 @@ kinds! {
     mojibake
     broken_unicode
     control
+    ends_unanswered
 }
 
 /// Looks a kind up by its word.

@@ -1,0 +1,44 @@
+//! Conversations that end with somebody who waits for an answer: what stands behind the last answer is read for nothing.
+
+use super::{Check, Kind, Severity};
+use crate::data::Content;
+use crate::data::inspect::row::Row;
+
+pub const KIND: Kind = Kind {
+    id: "ends_unanswered",
+    title: "Conversations that end without an answer",
+    severity: Severity::Note,
+    cleans: false,
+    cause: "the last turn is a question or a tool's result: the model reads it, and learns nothing of what follows the last answer",
+    fix: "cut such turns off if the rows lost their answers; where the question is the task, a method that learns from prompts takes them",
+    make: |_| Some(Box::new(EndsUnanswered)),
+};
+
+struct EndsUnanswered;
+
+impl Check for EndsUnanswered {
+    fn row(&mut self, row: &Row) -> Option<String> {
+        let Content::Chat(messages) = &row.example.content else {
+            return None;
+        };
+        // Without any answer it is another kind's.
+        let answered = messages.iter().any(|message| message.role == "assistant");
+        let last = messages.last().filter(|last| last.role != "assistant")?;
+        answered.then(|| format!("the {} speaks last", last.role))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Setup, testing};
+
+    #[test]
+    fn a_user_who_speaks_last_is_told_and_a_row_without_answers_is_not() {
+        let mut check = testing::make("ends_unanswered", Setup::default());
+        let mut of = |turns: &[(&str, &str)]| check.row(&testing::chat(turns));
+        assert_eq!(of(&[("user", "a"), ("assistant", "b")]), None);
+        let found = of(&[("user", "a"), ("assistant", "b"), ("user", "c")]);
+        assert_eq!(found.unwrap(), "the user speaks last");
+        assert_eq!(of(&[("user", "a")]), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Why nothing is left of documents that were to be laid into rows, and what helps: too short and too long ask for the
+//! opposite.
+
+use super::Ready;
+use crate::base::human::grouped;
+use crate::data::documents::Layouting;
+use crate::data::hold_out::Span;
+use crate::data::pack::{Packing, TooLong};
+use crate::data::{DataError, Unit};
+
+/// Examples of one source, or a part of them.
+pub(super) struct Tried {
+    pub how: Layouting,
+    pub spans: Vec<Span>,
+}
+
+/// A source of which no row to train on is left.
+pub(super) fn nothing_left(source: &Ready, how: Layouting, spans: &[Span]) -> DataError {
+    let tried = Tried {
+        how,
+        spans: spans.to_vec(),
+    };
+    let (why, fix) = why(&[tried]);
+    let seq_len = how.seq_len;
+    DataError::source(
+        &source.name,
+        format!("gives no row of {seq_len} tokens: {why}"),
+        fix,
+    )
+}
+
+/// A validation split without a row.
+pub(super) fn no_validation(held: &[Tried]) -> DataError {
+    let (why, mut fix) = why(held);
+    if held.iter().all(|tried| tried.spans.is_empty()) {
+        fix = "more rows, or a larger data.val_fraction".into();
+    }
+    DataError::source(
+        "the validation split",
+        format!("has nothing to predict: {why}"),
+        fix,
+    )
+}
+
+fn why(tried: &[Tried]) -> (String, String) {
+    let (mut examples, mut long, mut longest, mut tokens) = (0, 0, 0, 0);
+    let Some(how) = tried.first().map(|tried| tried.how) else {
+        return ("it has no rows".into(), "name a file with rows".into());
+    };
+    let unit = how.unit;
+    for Tried { spans, .. } in tried {
+        for example in spans.chunks(unit.documents()) {
+            let texts = &example[..unit.sequences().min(example.len())];
+            let most = texts.iter().map(|(_, len)| *len).max().unwrap_or(0);
+            examples += 1;
+            long += u64::from(most > how.seq_len as u64 + 1);
+            longest = longest.max(most);
+            tokens += texts.iter().map(|(_, len)| len).sum::<u64>();
+        }
+    }
+    if how.packing == Packing::Stream {
+        return (
+            format!(
+                "{}, {} tokens in all, and a row takes {} (model.seq_len + 1)",
+                counted(unit, examples),
+                grouped(tokens),
+                grouped(how.seq_len as u64 + 1)
+            ),
+            "more text, or a smaller model.seq_len".into(),
+        );
+    }
+    if long == 0 {
+        return (
+            format!("nothing of {} is supervised", counted(unit, examples)),
+            "check with `llmtui data inspect` what is supervised; rows need an answer".into(),
+        );
+    }
+    let kept = grouped(longest.saturating_sub(1));
+    let (lost, other) = match how.too_long {
+        TooLong::Drop => ("are left out", ""),
+        TooLong::TruncateStart => ("are truncated to what is not supervised", ""),
+        _ => (
+            "lose their answers to truncation",
+            ", or data.too_long: truncate_start, which keeps the ends",
+        ),
+    };
+    let all = counted(unit, examples);
+    let long = match long == examples {
+        true => format!("all {all} are"),
+        false => format!("{} of {all} are", grouped(long)),
+    };
+    (
+        format!(
+            "{long} longer than a row and {lost}; the longest has {} tokens",
+            grouped(longest)
+        ),
+        format!("a larger model.seq_len: {kept} keeps all of them{other}"),
+    )
+}
+
+/// So many examples, in words.
+pub(super) fn counted(unit: Unit, examples: u64) -> String {
+    let (one, many) = match unit {
+        Unit::Text => ("document", "documents"),
+        Unit::Pair | Unit::Ranked => ("pair", "pairs"),
+        Unit::Prompt => ("prompt", "prompts"),
+        Unit::Judged => ("judged answer", "judged answers"),
+    };
+    let word = if examples == 1 { one } else { many };
+    format!("{} {word}", grouped(examples))
+}

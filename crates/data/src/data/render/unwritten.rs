@@ -1,0 +1,175 @@
+//! Tools that a row offers or calls and of which the template writes nothing: the model reads answers to calls that were
+//! never made, and a turn that only calls a tool becomes an answer of no text.
+
+use super::{Renderer, turns};
+use crate::data::chat::{GenerationPrompt, Template};
+use crate::data::{Content, Example, Message, Turns};
+use serde_json::Value;
+
+/// What of a row's tools is not written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Turns of the assistant that are learned from: those of a prompt are read.
+    pub answers: u64,
+    /// Those that call a tool, say nothing else, and come out empty.
+    pub empty: u64,
+    /// Tools or calls that the text does not hold.
+    pub tools: bool,
+}
+
+impl Unwritten {
+    pub fn add(&mut self, other: Unwritten) {
+        self.answers += other.answers;
+        self.empty += other.empty;
+        self.tools |= other.tools;
+    }
+}
+
+impl Renderer {
+    /// What the template leaves out of a row.
+    pub fn unwritten(&self, example: &Example) -> Unwritten {
+        let mut found = Unwritten::default();
+        for (turns, learned_from) in conversations(&example.content) {
+            let answers = turns[learned_from..].iter();
+            found.answers += answers.filter(|m| m.role == "assistant").count() as u64;
+            let called = turns.iter().any(|message| calls(message).is_some());
+            let Some(template) = self.template.as_ref() else {
+                continue;
+            };
+            if called || example.tools.is_some() {
+                let turns = (&*turns, learned_from);
+                look(template, turns, example.tools.as_ref(), &mut found);
+            }
+        }
+        found
+    }
+}
+
+/// Whatever changes nothing of the text when it is taken away is not in it.
+fn look(
+    template: &Template,
+    (turns, learned_from): (&[Message], usize),
+    tools: Option<&Value>,
+    found: &mut Unwritten,
+) {
+    let turns = turns::decoded(turns);
+    let render = |turns: &[Message], tools| {
+        template
+            .render(turns, tools, GenerationPrompt::Without)
+            .ok()
+    };
+    let Some(text) = render(&turns, tools) else {
+        return;
+    };
+    found.tools |= tools.is_some() && render(&turns, None).as_ref() == Some(&text);
+    let mut silent = turns.clone();
+    for message in &mut silent {
+        message.extra.remove("tool_calls");
+    }
+    if silent != turns && render(&silent, tools) == Some(text) {
+        found.tools = true;
+        let empty = |message: &&Message| {
+            let said = message.content.trim().is_empty();
+            message.role == "assistant" && said && calls(message).is_some()
+        };
+        found.empty += turns[learned_from..].iter().filter(empty).count() as u64;
+    }
+}
+
+fn calls(message: &Message) -> Option<&Vec<Value>> {
+    let calls = message.extra.get("tool_calls")?.as_array();
+    calls.filter(|calls| !calls.is_empty())
+}
+
+/// The turns of an example as they are written down, and the first that may be learned from; texts have none.
+fn conversations(content: &Content) -> Vec<(Vec<Message>, usize)> {
+    let joined = |prompt: &Turns, answer: Option<&Turns>| {
+        if matches!(prompt, Turns::Text(_)) && !matches!(answer, Some(Turns::Messages(_))) {
+            return Vec::new();
+        }
+        let mut all = turns::as_turns(prompt, "user");
+        let asked = all.len();
+        all.extend(answer.iter().flat_map(|a| turns::as_turns(a, "assistant")));
+        vec![(all, asked)]
+    };
+    match content {
+        Content::Text(_) => Vec::new(),
+        Content::Chat(messages) => vec![(messages.clone(), 0)],
+        Content::Completion { prompt, completion }
+        | Content::Labelled {
+            prompt, completion, ..
+        } => joined(prompt, Some(completion)),
+        Content::Preference {
+            prompt,
+            chosen,
+            rejected,
+        } => [joined(prompt, Some(chosen)), joined(prompt, Some(rejected))].concat(),
+        Content::Prompt { prompt, .. } => joined(prompt, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::TrainOn;
+    use crate::data::render::tests::renderer;
+    use serde_json::json;
+
+    #[test]
+    fn tools_that_a_template_passes_over_and_calls_that_become_nothing_are_counted() {
+        let mut call = Message::new("assistant", "");
+        let calls = json!([{"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]);
+        call.extra.insert("tool_calls".into(), calls);
+        let turns = vec![
+            Message::new("user", "f of 1?"),
+            call,
+            Message::new("tool", "2"),
+            Message::new("assistant", "It is 2."),
+        ];
+        let mut example = Example::new(Content::Chat(turns));
+        example.tools = Some(json!([{"type": "function", "function": {"name": "f"}}]));
+        let of = |template, example: &Example| renderer(template, TrainOn::Auto).unwritten(example);
+        let lost = Unwritten {
+            answers: 2,
+            empty: 1,
+            tools: true,
+        };
+        assert_eq!(of("chatml", &example), lost);
+        assert_eq!(
+            of("qwen", &example),
+            Unwritten {
+                answers: 2,
+                ..Unwritten::default()
+            }
+        );
+        // In a prompt they are read, not learned.
+        let Content::Chat(turns) = &example.content else {
+            unreachable!()
+        };
+        let mut prompted = example.clone();
+        prompted.content = Content::Completion {
+            prompt: Turns::Messages(turns[..3].to_vec()),
+            completion: Turns::Messages(turns[3..].to_vec()),
+        };
+        let read = Unwritten {
+            answers: 1,
+            empty: 0,
+            tools: true,
+        };
+        assert_eq!(of("chatml", &prompted), read);
+        // Tools alone, which no turn calls.
+        let turns = vec![
+            Message::new("user", "hi"),
+            Message::new("assistant", "hello"),
+        ];
+        example.content = Content::Chat(turns);
+        let lost = Unwritten {
+            answers: 1,
+            empty: 0,
+            tools: true,
+        };
+        assert_eq!(of("chatml", &example), lost);
+        example.tools = None;
+        assert!(!of("chatml", &example).tools);
+    }
+}

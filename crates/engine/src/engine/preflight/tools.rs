@@ -1,0 +1,87 @@
+//! Tools and their calls are in the text. Under a template that has no place for them a call becomes an answer of nothing but
+//! its end, which a model learns to give, and the tool's result stands there unasked.
+
+use super::{Check, Finding, Subject};
+use crate::base::human::grouped;
+use crate::data::Learning;
+use crate::data::chat::TOOLS_FIX;
+use crate::engine::EngineError;
+
+pub const CHECK: Check = Check {
+    id: "tools",
+    title: "The template writes tools and calls",
+    computes: false,
+    run,
+};
+
+/// Share of the answers that come out empty at which we fail.
+const FAIL: f64 = 0.5;
+
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    Ok(match &subject.data.learning {
+        Some(learning) => judge(learning),
+        None => Finding::pass("one text: it has no tools"),
+    })
+}
+
+fn judge(learning: &Learning) -> Finding {
+    let &Learning {
+        without_tools,
+        answers,
+        empty_calls,
+        ..
+    } = learning;
+    if without_tools == 0 {
+        return Finding::pass("no row has tools that its text lacks");
+    }
+    let rows = format!(
+        "the tools of {} rows are not written",
+        grouped(without_tools)
+    );
+    if empty_calls == 0 {
+        let cause =
+            "the chat template has no place for tools: the model does not see which it may call";
+        return Finding::warn(rows, cause, TOOLS_FIX);
+    }
+    let share = empty_calls as f64 / answers.max(1) as f64;
+    let evidence = format!(
+        "{rows}; {} of {} answers ({:.1} %) only call a tool and come out empty",
+        grouped(empty_calls),
+        grouped(answers),
+        100.0 * share
+    );
+    let cause = "the chat template has no place for calls: the model learns to say nothing where a tool is called for";
+    match share >= FAIL {
+        true => Finding::fail(evidence, cause, TOOLS_FIX),
+        false => Finding::warn(evidence, cause, TOOLS_FIX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::finding::Status;
+
+    #[test]
+    fn some_empty_calls_are_told_and_half_of_the_answers_stop_the_run() {
+        let judged = |without_tools, empty_calls| {
+            judge(&Learning {
+                without_tools,
+                empty_calls,
+                answers: 1200,
+                ..Learning::default()
+            })
+        };
+        assert_eq!(judged(0, 0).status, Status::Pass);
+        assert_eq!(judged(5, 0).status, Status::Warn);
+        let some = judged(5, 30);
+        assert_eq!(some.status, Status::Warn);
+        let evidence = some.evidence.to_string();
+        assert!(
+            evidence.contains("30 of 1,200 answers (2.5 %)"),
+            "{evidence}"
+        );
+        assert!(some.fix.contains("data.template=qwen"), "{}", some.fix);
+        assert_eq!(judged(500, 600).status, Status::Fail);
+    }
+}
