@@ -169,10 +169,10 @@ pub fn astray(said: &Path, full: &Path) -> String {
     let there = folder.as_os_str().is_empty() || folder.is_dir();
     let relative = "relative paths start from the working directory";
     match (there, said.is_absolute()) {
-        (true, true) => "nothing in its folder is called so".into(),
-        (true, false) => relative.into(),
-        (false, true) => "its folder does not exist either".into(),
-        (false, false) => format!("its folder does not exist either; {relative}"),
+        (true, true) => "check the name: its folder holds nothing that is called so".into(),
+        (true, false) => format!("check the path: {relative}"),
+        (false, true) => "check the path: its folder does not exist either".into(),
+        (false, false) => format!("check the path: its folder does not exist either; {relative}"),
     }
 }
 

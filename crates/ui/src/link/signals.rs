@@ -114,7 +114,7 @@ pub fn listen(hangup: Hangup) -> Listening {
 /// Whether SIGHUP was ignored when this process began, as `nohup` has it: whoever asks for that wants the run to go on.
 /// False where the kernel does not say.
 fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = crate::base::files::read_plain_text("/proc/self/status").unwrap_or_default();
     is_ignored(&status, rustix::process::Signal::HUP.as_raw())
 }
 

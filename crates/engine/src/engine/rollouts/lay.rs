@@ -59,6 +59,21 @@ pub fn put(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
     batch.columns.push(Column { name, values });
 }
 
+/// The mean of a column over each answer's tokens; `None` where the batches have no such column.
+pub fn means(batches: &[Batch], name: &str) -> Option<Vec<f64>> {
+    let mut all = Vec::new();
+    for batch in batches {
+        let column = batch.column(name)?;
+        for row in 0..batch.batch_size {
+            let places = row * batch.seq_len..(row + 1) * batch.seq_len;
+            let own = places.filter(|at| batch.mask[*at]);
+            let own: Vec<f64> = own.map(|at| f64::from(column[at])).collect();
+            all.push(own.iter().sum::<f64>() / own.len().max(1) as f64);
+        }
+    }
+    Some(all)
+}
+
 /// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward.
 pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) {
     let mut rewards = rewards.iter_mut();

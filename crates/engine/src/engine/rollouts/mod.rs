@@ -25,6 +25,7 @@ use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Batch, Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
+use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::metrics::Readings;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
@@ -318,6 +319,10 @@ impl Rollouts {
             let (own, others) = rest.split_at(batch.batch_size.min(rest.len()));
             lay::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
             rest = others;
+        }
+        // What people see of a critic's advantages, which differ from token to token.
+        if let Some(means) = lay::means(&batches, TOKEN_ADVANTAGE) {
+            advantages = means;
         }
         self.parts = parts;
         let rollout = Rollout {

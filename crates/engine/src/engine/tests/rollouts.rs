@@ -341,6 +341,21 @@ fn a_run_reports_rewards_and_how_held_out_prompts_are_answered() {
     assert!(groups.last().unwrap().sequences[0].label == "held out");
 }
 
+/// A critic judges every token: what is shown of an answer is their mean, not its reward beside the step's mean.
+#[test]
+fn the_advantage_that_is_kept_of_an_answer_is_the_critics() {
+    use crate::run::rollouts::{Wanted, find, mean};
+    let run = run_of(&["method=ppo", "rollout.keep=2", "max_steps=4"]);
+    run.go();
+    let found = find(run.job.run_dir.path(), &Wanted::Upto(4)).unwrap();
+    let last = found.rollouts.last().unwrap();
+    let answers = || last.groups.iter().flat_map(|group| &group.answers);
+    let average = mean(answers().map(|answer| answer.reward.0));
+    assert!(answers().any(|answer| answer.advantage.0 != 0.0));
+    let apart = answers().filter(|a| (a.advantage.0 - (a.reward.0 - average)).abs() > 1e-3);
+    assert!(apart.count() > 0);
+}
+
 #[test]
 fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
     use crate::run::rollouts::{Wanted, find, mean};

@@ -261,7 +261,7 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
     };
     let first = match sequence.advantage {
         Some(advantage) => format!("  {:>+6.2}", advantage.0),
-        None => format!("  {:<9}", sequence.label),
+        None => format!("  {:<8} ", sequence.label),
     };
     let mut line = vec![
         word(first, meaning),
@@ -286,7 +286,8 @@ fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<
 /// A reward in few characters: most are 0 or 1.
 fn worth(reward: f64) -> String {
     match reward.fract() == 0.0 {
-        true => format!("{reward:.0}"),
+        // Without the sign of a negative zero.
+        true => format!("{:.0}", reward + 0.0),
         false => format!("{reward:.2}"),
     }
 }
@@ -300,7 +301,12 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
         }
         let rewards: Vec<_> = example.sequences.iter().map(|s| s.reward).collect();
         if rewards.len() > 1 && rewards.windows(2).all(|two| two[0] == two[1]) {
-            words.push(word("  equal rewards: nothing to learn", Meaning::Warn));
+            // With a critic or a mean over all groups as the baseline they teach, too.
+            let teaches = |s: &ExaminedSequence| s.advantage.is_some_and(|a| a.0 != 0.0);
+            words.push(match example.sequences.iter().any(teaches) {
+                true => word("  equal rewards", Meaning::Muted),
+                false => word("  equal rewards: nothing to learn", Meaning::Warn),
+            });
         }
         return words;
     }
@@ -336,7 +342,7 @@ fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<W
     if let Some(score) = sequence.reward {
         let text = format!("score {:+.3}, {} tokens", score.0, sequence.tokens);
         let mut words = vec![
-            word(format!("  {:<9}", sequence.label), Meaning::Accent),
+            word(format!("  {:<8} ", sequence.label), Meaning::Accent),
             word(text, Meaning::Text),
         ];
         let before = before.and_then(|before| before.reward);
@@ -345,7 +351,7 @@ fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<W
     }
     let per_token = sequence.logp.0 / f64::from(sequence.tokens.max(1));
     let mut words = vec![
-        word(format!("  {:<9}", sequence.label), Meaning::Accent),
+        word(format!("  {:<8} ", sequence.label), Meaning::Accent),
         word(
             format!(
                 "log p {}, {per_token:.2} a token over {} tokens",

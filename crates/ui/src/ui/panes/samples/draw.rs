@@ -24,6 +24,8 @@ const CHART_SHARE: u16 = 3;
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 7..=14;
 /// Share of the width over which the drawn loss averages.
 const SMOOTHING: f64 = 0.02;
+/// The mean reward of a step.
+const REWARD: &str = "reward";
 
 /// What a frame shows.
 pub struct Page<'a> {
@@ -70,6 +72,9 @@ pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
         return "Another program trains this run: its log holds no samples.".into();
     }
     match (every, &state.finished) {
+        _ if state.head.as_ref().is_some_and(|head| head.method == "reward") => {
+            "A reward model scores answers and writes none: llmtui score RUN FILE.".into()
+        }
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
         (Some(every @ 1..), None) => format!(
             "The first sample comes at step {}; {}",
@@ -159,12 +164,18 @@ impl Page<'_> {
     fn chart(&self, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
         let samples = self.texts.iter().enumerate();
         let flags: Vec<(char, u64)> = samples.map(|(i, s)| (letter(i), s.step)).collect();
-        let lines = (id::TRAIN_LOSS, id::VAL_LOSS);
-        curve(buffer, outline, self.state, lines, &flags, theme);
-        let mut title = vec![word(" loss ", Meaning::Title)];
+        // A policy that learns from its own answers has rewards, and no loss that says how good it is.
+        let losses = [id::TRAIN_LOSS, id::VAL_LOSS];
+        let reward = !losses.iter().any(|id| self.state.series.contains_key(*id));
+        let (title, [seen, held_out]) = match reward {
+            true => (" reward ", [REWARD, ""]),
+            false => (" loss ", losses),
+        };
+        curve(buffer, outline, self.state, (seen, held_out), &flags, theme);
+        let mut title = vec![word(title, Meaning::Title)];
         for (id, name, meaning) in [
-            (id::TRAIN_LOSS, "train", Meaning::Train),
-            (id::VAL_LOSS, "val", Meaning::Validation),
+            (seen, "train", Meaning::Train),
+            (held_out, "val", Meaning::Validation),
         ] {
             if let Some(last) = self.state.series.get(id).and_then(|s| s.last()) {
                 title.push(word(format!("{name} "), Meaning::Muted));
