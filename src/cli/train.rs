@@ -232,10 +232,10 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
 /// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly
 /// always does the right thing.
 fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
-    let asked = asked_of(args)?;
     match resume {
         Resume::Run(word) => {
             let run = named(&word.to_string_lossy(), cx)?;
+            let asked = asked_of(args)?;
             let same = |run: &RunDir| -> anyhow::Result<bool> {
                 Ok(same_training(&spec_of(run)?, &args.spec.load(cx)?.spec))
             };

@@ -12,7 +12,8 @@ mod split;
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use crate::base::text::shown;
+use crate::base::paths::is_yaml;
+use crate::base::text::{one_line, shown};
 use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Overwrite, SinkError};
 use crate::data::source::ReadContext;
@@ -68,6 +69,14 @@ impl Source {
     /// # Errors
     /// A format or a column that does not exist.
     fn subject(&self) -> anyhow::Result<Subject> {
+        if is_yaml(&self.path) {
+            let path = one_line(&self.path);
+            let what = format!("{path} is YAML: a spec or a config, and no data");
+            let hint = format!(
+                "name the data that it names; llmtui data batches {path} shows what a spec's run learns from"
+            );
+            return Err(Failure::yours(what, hint).into());
+        }
         let mut subject = Subject::of_path(&self.path);
         if let Some(format) = &self.format {
             subject.set_format(format).map_err(|e| yours(&e))?;

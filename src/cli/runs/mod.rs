@@ -234,11 +234,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
         human::duration(spent),
         human::age(now.since(run.created)),
-        if utf8 {
-            sparkline(&run.curve)
-        } else {
-            String::new()
-        },
+        sparkline(&run.curve, utf8),
         changed(run),
     ]
 }
@@ -246,18 +242,21 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
 /// Columns of a curve.
 const CURVE: usize = 12;
 
-/// A sparkline of eight heights between the minimum and the maximum of the whole curve; longer curves are averaged.
-fn sparkline(curve: &[f64]) -> String {
+/// A sparkline of eight heights between the minimum and the maximum of the whole curve; longer curves are averaged. In ASCII the
+/// heights are marks of more and more ink.
+fn sparkline(curve: &[f64], utf8: bool) -> String {
     let part = curve.len().div_ceil(CURVE).max(1);
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     let curve: Vec<f64> = curve.chunks(part).map(mean).collect();
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const INK: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
+    let bars = if utf8 { BARS } else { INK };
     let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
     let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let span = (high - low).max(f64::MIN_POSITIVE);
     curve
         .iter()
-        .map(|x| BARS[(((x - low) / span * 7.0).round() as usize).min(7)])
+        .map(|x| bars[(((x - low) / span * 7.0).round() as usize).min(7)])
         .collect()
 }
 
@@ -384,10 +383,11 @@ mod tests {
 
     #[test]
     fn flat_and_empty_curves_draw() {
-        assert_eq!(sparkline(&[]), "");
-        assert_eq!(sparkline(&[2.0, 2.0]), "▁▁");
+        assert_eq!(sparkline(&[], true), "");
+        assert_eq!(sparkline(&[2.0, 2.0], true), "▁▁");
+        assert_eq!(sparkline(&[1.0, 2.0, 3.0], false), ".+#");
         let long: Vec<f64> = (0..24).map(|i| f64::from(24 - i)).collect();
-        assert_eq!(sparkline(&long).chars().count(), 12);
-        assert!(sparkline(&long).starts_with('█') && sparkline(&long).ends_with('▁'));
+        assert_eq!(sparkline(&long, true).chars().count(), 12);
+        assert!(sparkline(&long, true).starts_with('█') && sparkline(&long, true).ends_with('▁'));
     }
 }

@@ -67,6 +67,10 @@ pub struct DataConfig {
     /// Which column plays which part (`{text: body}`), for sources that do not say their own.
     #[serde(skip_serializing_if = "Columns::is_empty")]
     pub columns: Columns,
+    /// Read only the first rows of each source, validation sets too: for a trial. Default: all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub max_rows: Option<u64>,
     /// What happens at a row that cannot be used.
     pub on_bad_row: OnBadRow,
     /// How text becomes tokens.
@@ -110,6 +114,7 @@ impl Default for DataConfig {
             corpus: "tinyshakespeare".into(),
             format: FormatChoice::default(),
             columns: Columns::default(),
+            max_rows: None,
             on_bad_row: OnBadRow::default(),
             tokenizer: TokenizerConfig::Char(Default::default()),
             template: AUTO.into(),
@@ -133,6 +138,7 @@ impl DataConfig {
         let plainly = self.sources.is_empty()
             && self.synthetic.is_none()
             && self.columns.is_empty()
+            && self.max_rows.is_none()
             && self.val_path.is_none()
             && matches!(self.format, FormatChoice::Auto | FormatChoice::Text)
             && matches!(self.packing, PackingChoice::Auto | PackingChoice::Stream);
@@ -239,6 +245,13 @@ impl DataConfig {
             faults.push((
                 "data.columns",
                 "there are no files whose columns these could be".into(),
+                "name the data: -s data.path=FILE".into(),
+            ));
+        }
+        if self.max_rows.is_some() && self.is_built_in() {
+            faults.push((
+                "data.max_rows",
+                "the built-in corpus is a text and has no rows".into(),
                 "name the data: -s data.path=FILE".into(),
             ));
         }

@@ -41,6 +41,8 @@ pub struct Examples {
     columns: Columns,
     on_bad_row: OnBadRow,
     skipped: Skipped,
+    /// Rows that may still come; `None`: all that there are.
+    left: Option<u64>,
     ended: bool,
 }
 
@@ -94,6 +96,7 @@ pub fn examples(
         columns: source.columns.clone(),
         on_bad_row,
         skipped: Skipped::default(),
+        left: None,
         ended: false,
     })
 }
@@ -127,6 +130,13 @@ impl Examples {
         &self.detection
     }
 
+    /// The first rows alone; those that are skipped do not count.
+    #[must_use]
+    pub fn at_most(mut self, rows: Option<u64>) -> Examples {
+        self.left = rows;
+        self
+    }
+
     /// Rows left out so far.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
@@ -154,14 +164,17 @@ impl Iterator for Examples {
     type Item = Result<(Place, Example), RowFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.ended {
+        while !self.ended && self.left != Some(0) {
             let record = self.waiting.pop_front().or_else(|| self.rows.next())?;
             let read = record.and_then(|record| {
                 let example = formats::read(self.detection.format, &record, &self.columns)?;
                 Ok((record.place, example))
             });
             match read {
-                Ok(example) => return Some(Ok(example)),
+                Ok(example) => {
+                    self.left = self.left.map(|left| left - 1);
+                    return Some(Ok(example));
+                }
                 Err(fault) if self.passes_over(&fault) => {}
                 Err(fault) => {
                     self.ended = true;
@@ -226,6 +239,16 @@ mod tests {
         assert_eq!(found.by_ref().filter(Result::is_ok).count(), 2);
         assert_eq!(found.skipped().count, 2);
         assert_eq!(found.skipped().first[1].place.row, 3);
+    }
+
+    #[test]
+    fn the_first_rows_alone_may_be_asked_for() {
+        let rows = "{\"text\": \"a\"}\n{\"text\": 3}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n";
+        let read = |rows_at_most| {
+            let found = open(rows, FormatChoice::Auto, OnBadRow::Skip).unwrap();
+            found.at_most(rows_at_most).map(Result::unwrap).count()
+        };
+        assert_eq!([Some(2), Some(9), None].map(read), [2, 3, 3]);
     }
 
     #[test]

@@ -139,7 +139,8 @@ fn gather(
     } = Gathered::default();
     for source in sources {
         let begun = text.len();
-        for row in examples(source, config.format, config.on_bad_row, read)? {
+        let rows = examples(source, config.format, config.on_bad_row, read)?;
+        for row in rows.at_most(config.max_rows) {
             let (_, example) = row?;
             if text.len() - begun + text_bytes(&example.content) > limit {
                 if characters {

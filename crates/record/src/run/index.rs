@@ -179,12 +179,21 @@ pub enum ResolveError {
         runs_dir: PathBuf,
         known: Vec<String>,
     },
-    #[error("{word:?} matches {} runs: {}; use more of the name", .fits.len(), .fits.join(", "))]
+    #[error("{word:?} matches {} runs: {}; use more of the name", .fits.len(), some(.fits))]
     Ambiguous { word: String, fits: Vec<String> },
     #[error(transparent)]
     Run(#[from] RunError),
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
+}
+
+/// The first of them, the newest: nobody reads fifty names.
+fn some(fits: &[String]) -> String {
+    const SHOWN: usize = 5;
+    match fits.len().saturating_sub(SHOWN) {
+        0 => fits.join(", "),
+        more => format!("{} and {more} more", fits[..SHOWN].join(", ")),
+    }
 }
 
 fn list_hint(known: &[String]) -> String {

@@ -51,6 +51,14 @@ impl Tokenizing<'_> {
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let rows = self.open(source)?;
+        if self.config.max_rows.is_some() && rows.rows().kind() == "text" {
+            let fix = "leave data.max_rows out, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
+            return Err(DataError::source(
+                name,
+                "is plain text, which has no rows",
+                fix,
+            ));
+        }
         let format = rows.detection().format;
         let conversations = format != FormatId::Text;
         let mut beginning = match format {
@@ -126,6 +134,7 @@ impl Tokenizing<'_> {
             self.config.on_bad_row,
             &self.read,
         )
+        .map(|rows| rows.at_most(self.config.max_rows))
     }
 
     fn key(&self, source: &SourceConfig, rows: &Examples) -> Result<Key, DataError> {
@@ -139,6 +148,10 @@ impl Tokenizing<'_> {
         let key = match self.unit {
             Unit::Text => Key::new(&source.to_string()),
             unit => Key::new(&source.to_string()).with("unit", format!("{unit:?}")),
+        };
+        let key = match self.config.max_rows {
+            Some(rows) => key.with("max_rows", rows.to_string()),
+            None => key,
         };
         // Later pieces of a long text once had the token in front that begins a text.
         let key = match rows.rows().kind() {
@@ -170,7 +183,8 @@ impl Tokenizing<'_> {
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
                 Some(rows) => rows,
-                None => examples(source, config.format, config.on_bad_row, read)?,
+                None => examples(source, config.format, config.on_bad_row, read)?
+                    .at_most(config.max_rows),
             };
             build(Feed {
                 name,

@@ -154,10 +154,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("template", To::Template(TEMPLATES)),
     row("cutoff_len", To::Near("model.seq_len", WINDOWS)),
-    row(
-        "max_samples",
-        To::NoEqual("every row is used; cut the file with `llmtui data split` or `head`"),
-    ),
+    row("max_samples", To::Key("data.max_rows")),
     row("val_size", To::HeldOut),
     row("train_on_prompt", To::Flag("data.train_on", "all")),
     row("mask_history", To::Flag("data.train_on", "completion")),
