@@ -177,7 +177,10 @@ impl Progress {
     }
 
     fn finished(&self) -> Vec<String> {
-        let Some(finish) = self.state.newest_end() else {
+        if let Some(refused) = &self.state.refused {
+            return vec![format!("not resumed: {}", refused.message)];
+        }
+        let Some(finish) = &self.state.finished else {
             return Vec::new();
         };
         let mut line = format!(

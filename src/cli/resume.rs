@@ -84,7 +84,10 @@ fn over(id: &str, finish: Option<&Finish>, hint: String) -> anyhow::Result<Exit>
         }
         exit => {
             let why = one_line(&finish.message);
-            let what = format!("{id} went on and ended at step {step}: {why}");
+            let what = match finish.outcome.is_refusal() {
+                true => format!("{id} does not go on: {why}"),
+                false => format!("{id} went on and ended at step {step}: {why}"),
+            };
             Err(Failure { exit, what, hint }.into())
         }
     }

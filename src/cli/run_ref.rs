@@ -76,25 +76,22 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
 
 /// A checkpoint, by its folder or as `RUN@STEP`, where a run is asked for.
 fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
-    let path = Path::new(word);
-    let named = || {
-        let (run, step) = word.rsplit_once('@')?;
-        let run = index::resolve(runs_dir, run).ok()?;
-        Some((run, whole_number(step).ok()?))
-    };
-    let (run, step) = match path.is_dir() {
-        true => {
-            let whole = std::fs::canonicalize(path).ok()?;
-            let run = RunDir::open(whole.parent()?.parent()?).ok()?;
-            let step = run
-                .checkpoints()
-                .into_iter()
-                .find(|c| c.path == whole)?
-                .step;
-            (run, step)
+    let path = std::path::absolute(word).ok()?;
+    let folder = path.file_name()?.to_string_lossy().into_owned();
+    let (run, step) = match folder.strip_prefix("step-") {
+        Some(step) => (
+            RunDir::open(path.parent()?.parent()?).ok()?,
+            step.to_string(),
+        ),
+        None => {
+            let (run, step) = word.rsplit_once('@')?;
+            (index::resolve(runs_dir, run).ok()?, step.to_string())
         }
-        false => named()?,
     };
+    let step = whole_number(&step).ok()?;
+    if let Err(gone) = checkpoint_of(&run, Some(step)) {
+        return Some(gone);
+    }
     let what = format!("{word:?} is a checkpoint, and this is about a run");
     let branch = command("train --branch", run.path(), runs_dir);
     let id = one_line(&run.folder());
@@ -444,6 +441,14 @@ mod tests {
             assert!(failure.what.contains("is a checkpoint"), "{failure:?}");
             let branch = format!("train --branch {id}@10");
             assert!(failure.hint.contains(&branch), "{failure:?}");
+        }
+        for gone in [format!("{id}@9"), old.replace("10", "09")] {
+            let failure = a_checkpoint(&gone, dir.path()).unwrap();
+            assert!(
+                failure.what.contains("no checkpoint of step 9"),
+                "{failure:?}"
+            );
+            assert!(failure.hint.contains("it keeps 10, 20"), "{failure:?}");
         }
         let newest = a_checkpoint(&format!("{id}@20"), dir.path()).unwrap();
         assert!(newest.hint.contains("name the run"), "{newest:?}");

@@ -230,7 +230,8 @@ fn resume(
             "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
         );
     }
-    let saved = checkpoint::load(&path, state)?;
+    // Another text may have another vocabulary: what it is made from is asked before weights of other shapes are read.
+    let saved = checkpoint::read_state(&path)?;
     if saved.progress.step != step {
         return Err(EngineError::Setup(format!(
             "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
@@ -251,10 +252,13 @@ fn resume(
         }
         Match::Different(why) => {
             return Err(EngineError::Setup(format!(
-                "cannot continue from step {step}: {why}; restore the data, or use --force"
+                "cannot continue from step {step}: {why}{}; restore the data, or llmtui train --resume {} --force",
+                named(&job.spec),
+                one_line(&job.run_dir.folder())
             )));
         }
     }
+    checkpoint::load(&path, state)?;
     if job.fresh_optimizer {
         // Of an average and the weights behind it, the weights go on.
         state.show_average(false)?;
@@ -266,6 +270,16 @@ fn resume(
         port.note(step, words);
     }
     Ok(Some(step))
+}
+
+/// The data of a spec, where somebody named them.
+fn named(spec: &RunSpec) -> String {
+    let sources = spec.data.all_sources();
+    let names: Vec<String> = sources.iter().map(|s| one_line(&s.to_string())).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", names.join(", ")),
+    }
 }
 
 /// The last step and the spec that the process before began with.

@@ -22,6 +22,12 @@ impl Columns {
         self.0.get(part).map(String::as_str)
     }
 
+    /// Parts, and the columns that are named for them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(part, column)| (part.as_str(), column.as_str()))
+    }
+
     /// # Errors
     /// A part that the format does not have.
     pub fn check(&self, format: FormatId) -> Result<(), DataError> {

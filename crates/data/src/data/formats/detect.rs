@@ -296,6 +296,19 @@ fn no_format(first: &Record, columns: &Columns) -> DataError {
     {
         return fault;
     }
+    if let Some((part, gone)) = columns.iter().find(|(_, c)| !first.fields.contains_key(*c)) {
+        let what = format!(
+            "has no column {}, which is named for the part `{part}`; it has {names}",
+            one_line(gone)
+        );
+        let fix = match nearest(gone, first.fields.keys().map(String::as_str)) {
+            Some(near) => format!("data.columns: {{{part}: {}}}", one_line(near)),
+            None => format!(
+                "name a column that it has; for one of several sources in data.sources: {{path: FILE, columns: {{{part}: COLUMN}}}}"
+            ),
+        };
+        return DataError::source(&first.place, what, fix);
+    }
     if let Some(column) = turns_as_text(first) {
         let what = format!(
             "holds text in the column {}, and turns are a list of objects",

@@ -392,6 +392,21 @@ fn a_conversation_beats_the_prompt_that_it_repeats() {
 }
 
 #[test]
+fn a_named_column_that_the_rows_lack_is_told() {
+    let row = record(json!({"question": "a", "ansver": "b"}));
+    let named = |pairs: [(&str, &str); 2]| {
+        let columns: Columns = pairs.into_iter().collect();
+        detect(&[row.clone()], &columns, None).unwrap_err()
+    };
+    let slip = named([("instruction", "question"), ("response", "answer")]);
+    let what = slip.to_string();
+    assert!(what.contains("has no column answer") && what.contains("it has question, ansver"));
+    assert_eq!(slip.hint(), "data.columns: {response: ansver}");
+    let gone = named([("instruction", "question"), ("response", "zzz")]);
+    assert!(gone.hint().contains("data.sources"), "{}", gone.hint());
+}
+
+#[test]
 fn unknown_columns_get_the_mapping_that_would_fix_them() {
     let error = |value: Value| detect(&[record(value)], &Columns::default(), None).unwrap_err();
     let wrong = error(

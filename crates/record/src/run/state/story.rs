@@ -220,6 +220,11 @@ impl RunState {
             }
             Event::Rejected { why, .. } => Line::notice(Level::Warn, format!("refused: {why}")),
             Event::Finished {
+                outcome, message, ..
+            } if outcome.is_refusal() && self.stood.is_some() => {
+                Line::notice(outcome_level(*outcome), format!("not resumed: {message}"))
+            }
+            Event::Finished {
                 outcome,
                 step,
                 val_loss,

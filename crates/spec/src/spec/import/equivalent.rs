@@ -5,6 +5,12 @@ use crate::spec::schema::{Kind, root};
 
 /// What to say to somebody who knows this key from another tool; `None` of a key that none has.
 pub(in crate::spec) fn of(key: &str) -> Option<String> {
+    // Of PEFT's own configuration, which is no file that is imported.
+    match key {
+        "target_modules" => return Some(TARGETS.into()),
+        "r" | "rank" => return Some(here("adapter.lora.rank")),
+        _ => {}
+    }
     let known = Dialect::ALL.iter().find_map(|dialect| dialect.row(key))?;
     Some(match known.to {
         To::Key(path)
@@ -14,7 +20,7 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         | To::PerEpoch(path)
         | To::Strategy(path) => here(path),
         To::Flag(path, value) | To::Either(path, value, ..) | To::NearlyOff(path, value, _) => {
-            format!("it is called {path} here: -s {path}={value}")
+            format!("it is called {path} here; true is -s {path}={value}")
         }
         To::WarmUp => "-s warmup_steps=N, or -s warmup_ratio=SHARE".into(),
         To::Kept => here("checkpoint.keep_last"),
@@ -68,6 +74,8 @@ mod tests {
     fn what_people_know_from_other_tools_leads_to_a_setting_that_is_there() {
         for (key, part) in [
             ("lora_target", "adapter.lora.targets"),
+            ("target_modules", "adapter.lora.targets"),
+            ("train_on_inputs", "true is -s data.train_on=all"),
             ("use_dora", "-s adapter.lora.dora=true"),
             ("neftune_noise_alpha", "method.sft.neftune_alpha"),
             ("num_generations", "rollout.group_size"),

@@ -149,11 +149,12 @@ impl App {
             .collect();
         self.noticed = self.noticed.max(held.state.last_seq);
         let live = held.link == LinkState::Live;
-        // The run's own screen shows its checks and its end, whole.
-        let told_there = matches!(
-            envelope.event,
-            Event::Checked { .. } | Event::Finished { .. }
-        );
+        // The run's own screen shows its checks and its end, whole; of a refused resume it shows how the run stands.
+        let told_there = match envelope.event {
+            Event::Checked { .. } => true,
+            Event::Finished { .. } => held.state.refused.is_none(),
+            _ => false,
+        };
         let shown = told_there && *self.entry() == run::ENTRY;
         if live && !shown {
             for notice in fresh {
