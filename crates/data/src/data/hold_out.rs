@@ -24,9 +24,9 @@ pub(super) struct Split {
 
 /// Divides the rows of a source. Each is held out whole, both answers of a pair too where they are judged one by one: with the given probability, drawn by its number, so that sorted
 /// rows are no danger; of a few, their share of them, one at least, and one is left at least. A single text is cut, its last
-/// tokens are held out; and so are a few whose parts would be shorter than `least` tokens, a row of texts that run together, or
-/// of which far more would be held out than was asked for.
-pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
+/// tokens are held out; and so are a few texts that run together in rows of `row` tokens whose parts would be shorter than one, or of
+/// which far more would be held out than was asked for. Without `row` every example is learned by itself, and stays whole.
+pub(super) fn split(store: &Store, fraction: f64, row: Option<u64>) -> Split {
     let spans: Vec<Span> = store.spans().collect();
     let size = store.documents_of_row();
     let rows = (spans.len() / size) as u64;
@@ -61,8 +61,10 @@ pub(super) fn split(store: &Store, fraction: f64, least: u64) -> Split {
         val = train.split_off(train.len().saturating_sub(size));
     }
     let tokens = |spans: &[Span]| spans.iter().map(|span| span.1).sum::<u64>();
+    // The shortest sequence that predicts anything has two tokens.
+    let least = row.unwrap_or(2);
     let short = tokens(&train) < least || tokens(&val) < least;
-    let far = tokens(&val) as f64 > MOST * fraction * store.tokens() as f64;
+    let far = row.is_some() && tokens(&val) as f64 > MOST * fraction * store.tokens() as f64;
     let is_cut = store.unit == Unit::Text && rows < ENOUGH && (rows < 2 || short || far);
     if is_cut {
         (train, val) = cut(store, fraction);
@@ -123,13 +125,13 @@ mod tests {
     #[test]
     fn many_documents_are_held_out_whole_and_always_the_same() {
         let store = store(5000, 3);
-        let Split { train, val, .. } = split(&store, 0.1, 0);
+        let Split { train, val, .. } = split(&store, 0.1, None);
         assert!((450..550).contains(&val.len()), "{}", val.len());
         assert_eq!(train.len() + val.len(), 5000);
         assert!(train.iter().all(|span| !val.contains(span)));
-        assert_eq!(split(&store, 0.1, 0).val, val);
-        assert_eq!(split(&store, 0.0, 0).val, []);
-        assert_eq!(split(&store, 1e-9, 0).val.len(), 1);
+        assert_eq!(split(&store, 0.1, None).val, val);
+        assert_eq!(split(&store, 0.0, None).val, []);
+        assert_eq!(split(&store, 1e-9, None).val.len(), 1);
     }
 
     #[test]
@@ -137,7 +139,7 @@ mod tests {
         for pairs in [2, 3, 19, 400] {
             let mut store = store(2 * pairs, 3);
             store.unit = Unit::Pair;
-            let Split { train, val, .. } = split(&store, 0.25, 0);
+            let Split { train, val, .. } = split(&store, 0.25, None);
             assert!(!val.is_empty() && !train.is_empty());
             assert!(train.len() + val.len() == 2 * pairs);
             for part in [train, val] {
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn few_documents_are_held_out_whole_and_one_is_left() {
         for (documents, fraction, held) in [
-            (2, 0.3, 1),
+            (2, 0.1, 1),
             (2, 0.9, 1),
             (3, 0.4, 1),
             (12, 0.1, 1),
@@ -159,7 +161,7 @@ mod tests {
             (19, 0.9, 17),
         ] {
             let store = store(documents, 10);
-            let Split { train, val, is_cut } = split(&store, fraction, 0);
+            let Split { train, val, is_cut } = split(&store, fraction, None);
             assert_eq!((val.len(), is_cut), (held, false), "{documents} {fraction}");
             assert_eq!(train.len() + held, documents);
             assert!(train.iter().chain(&val).all(|span| span.1 == 10));
@@ -170,21 +172,22 @@ mod tests {
     #[test]
     fn of_a_few_texts_no_more_than_twice_the_share_is_held_out() {
         for (documents, share) in [(2, 0.1), (3, 0.1), (4, 0.1), (9, 0.05)] {
-            let Split { train, val, is_cut } = split(&store(documents, 100), share, 0);
+            let Split { train, val, is_cut } = split(&store(documents, 100), share, Some(20));
             assert!(is_cut, "{documents} {share}");
             let all = 100.0 * documents as f64;
             assert!((tokens(&val) as f64 - share * all).abs() <= 1.0);
             assert_eq!(tokens(&train) + tokens(&val), 100 * documents as u64);
         }
         // Rows that are learned one by one stay whole.
+        assert_eq!(tokens(&split(&store(4, 100), 0.1, None).val), 100);
         let mut pairs = store(4, 100);
         pairs.unit = Unit::Pair;
-        assert_eq!(tokens(&split(&pairs, 0.1, 0).val), 200);
+        assert_eq!(tokens(&split(&pairs, 0.1, None).val), 200);
     }
 
     #[test]
     fn one_document_is_cut_at_its_end() {
-        let split = split(&store(1, 10), 0.4, 0);
+        let split = split(&store(1, 10), 0.4, None);
         assert!(split.is_cut);
         assert_eq!((split.train, split.val), (vec![(0, 6)], vec![(6, 4)]));
     }
@@ -193,8 +196,8 @@ mod tests {
     fn few_texts_that_run_together_are_cut_where_a_whole_one_makes_no_row() {
         let of = |len: u32| Document::all_supervised((0..len).collect());
         let store = of_documents(&[&[of(50), of(50)]]);
-        assert!(!split(&store, 0.3, 20).is_cut);
-        let Split { train, val, is_cut } = split(&store, 0.3, 60);
+        assert!(!split(&store, 0.3, Some(20)).is_cut);
+        let Split { train, val, is_cut } = split(&store, 0.3, Some(60));
         assert!(is_cut && tokens(&train) == 70 && tokens(&val) == 30);
     }
 
@@ -206,7 +209,7 @@ mod tests {
         };
         let answer = Document::all_supervised((0..4).collect());
         let store = of_documents(&[&[blank.clone(), blank.clone(), answer.clone(), answer, blank]]);
-        let Split { val, .. } = split(&store, 0.1, 0);
+        let Split { val, .. } = split(&store, 0.1, None);
         assert!(val == [(8, 4)] || val == [(12, 4)], "{val:?}");
     }
 }

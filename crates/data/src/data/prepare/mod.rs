@@ -368,16 +368,12 @@ fn lay_out(
     };
     for source in train {
         let how = of(source);
-        // A row of texts that run together; of others the shortest sequence that predicts anything.
-        let least = match how.packing {
-            Packing::Stream => how.seq_len as u64 + 1,
-            _ => 2,
-        };
+        let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
         let Split {
             train: kept,
             val: held,
             is_cut,
-        } = hold_out::split(&source.store, fraction, least);
+        } = hold_out::split(&source.store, fraction, row);
         if fraction > 0.0 {
             let size = source.store.documents_of_row();
             let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
@@ -502,8 +498,9 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
     };
     // Of a few texts, far more than the share was once held out.
     let share = config.val_fraction;
+    let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
     let cut =
-        |s: &Ready| hold_out::few(&s.store, share) && hold_out::split(&s.store, share, 0).is_cut;
+        |s: &Ready| hold_out::few(&s.store, share) && hold_out::split(&s.store, share, row).is_cut;
     let whole = match val.is_empty() && train.iter().any(cut) {
         true => " cut",
         false => whole,

@@ -297,6 +297,13 @@ fn changed_data_and_another_number_of_threads_are_noticed() {
         message.contains("text changed") && message.contains("--force"),
         "{message}"
     );
+    assert!(message.contains("other.txt"), "{message}");
+    // A character more makes another vocabulary, whose weights have other shapes.
+    std::fs::write(&path, text.replacen("First", "Fünfte", 1)).unwrap();
+    let events = with(&[&format!("data.path={}", path.display())], false);
+    let (outcome, _, message) = finished(&events);
+    assert_eq!(outcome, Outcome::Invalid);
+    assert!(message.contains("tokenizer changed"), "{message}");
     let events = with(&["train.threads=2"], false);
     assert_eq!(finished(&events).0, Outcome::Completed);
     let warned = |e: &Event| matches!(e, Event::Warned { code, message, .. } if code == "not_bit_exact" && message.contains("threads"));
