@@ -14,6 +14,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::paths::is_yaml;
 use crate::base::text::{one_line, shown};
+use crate::data::formats::in_options;
 use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Overwrite, SinkError};
 use crate::data::source::ReadContext;
@@ -133,29 +134,6 @@ fn bad_row(fault: &RowFault) -> anyhow::Error {
     Failure::yours(fault.to_string(), in_options(&fault.fix)).into()
 }
 
-/// A fix in the words of a spec, in those of these commands: `data.columns: {text: body}` is `--column text=body`.
-fn in_options(fix: &str) -> String {
-    const COLUMNS: &str = "data.columns: {";
-    let mut out = String::new();
-    let mut rest = fix;
-    while let Some((before, behind)) = rest.split_once(COLUMNS) {
-        let Some((pairs, after)) = behind.split_once('}') else {
-            break;
-        };
-        out.push_str(before);
-        let options = pairs
-            .split(", ")
-            .map(|pair| format!("--column {}", pair.replacen(": ", "=", 1)));
-        out.push_str(&options.collect::<Vec<_>>().join(" "));
-        rest = after;
-    }
-    out.push_str(rest);
-    out.replace("-s data.columns.", "--column ")
-        .replace("-s data.format=", "--format ")
-        .replace("data.format: ", "--format ")
-        .replace("data.format and ", "--format and ")
-}
-
 fn unwritten(error: SinkError) -> anyhow::Error {
     match error.machine {
         true => Failure::machine(error.to_string(), error.fix).into(),
@@ -239,22 +217,5 @@ mod tests {
             beside(Path::new("out/a.jsonl"), ".dropped.jsonl"),
             Path::new("out/a.jsonl.dropped.jsonl")
         );
-    }
-
-    #[test]
-    fn a_fix_is_told_in_the_options_of_these_commands() {
-        for (fix, option) in [
-            (
-                "data.format: alpaca with data.columns: {instruction: Q, output: a b}",
-                "--format alpaca with --column instruction=Q --column output=a b",
-            ),
-            (
-                "say data.format and data.columns: {part: column} (`-s data.format=text -s data.columns.text=X`)",
-                "say --format and --column part=column (`--format text --column text=X`)",
-            ),
-            ("drop such rows", "drop such rows"),
-        ] {
-            assert_eq!(in_options(fix), option);
-        }
     }
 }

@@ -3,7 +3,8 @@
 use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use super::reading::Sample;
-use crate::data::formats::{Columns, FormatId, detect, read as read_row};
+use crate::base::text::one_line;
+use crate::data::formats::{Columns, FormatId, detect, in_options, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
 use crate::data::{Content, DataError, Message, Record, Turns};
 use serde_json::Value;
@@ -35,6 +36,26 @@ const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
 /// A sentence with the location and what to do.
 pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     first_rows(path, bytes, COUNTED)
+}
+
+/// Rows that are known under other names of columns: the wizard asks for none, so the command that writes them anew is told, where
+/// there is one.
+fn by_hand(path: &Path, error: &DataError) -> String {
+    let hint = error.hint();
+    let pairs = ["preference", "kto", "prompt_only", "hh_rlhf"];
+    let mapped = hint.contains("data.columns: {") && !hint.contains("COLUMN");
+    let Some(rest) = hint.strip_prefix("data.format: ").filter(|_| mapped) else {
+        return format!("{error}; {hint}");
+    };
+    let format = rest.split(' ').next().unwrap_or_default();
+    if pairs.iter().any(|pair| format.starts_with(pair)) {
+        return format!("{error}; rename the columns, or `llmtui train PRESET` with {hint}");
+    }
+    let options = in_options(&hint).replace(" with ", " ");
+    let path = one_line(&path.to_string_lossy());
+    format!(
+        "{error}; write them anew: llmtui data convert {path} {options} --to {format} --out NEW.jsonl"
+    )
 }
 
 /// [`rows`], from the first `most` rows.
@@ -83,7 +104,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         format,
         found,
         sure,
-    } = format_of(&sample).map_err(words)?;
+    } = format_of(&sample).map_err(|e| by_hand(path, &e))?;
     if let Some(fault) = unread(&sample, format) {
         return Err(words(fault));
     }
@@ -324,6 +345,18 @@ mod tests {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         data(&path)
+    }
+
+    #[test]
+    fn other_names_of_columns_are_met_with_the_command_that_writes_them_anew() {
+        let turns = r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]"#;
+        let told = look("d.jsonl", &format!("{{\"dialog\": {turns}}}")).unwrap_err();
+        assert!(
+            told.contains("d.jsonl --format messages --column messages=dialog --to messages"),
+            "{told}"
+        );
+        let told = look("p.jsonl", r#"{"id": 1}"#).unwrap_err();
+        assert!(!told.contains("data convert"), "{told}");
     }
 
     #[test]

@@ -93,6 +93,29 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
+/// A fix in the words of a spec, in those of `llmtui data`: `data.columns: {text: body}` is `--column text=body`.
+pub fn in_options(fix: &str) -> String {
+    const COLUMNS: &str = "data.columns: {";
+    let mut out = String::new();
+    let mut rest = fix;
+    while let Some((before, behind)) = rest.split_once(COLUMNS) {
+        let Some((pairs, after)) = behind.split_once('}') else {
+            break;
+        };
+        out.push_str(before);
+        let options = pairs
+            .split(", ")
+            .map(|pair| format!("--column {}", pair.replacen(": ", "=", 1)));
+        out.push_str(&options.collect::<Vec<_>>().join(" "));
+        rest = after;
+    }
+    out.push_str(rest);
+    out.replace("-s data.columns.", "--column ")
+        .replace("-s data.format=", "--format ")
+        .replace("data.format: ", "--format ")
+        .replace("data.format and ", "--format and ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +148,22 @@ mod tests {
             Some("dialogue_text")
         );
         assert_eq!(nearest("zebra", names.into_iter()), None);
+    }
+
+    #[test]
+    fn a_fix_is_told_in_the_options_of_the_commands() {
+        for (fix, option) in [
+            (
+                "data.format: alpaca with data.columns: {instruction: Q, output: a b}",
+                "--format alpaca with --column instruction=Q --column output=a b",
+            ),
+            (
+                "say data.format and data.columns: {part: column} (`-s data.format=text -s data.columns.text=X`)",
+                "say --format and --column part=column (`--format text --column text=X`)",
+            ),
+            ("drop such rows", "drop such rows"),
+        ] {
+            assert_eq!(in_options(fix), option);
+        }
     }
 }

@@ -8,7 +8,7 @@ mod row;
 mod turns;
 pub(in crate::data) mod weight;
 
-pub use columns::Columns;
+pub use columns::{Columns, in_options};
 pub use detect::{Detection, Grounds, detect};
 
 use super::{Content, Example, Record, RowFault};
