@@ -239,6 +239,7 @@ fn resume(
             saved.progress.step
         )));
     }
+    let mut other_data = false;
     match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
         Match::Exact => {}
         Match::Inexact(why) => port.warn(
@@ -248,6 +249,7 @@ fn resume(
             "set engine, train.threads and train.precision as they were to continue exactly",
         ),
         Match::Different(why) if job.force => {
+            other_data = true;
             port.warn(step, "data_changed", why, "continued because of --force");
         }
         Match::Different(why) => {
@@ -258,7 +260,14 @@ fn resume(
             )));
         }
     }
-    checkpoint::load(&path, state)?;
+    let loaded = checkpoint::load(&path, state);
+    loaded.map_err(|e| match other_data {
+        // No --force makes weights of another vocabulary fit.
+        true => EngineError::Setup(format!(
+            "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
+        )),
+        false => e.into(),
+    })?;
     if job.fresh_optimizer {
         // Of an average and the weights behind it, the weights go on.
         state.show_average(false)?;

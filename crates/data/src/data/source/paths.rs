@@ -216,17 +216,35 @@ pub fn left_out(folder: &Path, read: &[PathBuf]) -> Option<String> {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    // The kind of the first file that was left out, or of those that were read, when folders alone were.
-    let left = others.iter().find(|name| !name.ends_with('/'));
-    let kind = left.map(Path::new).or(read.first().map(PathBuf::as_path));
-    let kind = kind.and_then(Path::extension);
-    let name = kind.map_or("*".into(), |kind| format!("*.{}", kind.to_string_lossy()));
+    // Files that a glob could name: those of another kind, or those in folders below.
+    let data = others.iter().find(|name| holds_text(Path::new(name)));
+    let below = others.iter().any(|name| name.ends_with('/'));
+    let glob = match data {
+        Some(name) => Some(
+            folder
+                .join("**")
+                .join(format!("*.{}", ending(Path::new(name)))),
+        ),
+        None => below.then(|| folder.join("**")),
+    };
+    let glob = glob.map_or(String::new(), |glob| {
+        let glob = one_line(&glob.to_string_lossy());
+        format!("; a glob such as {glob} names other files")
+    });
+    let first = one_line(first);
     Some(format!(
-        "{}: not read: {}{more}; a glob such as {} names other files",
-        folder.display(),
-        one_line(first),
-        one_line(&folder.join("**").join(name).to_string_lossy())
+        "{}: not read: {first}{more}{glob}",
+        folder.display()
     ))
+}
+
+/// Data, or a text under another ending than data usually have.
+fn holds_text(path: &Path) -> bool {
+    const TEXTS: [&str; 6] = ["md", "rst", "tex", "org", "html", "log"];
+    let other = path
+        .extension()
+        .is_some_and(|e| TEXTS.iter().any(|text| e == *text));
+    other || is_data_file(path)
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -335,12 +353,17 @@ mod tests {
         let told = left_out(dir.path(), &read).unwrap();
         assert!(told.contains("not read: b.md and 1 more"), "{told}");
         assert!(told.contains("**/*.md"), "{told}");
-        let told = tree(&["a.txt", "deep/c.txt"]);
-        let told = left_out(told.path(), &[told.path().join("a.txt")]).unwrap();
+        let beside = |other: &str| {
+            let dir = tree(&["a.txt", other]);
+            left_out(dir.path(), &[dir.path().join("a.txt")]).unwrap()
+        };
+        let told = beside("deep/c.txt");
         assert!(
-            told.contains("not read: deep/;") && told.contains("**/*.txt"),
+            told.contains("not read: deep/;") && told.contains("/** names"),
             "{told}"
         );
+        let told = beside("b.pdf");
+        assert!(told.ends_with("not read: b.pdf"), "{told}");
         let whole = tree(&["a.jsonl", "README.md"]);
         assert_eq!(
             left_out(whole.path(), &[whole.path().join("a.jsonl")]),

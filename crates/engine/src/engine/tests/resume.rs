@@ -304,6 +304,10 @@ fn changed_data_and_another_number_of_threads_are_noticed() {
     let (outcome, _, message) = finished(&events);
     assert_eq!(outcome, Outcome::Invalid);
     assert!(message.contains("tokenizer changed"), "{message}");
+    let events = with(&[&format!("data.path={}", path.display())], true);
+    let (outcome, _, message) = finished(&events);
+    assert_eq!(outcome, Outcome::Invalid);
+    assert!(message.contains("even with --force"), "{message}");
     let events = with(&["train.threads=2"], false);
     assert_eq!(finished(&events).0, Outcome::Completed);
     let warned = |e: &Event| matches!(e, Event::Warned { code, message, .. } if code == "not_bit_exact" && message.contains("threads"));
