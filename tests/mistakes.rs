@@ -589,7 +589,7 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     let longer: Vec<&str> = longer.split(' ').collect();
     let (code, out, said) = llmtui(dir.path(), &longer);
     assert!(matches!(code, 2..=4), "{out}{said}");
-    assert!(out.contains("failed at step 2"), "{out}");
+    assert!(out.contains("not resumed: the train split"), "{out}");
     assert!(said.contains("its spec stay as they were"), "{said}");
     assert_eq!(spec(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);

@@ -495,10 +495,10 @@ mod tests {
             advantage: advantage.map(Num),
             ..sequence("held out", -2.0, None)
         };
-        let group = |rewards: [f64; 2]| ExaminedExample {
+        let group = |rewards: [f64; 2], advantage: f64| ExaminedExample {
             sequences: vec![
-                answer("1 2", rewards[0], Some(0.71)),
-                answer("two\nlines", rewards[1], Some(-0.71)),
+                answer("1 2", rewards[0], Some(advantage)),
+                answer("two\nlines", rewards[1], Some(-advantage)),
             ],
         };
         let held_out = ExaminedExample {
@@ -506,7 +506,7 @@ mod tests {
         };
         let text = text_of(vec![Event::Examined {
             step: 70,
-            examples: vec![group([1.0, 0.0]), group([0.0, 0.0]), held_out],
+            examples: vec![group([1.0, 0.0], 0.71), group([0.0, 0.0], 0.0), group([1.0, 1.0], 0.2), held_out],
         }]);
         assert!(text.contains("answers of the model at step 70"), "{text}");
         assert!(text.contains("1  sort 2 1=  reference: 1 2\n"), "{text}");

@@ -110,6 +110,13 @@ impl HomePane {
         if at == Some(1) {
             self.scroll_presets = 0;
         }
+        let below = lines.iter().skip(self.scroll_presets + height);
+        let below = below.filter(|line| matches!(line, PresetLine::Row(_))).count();
+        if below > 0 {
+            let words = format!("{} {below} more ", theme.glyphs().down);
+            let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
+            frame.render_widget(more, head);
+        }
         let names = store
             .presets
             .iter()
