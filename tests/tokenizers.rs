@@ -285,7 +285,7 @@ fn bad_files_end_in_a_sentence_with_their_place() {
                 "300",
                 "bad.txt",
             ],
-            "does not accept this",
+            "takes no --vocab-size",
         ),
     ];
     for (args, part) in cases {

@@ -192,6 +192,14 @@ pub fn not_written(path: &Path, error: &io::Error) -> (String, String) {
             "choose another name: nothing is written over".into(),
         ),
         Kind::IsADirectory => (format!("{file} is a folder"), "name a file in it".into()),
+        // Such as /proc.
+        Kind::NotFound if folder.is_dir() => (
+            format!(
+                "{file} cannot be written: {} takes no new files",
+                shown(folder)
+            ),
+            "name another folder".into(),
+        ),
         Kind::NotFound => (
             format!("{file} cannot be written: its folder does not exist"),
             format!("mkdir -p {}, or name another folder", shown(folder)),
