@@ -370,7 +370,6 @@ impl<'a, W: Write> Talk<'a, W> {
     }
 
     /// The answer, or why the model gives none.
-
     fn answer(
         &mut self,
         asked: CommandId,
