@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
   printf '1\\n2 poems.txt\\n\\n\\n\\n3 1e-3\\n\\n\\n\\n' | llmtui new poems.yaml
   llmtui new --defaults first.yaml")]
 pub struct Args {
-    /// Where to write the spec; never overwrites. Default: the run's name
+    /// Where to write the spec; never overwrites. Default: the run's name, with a number where that file exists
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Ask nothing; accept every default
@@ -122,7 +122,13 @@ fn write_out(
     match finish.enter() {
         Outcome::Save { path, yaml } => {
             let path = typed(wizard, &path.to_string_lossy());
-            let path = PathBuf::from(path);
+            let mut path = PathBuf::from(path);
+            // Nobody chose this name, and the answers are worth more than it.
+            if file.is_none() && path.symlink_metadata().is_ok() {
+                let taken = shown(&path);
+                path = free(&path);
+                writeln!(out, "\n{taken} already exists: {} instead", shown(&path))?;
+            }
             crate::spec::save_new(&path, &yaml)
                 .map_err(|error| Failure::unsaved(&error, "llmtui new FILE"))?;
             crate::ui::remember_spec(&cx.env, &path);
@@ -139,6 +145,17 @@ fn write_out(
             Err(Failure::yours(why, hint).into())
         }
     }
+}
+
+/// The first of `NAME-2.yaml`, `NAME-3.yaml` … that does not exist.
+fn free(taken: &Path) -> PathBuf {
+    let stem = taken.file_stem().unwrap_or_default().to_string_lossy();
+    let end = taken
+        .extension()
+        .map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
+    let names = (2..).map(|n: u64| taken.with_file_name(format!("{stem}-{n}{end}")));
+    let mut free = names.filter(|path| path.symlink_metadata().is_err());
+    free.next().unwrap_or_else(|| taken.to_path_buf())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use talk::{Heard, Manner, Talk};
 ///
 /// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or for a model without a
 /// chat template, each line is a separate prompt. With piped input only the answers are printed. A line that begins with a
-/// slash and a word is a command: /adapter, /help, /quit; // sends a slash.
+/// slash and a word is a command: /adapter, /help, /new, /quit; // sends a slash.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)

@@ -53,11 +53,20 @@ pub enum Heard<'l> {
     Quit,
 }
 
+/// What became of a turn.
+#[derive(Debug)]
+pub enum Said {
+    Answered,
+    /// The model goes on, and the conversation stands as before the turn.
+    Refused(Failure),
+}
+
 /// What a line means, whatever the model.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning<'l> {
     Text(&'l str),
     Help,
+    New,
     Quit,
     Adapter(Option<&'l str>),
     Unknown(&'l str),
@@ -66,6 +75,7 @@ enum Meaning<'l> {
 /// Every command, for `/help` and where one was mistyped.
 const HELP: &str = "/adapter NAME, /adapter off  answer with an adapter (its name, a part of it, its number), or without; /adapter lists them
 /help                        this list
+/new                         begin a new conversation; the system prompt stays
 /quit                        end; so does Ctrl-D
 //TEXT                       send /TEXT to the model; a line that begins with a space is sent as it is";
 
@@ -83,6 +93,7 @@ fn meaning(line: &str) -> Meaning<'_> {
     match line.strip_prefix('/') {
         Some(_) if first.strip_prefix('/').is_some_and(is_word) => match first {
             "/help" | "/?" => Meaning::Help,
+            "/new" => Meaning::New,
             "/quit" | "/exit" | "/bye" => Meaning::Quit,
             "/adapter" => Meaning::Adapter(words.next()),
             _ => Meaning::Unknown(first),
@@ -219,6 +230,14 @@ impl<'a, W: Write> Talk<'a, W> {
                 tell!("{HELP}");
                 Heard::Obeyed
             }
+            Meaning::New => {
+                self.turns.retain(|turn| turn.role == "system");
+                match self.converses {
+                    true => tell!("a new conversation"),
+                    false => tell!("each line is a prompt of its own already"),
+                }
+                Heard::Obeyed
+            }
             Meaning::Adapter(name) => self.adapter(name)?,
             Meaning::Unknown(word) => {
                 tell!("there is no {}\n{HELP}", one_line(word));
@@ -277,18 +296,36 @@ impl<'a, W: Write> Talk<'a, W> {
     /// # Errors
     /// The model rejects it, or its process is gone.
     pub fn say(&mut self, text: &str) -> anyhow::Result<()> {
-        self.said(text, None)
+        match self.said(text, None)? {
+            Said::Answered => Ok(()),
+            Said::Refused(why) => Err(why.into()),
+        }
     }
 
-    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept.
+    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept. A turn that the model rejects is told of and taken
+    /// back: who types can say something else.
     ///
     /// # Errors
-    /// As [`Talk::say`].
+    /// The model's process is gone.
     pub fn say_until(&mut self, text: &str, keyboard: &mut Keyboard) -> anyhow::Result<()> {
-        self.said(text, Some(keyboard))
+        if let Said::Refused(why) = self.said(text, Some(keyboard))? {
+            tell!("{}", self.refused(&why));
+        }
+        Ok(())
     }
 
-    fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<()> {
+    /// Why a turn was not answered, and what became of the conversation.
+    fn refused(&self, why: &Failure) -> String {
+        let conversation = self.turns.iter().any(|turn| turn.role != "system");
+        let rest = match (self.converses, conversation) {
+            (false, _) => "",
+            (true, false) => "\n  the turn is taken back",
+            (true, true) => "\n  the turn is taken back; /new begins a new conversation",
+        };
+        format!("{why}{rest}")
+    }
+
+    fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<Said> {
         let prompt = match self.converses {
             true => {
                 self.turns.push(Turn::new("user", text));
@@ -310,7 +347,15 @@ impl<'a, W: Write> Talk<'a, W> {
             prompt,
             sampling: self.manner.sampling.clone(),
         })?;
-        let answer = self.answer(asked, keyboard)?;
+        let answer = match self.answer(asked, keyboard)? {
+            Ok(answer) => answer,
+            Err(why) => {
+                if self.converses {
+                    self.turns.pop();
+                }
+                return Ok(Said::Refused(why));
+            }
+        };
         self.end(text, &answer)?;
         match (self.converses, answer.text.is_empty()) {
             (true, false) => self.turns.push(Turn::new("assistant", answer.text)),
@@ -321,14 +366,15 @@ impl<'a, W: Write> Talk<'a, W> {
             (true, true) => self.turns.push(Turn::new("assistant", "")),
             (false, _) => {}
         }
-        Ok(())
+        Ok(Said::Answered)
     }
 
+    /// The answer, or why the model gives none.
     fn answer(
         &mut self,
         asked: CommandId,
         mut keyboard: Option<&mut Keyboard>,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<Result<Answer, Failure>> {
         let mut answer = Answer::default();
         while answer.reason.is_none() {
             let incoming = match &mut keyboard {
@@ -340,15 +386,25 @@ impl<'a, W: Write> Talk<'a, W> {
                 continue;
             };
             match incoming {
-                Incoming::Event(envelope) => self.take(asked, envelope.event, &mut answer)?,
+                Incoming::Event(envelope) => {
+                    if let Some(why) = self.take(asked, envelope.event, &mut answer)? {
+                        return Ok(Err(why));
+                    }
+                }
                 Incoming::CaughtUp => {}
                 Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
             }
         }
-        Ok(answer)
+        Ok(Ok(answer))
     }
 
-    fn take(&mut self, asked: CommandId, event: Event, answer: &mut Answer) -> anyhow::Result<()> {
+    /// Takes one event; returns why the turn gets no answer, where it says so.
+    fn take(
+        &mut self,
+        asked: CommandId,
+        event: Event,
+        answer: &mut Answer,
+    ) -> anyhow::Result<Option<Failure>> {
         match event {
             Event::Prompted { command, text, .. } if command == asked => {
                 if self.manner.show_prompt && !self.manner.json {
@@ -386,7 +442,7 @@ impl<'a, W: Write> Talk<'a, W> {
                     if !answer.text.is_empty() {
                         self.end_line()?;
                     }
-                    return Err(Failure::yours(sanitize(&message), "").into());
+                    return Ok(Some(Failure::yours(sanitize(&message), "")));
                 }
                 answer.n_tokens = n_tokens;
                 answer.prompt_tokens = prompt_tokens;
@@ -397,11 +453,11 @@ impl<'a, W: Write> Talk<'a, W> {
                 answer.message = message;
             }
             Event::Rejected { id, why } if id == asked => {
-                return Err(Failure::yours(sanitize(&why), "").into());
+                return Ok(Some(Failure::yours(sanitize(&why), "")));
             }
             _ => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The note after an answer.

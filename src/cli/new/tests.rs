@@ -236,3 +236,15 @@ fn one_goes_back_leaves_and_is_told_when_the_input_ends() {
     let (_, _, out) = talk("99\nxyz\n");
     assert!(out.contains("`99` is not an answer") && out.contains("`xyz` is not an answer"));
 }
+
+/// The name follows from the data: the second spec of a folder ended behind the last question.
+#[test]
+fn a_name_that_nobody_chose_gets_a_number_where_its_file_exists() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = dir.path().join("deep.v1.yaml");
+    for next in ["deep.v1-2.yaml", "deep.v1-3.yaml"] {
+        let path = free(&taken);
+        assert_eq!(path, dir.path().join(next));
+        std::fs::write(&path, "").unwrap();
+    }
+}

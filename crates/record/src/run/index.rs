@@ -373,11 +373,39 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     })
 }
 
-/// The words behind `-s` on the first line of a run's request.
+/// The words behind `-s` on the first line of a run's request, as a resume changed them since.
 fn changed(run: &RunDir) -> Vec<String> {
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
-    let first = asked.lines().next().unwrap_or_default();
-    first.split(" -s ").skip(1).map(one_line).collect()
+    changed_by(&asked)
+}
+
+fn changed_by(asked: &str) -> Vec<String> {
+    let words = |line: &str| -> Vec<String> { line.split(" -s ").skip(1).map(one_line).collect() };
+    let mut lines = asked.lines();
+    let mut changed = words(lines.next().unwrap_or_default());
+    let resumed = lines.take_while(|line| line.starts_with(CHANGED_AT));
+    for word in resumed.flat_map(words) {
+        match changed
+            .iter_mut()
+            .find(|old| setting(old) == setting(&word))
+        {
+            Some(old) => *old = word,
+            None => changed.push(word),
+        }
+    }
+    changed
+}
+
+/// How a request tells what a resume changed.
+const CHANGED_AT: &str = "# Changed at step ";
+
+/// What a word behind `-s` sets; steps and epochs both say how long a run is.
+fn setting(word: &str) -> &str {
+    let key = word.split_once('=').map_or(word, |(key, _)| key).trim();
+    match key.strip_prefix("train.").unwrap_or(key) {
+        "epochs" => "max_steps",
+        key => key,
+    }
 }
 
 /// A figure of the steps at [`CURVE`] evenly spaced positions.

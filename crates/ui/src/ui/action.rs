@@ -95,7 +95,7 @@ actions! {
         Top "top" "first" "To the first row."
         Bottom "bottom" "last" "To the last row."
         Accept "accept" "choose" "Choose the row, or finish the text."
-        Cancel "cancel" "back" "Close this, or clear the filter."
+        Cancel "cancel" "back" "Close this, or the messages over the screen, or clear the filter."
     }
     Home "home" "Home" {
         NewRun "new-run" "new run" "Let the wizard ask, explain and plan: from a goal to a run or a spec file."
@@ -125,7 +125,7 @@ actions! {
         ChartUp "chart-up" "up" "Select the chart above."
         ChartDown "chart-down" "down" "Select the chart below."
         Zoom "zoom" "zoom" "Show the selected chart on the whole screen, or all charts again."
-        Back "back" "back" "Leave the cursor, the filter or the full-screen chart."
+        Back "back" "back" "Close the messages over the screen; leave the cursor, the filter or the full-screen chart."
         ZoomIn "zoom-in" "closer" "Show fewer steps."
         ZoomOut "zoom-out" "wider" "Show more steps."
         PanLeft "pan-left" "pan left" "Show earlier steps."

@@ -62,6 +62,8 @@ pub struct Toasts {
     list: VecDeque<Toast>,
     /// The screen is, as it was drawn last.
     small: bool,
+    /// Boxes cover a part of it.
+    boxed: bool,
 }
 
 impl Toasts {
@@ -113,13 +115,22 @@ impl Toasts {
             .retain(|toast| toast.about == About::Run || news(toast));
     }
 
+    /// Drops all of them, if boxes cover a part of the screen; true when they did.
+    pub fn close(&mut self) -> bool {
+        let boxed = std::mem::take(&mut self.boxed);
+        if boxed {
+            self.list.clear();
+        }
+        boxed
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     pub fn draw(&mut self, frame: &mut Frame, screen: &Screen, typing: Typing, theme: &Theme) {
         let area = screen.body;
-        self.small = area.height < SMALL;
+        (self.small, self.boxed) = (area.height < SMALL, false);
         if typing == Typing::Anywhere {
             if let Some(toast) = self.list.back() {
                 draw_row(toast, frame, screen.tabs, theme);
@@ -128,6 +139,7 @@ impl Toasts {
         }
         let in_a_row =
             |toast: &&Toast| area.height < TALL && matches!(toast.level, Level::Info | Level::Good);
+        self.boxed = self.list.iter().any(|toast| !in_a_row(&toast));
         self.draw_boxes(frame, area, theme, |toast| !in_a_row(&toast));
         let row = match typing {
             Typing::Below => screen.tabs,

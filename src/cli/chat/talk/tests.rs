@@ -217,6 +217,7 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
 fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     for (line, expected) in [
         ("/help", Meaning::Help),
+        ("/new", Meaning::New),
         ("/quit", Meaning::Quit),
         ("/quit now", Meaning::Quit),
         ("/adapter", Meaning::Adapter(None)),
@@ -236,7 +237,7 @@ fn a_slash_and_a_word_are_a_command_and_no_text_for_the_model() {
     ] {
         assert_eq!(meaning(line), expected, "{line:?}");
     }
-    for command in ["/adapter", "/help", "/quit", "//"] {
+    for command in ["/adapter", "/help", "/new", "/quit", "//"] {
         assert!(HELP.contains(command), "{command}");
     }
 }
@@ -322,4 +323,63 @@ fn the_list_of_adapters_marks_the_one_that_answers() {
     assert_eq!(list, ["1  tone", "2  facts  answers now"]);
     let list = listed(&adapters, None);
     assert_eq!(list[2], "the base alone answers now");
+}
+
+/// Who types goes on without a turn that does not fit; the text is no part of what is asked next.
+#[test]
+fn a_refused_turn_is_taken_back_and_a_new_conversation_keeps_the_system_prompt() {
+    let (send, incoming) = mpsc::channel(4);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let mut link = Link::new(incoming, Some(commands));
+    let mut talk = talk(&mut link, Vec::new());
+    talk.turns = vec![Turn::new("system", "Be short.")];
+    let engine = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for answer in ["ho", "", "fine"] {
+            let request = inbox.blocking_recv().unwrap();
+            let id = request.id;
+            let why = "the prompt has 121 tokens".into();
+            let mut events = vec![token(id, answer), end(StopReason::Stop)];
+            if let Event::Generated { command, .. } = &mut events[1] {
+                *command = id;
+            }
+            if answer.is_empty() {
+                events = vec![Event::Rejected { id, why }];
+            }
+            for event in events {
+                let envelope = Envelope {
+                    v: VERSION,
+                    seq: 1,
+                    t: UnixMillis(0),
+                    event,
+                };
+                send.blocking_send(Incoming::Event(envelope.into()))
+                    .unwrap();
+            }
+            asked.push(request.command);
+        }
+        asked
+    });
+    assert!(matches!(talk.said("hi", None).unwrap(), Said::Answered));
+    let Said::Refused(why) = talk.said("too long", None).unwrap() else {
+        panic!("it was answered")
+    };
+    let told = talk.refused(&why);
+    assert!(
+        told.contains("121 tokens") && told.contains("/new"),
+        "{told}"
+    );
+    talk.say("go").unwrap();
+    assert_eq!(talk.hear("/new").unwrap(), Heard::Obeyed);
+    assert_eq!(talk.turns, [Turn::new("system", "Be short.")]);
+    let asked = engine.join().unwrap();
+    let Command::Generate {
+        prompt: Prompt::Turns(turns),
+        ..
+    } = &asked[2]
+    else {
+        panic!("{asked:?}")
+    };
+    let told: Vec<_> = turns.iter().map(|turn| &*turn.content).collect();
+    assert_eq!(told, ["Be short.", "hi", "ho", "go"]);
 }

@@ -500,3 +500,18 @@ fn of_runs_that_began_in_the_same_minute_the_later_one_is_the_newest() {
         assert_eq!(resolve(dir.path(), &name).unwrap(), later);
     }
 }
+
+/// A run of 5 steps that was resumed to 15 is one of 15.
+#[test]
+fn what_a_resume_changed_takes_the_place_of_what_was_asked_for() {
+    let asked = "# Requested: quickstart -s train.max_steps=5 -s lr=1e-3\n\
+                 # Changed at step 5: -s max_steps=15 -s engine.threads=2\nextends: quickstart\n";
+    assert_eq!(
+        changed_by(asked),
+        ["max_steps=15", "lr=1e-3", "engine.threads=2"]
+    );
+    assert_eq!(
+        changed_by("# Requested -s a=1\nb: # Changed at step 1: -s a=2\n"),
+        ["a=1"]
+    );
+}

@@ -312,6 +312,13 @@ impl RunState {
         }
     }
 
+    /// A reward model: it scores answers and writes none.
+    pub fn judges(&self) -> bool {
+        self.head
+            .as_ref()
+            .is_some_and(|head| head.method == "reward")
+    }
+
     /// How the newest engine ended, also one whose resume was refused.
     pub fn newest_end(&self) -> Option<&Finish> {
         self.refused.as_ref().or(self.finished.as_ref())

@@ -416,6 +416,10 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
 fn own_name(path: &Path) -> Option<String> {
     /// Names of splits and of all data.
     const ANY: [&str; 5] = ["train", "training", "data", "dataset", "train_data"];
+    let whole = plain(path)?;
+    if whole != path {
+        return Some(whole.file_name()?.to_string_lossy().into_owned());
+    }
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let folder = path.parent().and_then(Path::file_name);
     match folder.filter(|_| ANY.contains(&stem.to_lowercase().as_str())) {
@@ -438,8 +442,15 @@ fn round(x: f64) -> f64 {
     format!("{x:.1e}").parse().unwrap_or(x)
 }
 
+/// The path up to its last name without wildcards: of `poems/**/*.txt` the folder.
+fn plain(path: &Path) -> Option<&Path> {
+    let wild = |part: &Path| part.to_string_lossy().contains(['*', '?', '[']);
+    let named = |part: &&Path| !wild(part) && part.file_name().is_some();
+    path.ancestors().find(named)
+}
+
 fn short_name(path: &str) -> String {
-    let name = Path::new(path).file_name();
+    let name = plain(Path::new(path)).and_then(Path::file_name);
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
@@ -461,6 +472,21 @@ mod tests {
     fn numbers_are_rounded_to_what_people_would_write() {
         assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
         assert_eq!(round(1e-3 * CONTINUE_LR), 1e-4);
+    }
+
+    #[test]
+    fn data_of_a_pattern_are_called_after_its_folder() {
+        for (path, name, short) in [
+            ("deep/**", Some("deep"), "deep"),
+            ("a/poems/**/*.txt", Some("poems"), "poems"),
+            ("../*.txt", None, "../*.txt"),
+            ("*.txt", None, "*.txt"),
+            ("a/my.poems.txt", Some("my.poems"), "my.poems.txt"),
+            ("poems/train.jsonl", Some("poems"), "train.jsonl"),
+        ] {
+            assert_eq!(own_name(Path::new(path)).as_deref(), name, "{path}");
+            assert_eq!(short_name(path), short, "{path}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ impl App {
             return self.with_front(|pane, context| pane.key(key, context));
         }
         match self.keymap.action(key, self.contexts(), typing) {
+            // Messages that cover the screen are closed before what is below them.
+            Some(Action::Back | Action::Cancel) if !typing && self.toasts.close() => Vec::new(),
             Some(action) => self.act(action),
             None if typing => self.with_front(|pane, context| pane.key(key, context)),
             None => Vec::new(),

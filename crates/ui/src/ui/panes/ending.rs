@@ -111,7 +111,11 @@ impl<'a> Ending<'a> {
             } else {
                 complaints
             };
-            let rows = figures.into_iter().chain(self.rows(&next, body));
+            let below = Rect {
+                height: body.height.saturating_sub(figures.len() as u16),
+                ..body
+            };
+            let rows = figures.into_iter().chain(self.rows(&next, below));
             return self.lines(buffer, body, rows);
         }
         let with_sample = body.width >= SAMPLE.0
@@ -216,6 +220,11 @@ impl<'a> Ending<'a> {
             let most = if finish.step == 0 { 10 } else { 3 };
             let lines = wrap(&told, width.saturating_sub(4)).into_iter().take(most);
             rows.extend(lines.map(|line| vec![word(format!("  {line}"), meaning)]));
+        }
+        if let Some(refused) = &state.refused {
+            let told = format!("not resumed: {}", one_line(&refused.message));
+            let lines = wrap(&told, width.saturating_sub(4)).into_iter().take(4);
+            rows.extend(lines.map(|line| vec![word(format!("  {line}"), Meaning::Warn)]));
         }
         // That it learned until it failed is no comfort.
         if !lost(finish.outcome) || self.diagnosis.verdict.status() <= Status::Warn {
@@ -374,8 +383,7 @@ impl<'a> Ending<'a> {
             };
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
-        // A reward model scores answers and writes none.
-        let judges = state.head.as_ref().is_some_and(|h| h.method == "reward");
+        let judges = state.judges();
         // What learned nothing is of no use to anyone.
         let useful = kept && judged > Status::Fail;
         if useful && !judges {
@@ -465,13 +473,12 @@ impl<'a> Ending<'a> {
                 word(format!("{:<WHAT$}", step.what), Meaning::Text),
             ];
             let command = &step.command;
+            let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
+            let parts = wrap(command, room);
             match KEY + WHAT + command.len() <= width {
                 true => words.push(word(command.clone(), Meaning::Muted)),
-                false if left > 0 => {
+                false if parts.len() <= left => {
                     rows.push(words);
-                    let room = u16::try_from(width.saturating_sub(KEY)).unwrap_or(u16::MAX);
-                    let mut parts = wrap(command, room);
-                    parts.truncate(left);
                     left -= parts.len();
                     rows.extend(parts.iter().map(|part| own(part)));
                     continue;
@@ -484,7 +491,7 @@ impl<'a> Ending<'a> {
                     words[1] = word(format!("{}  ", step.what), Meaning::Text);
                     words.push(word(command.clone(), Meaning::Muted));
                 }
-                false if step.key.is_empty() => words = own(command),
+                false if step.key.is_empty() && parts.len() == 1 => words = own(command),
                 false => {}
             }
             rows.push(words);

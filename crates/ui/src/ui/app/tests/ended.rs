@@ -273,3 +273,89 @@ fn a_run_of_another_program_ends_with_its_verdict() {
     assert!(picture.contains("LEARNING"), "{picture}");
     assert!(!picture.contains("its own program"), "{picture}");
 }
+
+/// A request to go on is what was done last: why nothing came of it stands where the run does.
+#[test]
+fn a_refused_resume_is_told_on_the_last_page_and_below_the_charts() {
+    let hello = Event::Hello {
+        run: "shakespeare-k3qf".into(),
+        engine: "0".into(),
+        pid: 1,
+        host: "h".into(),
+    };
+    let events = vec![
+        finish(Outcome::Stopped, 1_240, ""),
+        hello,
+        finish(
+            Outcome::Invalid,
+            1_240,
+            "the data have changed; bring them back",
+        ),
+    ];
+    let mut bench = ended(tape::until(5, 1_240), events);
+    for keys in ["2", "r"] {
+        let picture = bench.press(keys).picture(80, 24);
+        let told = "not resumed: the data have changed; bring them back";
+        assert!(picture.contains(told), "{picture}");
+        assert!(
+            picture.contains("stopped") && !picture.contains("failed"),
+            "{picture}"
+        );
+    }
+    assert!(bench.picture(80, 24).contains("go on from step 1,000"));
+}
+
+/// Half a command helps nobody: without room for all of it its key is left.
+#[test]
+fn a_command_stands_whole_or_not_at_all() {
+    let overflow = Event::Stepped {
+        step: 1_241,
+        tokens: 1_241 * tape::BATCH_TOKENS,
+        values: [("train/loss".into(), Num(f64::NAN))].into(),
+    };
+    let events = vec![overflow, finish(Outcome::Completed, 1_241, "")];
+    let mut bench = ended(tape::until(5, 1_240), events);
+    bench.press("r");
+    let whole = "llmtui train --branch shakespeare-k3qf@1000 -s lr=4e-5";
+    let mut told = [0, 0];
+    for (width, height) in (56..110).flat_map(|w| (8..30).map(move |h| (w, h))) {
+        let picture = bench.picture(width, height);
+        let words = flowing(&picture);
+        let has = words.contains("--branch");
+        assert!(!has || words.contains(whole), "{width}x{height}\n{picture}");
+        told[usize::from(has)] += 1;
+    }
+    assert!(told.iter().all(|n| *n > 0), "{told:?}");
+}
+
+#[test]
+fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
+    let mut log = tape::standard(5);
+    for line in &mut log {
+        if let Event::Started { method, .. } = &mut line.event {
+            *method = "reward".into();
+        }
+    }
+    let mut bench = ended(log, Vec::new());
+    let picture = bench.press("2").picture(160, 46);
+    assert!(
+        picture.contains("score answers with it: llmtui score"),
+        "{picture}"
+    );
+    assert!(!picture.contains("chat with it"), "{picture}");
+    // Its chat is one with another model, and says so; or with none.
+    let alone = flowing(&bench.press("3").picture(120, 30));
+    assert!(
+        alone.contains("is a reward model: it scores answers"),
+        "{alone}"
+    );
+    let mut rows = checkpoint_rows();
+    rows[0].writes = false;
+    rows[1].writes = false;
+    bench.msg(Msg::Checkpoints(rows));
+    let other = flowing(&bench.picture(120, 30));
+    assert!(
+        other.contains("which writes nothing: this chat is with"),
+        "{other}"
+    );
+}

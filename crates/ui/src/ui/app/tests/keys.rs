@@ -232,6 +232,22 @@ fn toasts_go_with_time_and_old_news_never_pops_up() {
 }
 
 #[test]
+fn esc_closes_the_messages_over_the_screen_before_what_is_below_them() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("2 z");
+    bench.app.toast(Level::Bad, "mind the gap");
+    let covered = bench.picture(100, 30);
+    assert!(covered.contains("mind the gap"), "{covered}");
+    let free = bench.press("esc").picture(100, 30);
+    assert!(!free.contains("mind the gap"), "{free}");
+    // One chart alone is still there; the next leaves it.
+    let charts = bench.press("esc").picture(100, 30);
+    assert!(!free.contains("grad norm"), "{free}");
+    assert!(charts.contains("grad norm"), "{charts}");
+}
+
+#[test]
 fn a_late_link_of_a_run_that_was_let_go_is_let_go_too() {
     let mut bench = Bench::new();
     bench.runs().press("enter");

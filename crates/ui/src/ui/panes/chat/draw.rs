@@ -230,6 +230,11 @@ impl ChatPane {
     fn nothing(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
         let key = |action| context.keymap.label(action);
         let choose = key(Action::Checkpoints);
+        let judges = context.store.held.as_ref().is_some_and(|held| held.state.judges());
+        let why = match judges {
+            true => "The run on the screen is a reward model: it scores answers (llmtui score) and writes none. ",
+            false => "",
+        };
         let words = if !context.store.checkpoints.iter().any(|row| row.writes) {
             format!(
                 "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press {} on \
@@ -241,7 +246,7 @@ impl ChatPane {
         } else {
             format!("Choose a model to talk to: {choose}.")
         };
-        paragraph(&words, Meaning::Text, width, context.theme)
+        paragraph(&format!("{why}{words}"), Meaning::Text, width, context.theme)
     }
 }
 

@@ -149,10 +149,19 @@ impl ChatPane {
             }
         };
         let mut others = store.checkpoints.iter().filter(|row| row.writes);
+        // The run on the screen is named above: why it is not the one to talk to is told.
+        let judge = store.held.as_ref().filter(|held| named.is_none() && held.state.judges());
+        let judge = judge.map(|held| one_line(short_run(held.name())));
         match found.or_else(|| others.next()).cloned() {
             Some(row) => {
                 self.picking = Picking::Replace;
-                self.open_row(row, context)
+                let why = judge.map(|name| {
+                    let other = one_line(short_run(&row.run));
+                    info(&format!("{name} is a reward model, which writes nothing: this chat is with {other}"))
+                });
+                let mut requests = self.open_row(row, context);
+                requests.extend(why);
+                requests
             }
             None => Vec::new(),
         }

@@ -483,6 +483,12 @@ pub fn result(
 
 pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
+    // The newest that happened to it; how it stands is said above.
+    if let Some(refused) = &state.refused {
+        let told = format!("not resumed: {}", one_line(&refused.message));
+        let mark = word(format!("{} ", theme.glyphs().warn), Meaning::Warn);
+        return vec![mark, word(told, Meaning::Warn)];
+    }
     let mut words = vec![word(format!("{glyph} "), meaning)];
     // What ended a run before its first step stands above in full.
     if !finish.message.is_empty() && early_end(state).is_none() {
@@ -530,8 +536,11 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 fn next(state: &RunState, outcome: Outcome) -> &'static str {
     match outcome {
         _ if state.is_foreign() => "see what its own program kept",
+        // A reward model writes nothing.
+        Outcome::Completed if state.judges() => "score answers with it: llmtui score",
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",
+        _ if state.judges() => "resume it, or score answers with it: llmtui score",
         _ => "resume it, or chat with it",
     }
 }

@@ -24,6 +24,7 @@ const CHART_SHARE: u16 = 3;
 const CHART_ROWS: std::ops::RangeInclusive<u16> = 7..=14;
 /// Share of the width over which the drawn loss averages.
 const SMOOTHING: f64 = 0.02;
+const LOSSES: [&str; 2] = [id::TRAIN_LOSS, id::VAL_LOSS];
 /// The mean reward of a step.
 const REWARD: &str = "reward";
 
@@ -164,12 +165,9 @@ impl Page<'_> {
     fn chart(&self, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
         let samples = self.texts.iter().enumerate();
         let flags: Vec<(char, u64)> = samples.map(|(i, s)| (letter(i), s.step)).collect();
-        // A policy that learns from its own answers has rewards, and no loss that says how good it is.
-        let losses = [id::TRAIN_LOSS, id::VAL_LOSS];
-        let reward = !losses.iter().any(|id| self.state.series.contains_key(*id));
-        let (title, [seen, held_out]) = match reward {
+        let (title, [seen, held_out]) = match rewarded(self.state) {
             true => (" reward ", [REWARD, ""]),
-            false => (" loss ", losses),
+            false => (" loss ", LOSSES),
         };
         curve(buffer, outline, self.state, (seen, held_out), &flags, theme);
         let mut title = vec![word(title, Meaning::Title)];
@@ -202,6 +200,8 @@ impl Page<'_> {
         title.push(word(step, Meaning::Title));
         if let Some(loss) = self.loss_at(sample.step) {
             title.push(word(format!("loss {loss:.2} "), Meaning::Muted));
+        } else if let Some(reward) = self.at(REWARD, sample.step) {
+            title.push(word(format!("reward {reward:.2} "), Meaning::Muted));
         }
         let room = outline.width.saturating_sub(2);
         text::draw(buffer, outline.x + 1, outline.y, room, &title, theme);
@@ -227,12 +227,22 @@ impl Page<'_> {
 
     /// The validation loss at a step, or the training loss.
     fn loss_at(&self, step: u64) -> Option<f64> {
-        let near = |id: &str| {
-            let bucket = self.state.series.get(id)?.nearest(step)?;
-            (bucket.first <= step && step <= bucket.last).then(|| bucket.mean())?
-        };
-        near(id::VAL_LOSS).or_else(|| near(id::TRAIN_LOSS))
+        self.at(id::VAL_LOSS, step)
+            .or_else(|| self.at(id::TRAIN_LOSS, step))
     }
+
+    fn at(&self, id: &str, step: u64) -> Option<f64> {
+        let bucket = self.state.series.get(id)?.nearest(step)?;
+        (bucket.first <= step && step <= bucket.last).then(|| bucket.mean())?
+    }
+}
+
+/// A policy that learns from its own answers has rewards, and no loss that says how good it is; one of a cold start ends where
+/// the rewards begin.
+fn rewarded(state: &RunState) -> bool {
+    let last = |id: &str| Some(state.series.get(id)?.last()?.step);
+    let loss = LOSSES.iter().filter_map(|id| last(id)).max();
+    last(REWARD).is_some_and(|step| loss.is_none_or(|loss| step > loss))
 }
 
 /// A reading on what the model learns from and on what is held out, over all steps, with marks at some of them.

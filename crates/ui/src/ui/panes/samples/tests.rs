@@ -3,6 +3,7 @@
 use super::super::bench::Around;
 use super::*;
 use crate::base::clock::UnixMillis;
+use crate::metrics::id;
 use crate::ui::store::HeldRun;
 use crate::ui::tape;
 use crate::wire::{Envelope, Event};
@@ -120,4 +121,23 @@ fn no_samples_are_promised_of_a_run_that_another_program_trains() {
     (held.state.pid, held.state.engine) = (0, "csv".into());
     let shown = screen(&mut SamplesPane::default(), &mut around, 100, 20);
     assert!(shown.contains("its log holds no samples"), "{shown}");
+}
+
+/// A cold start leaves a loss that says nothing of the answers after it.
+#[test]
+fn samples_of_a_policy_stand_below_its_reward_also_after_a_cold_start() {
+    let mut around = four();
+    let held = around.store.held.as_mut().unwrap();
+    for id in [id::TRAIN_LOSS, id::VAL_LOSS] {
+        held.state.series.get_mut(id).unwrap().truncate_after(150);
+    }
+    let mut reward = crate::run::series::Series::new();
+    for step in 151..=1_200 {
+        reward.push(step, 0.62);
+    }
+    held.state.series.insert("reward".into(), reward);
+    let text = screen(&mut SamplesPane::fresh(None), &mut around, 120, 34);
+    assert!(text.contains(" reward ") && text.contains("reward 0.62"), "{text}");
+    let sample = |letter| text.lines().find(|line| line.contains(letter)).unwrap();
+    assert!(sample("A step 100").contains("loss "), "{text}");
 }
