@@ -396,7 +396,7 @@ fn a_named_column_that_the_rows_lack_is_told() {
     let row = record(json!({"question": "a", "ansver": "b"}));
     let named = |pairs: [(&str, &str); 2]| {
         let columns: Columns = pairs.into_iter().collect();
-        detect(&[row.clone()], &columns, None).unwrap_err()
+        detect(std::slice::from_ref(&row), &columns, None).unwrap_err()
     };
     let slip = named([("instruction", "question"), ("response", "answer")]);
     let what = slip.to_string();
