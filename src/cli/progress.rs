@@ -118,14 +118,24 @@ impl Progress {
             let share = 100.0 * n / head.n_params.max(1) as f64;
             format!(", of which {} train ({share:.2} %)", human::short(n))
         });
-        vec![format!(
-            "{} ({}): {} parameters{trained}, {} steps of {} tokens{from}",
-            one_line(&head.name),
-            one_line(&head.method),
-            human::short(head.n_params as f64),
-            human::grouped(head.max_steps),
-            human::grouped(head.batch_tokens),
-        )]
+        // Another program's log may say none of these.
+        let mut known = Vec::new();
+        if head.n_params > 0 {
+            let n = human::short(head.n_params as f64);
+            known.push(format!("{n} parameters{trained}"));
+        }
+        let steps = human::grouped(head.max_steps);
+        match (head.max_steps, head.batch_tokens) {
+            (0, _) => {}
+            (_, 0) => known.push(format!("{steps} steps")),
+            (_, n) => known.push(format!("{steps} steps of {} tokens", human::grouped(n))),
+        }
+        let known = match known.is_empty() {
+            true => String::new(),
+            false => format!(": {}", known.join(", ")),
+        };
+        let (name, method) = (one_line(&head.name), one_line(&head.method));
+        vec![format!("{name} ({method}){known}{from}")]
     }
 
     /// `step 120/2,000  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  epoch 0.34  21.0k tok/s  eta 1:30`
@@ -370,6 +380,27 @@ mod tests {
         let (_, lines) = told(vec![(0, started(0)), (2_000, stepped(1_240))]);
         let line = lines.last().unwrap();
         assert!(line.starts_with("step 1,240  loss"), "{line}");
+    }
+
+    #[test]
+    fn what_a_log_does_not_say_is_left_out_of_its_first_line() {
+        let first = |max_steps: u64, tokens: u64, n: u64| {
+            let mut event = started(max_steps);
+            if let Event::Started {
+                batch_tokens,
+                n_params,
+                ..
+            } = &mut event
+            {
+                (*batch_tokens, *n_params) = (tokens, n);
+            }
+            let (_, lines) = told(vec![(0, event)]);
+            lines[0].split_once(')').unwrap().1.to_string()
+        };
+        assert_eq!(first(30, 0, 0), ": 30 steps");
+        assert_eq!(first(0, 0, 0), "");
+        let all = first(30, 64, 1_000);
+        assert!(all.ends_with(" parameters, 30 steps of 64 tokens"), "{all}");
     }
 
     #[test]

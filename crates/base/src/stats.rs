@@ -48,22 +48,72 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The value at x = 0 of points (x, y, weight): that of a line through them where its slope is at least so many `errors`, standard
-/// errors of it, and their mean elsewhere.
-pub fn at_zero(points: &[(f64, f64, f64)], errors: f64) -> Option<f64> {
-    let sum =
-        |of: &dyn Fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| p.2 * of(p)).sum::<f64>();
-    let n = sum(&|_| 1.0);
-    if n <= 0.0 {
-        return None;
+/// A point of a line: x, y and its weight.
+pub type Weighted = (f64, f64, f64);
+
+/// Fewer points than this show no bend.
+const BEND_POINTS: usize = 8;
+/// Slopes of two halves that differ by so many standard errors are two slopes, and a line is none.
+const BEND: f64 = 2.0;
+/// Differences of slopes below this share are rounding.
+const ROUNDING: f64 = 1e-6;
+
+/// A line through points: their mean, its slope and the standard error of that.
+struct Line {
+    x: f64,
+    y: f64,
+    slope: f64,
+    error: f64,
+}
+
+impl Line {
+    fn through(points: &[Weighted]) -> Option<Line> {
+        let sum = |of: &dyn Fn(&Weighted) -> f64| points.iter().map(|p| p.2 * of(p)).sum::<f64>();
+        let n = sum(&|_| 1.0);
+        if n <= 0.0 {
+            return None;
+        }
+        let (x, y) = (sum(&|p| p.0) / n, sum(&|p| p.1) / n);
+        let width = sum(&|p| (p.0 - x).powi(2));
+        let slope = sum(&|p| (p.0 - x) * (p.1 - y)) / width;
+        let rest = sum(&|p| (p.1 - y - slope * (p.0 - x)).powi(2));
+        let error = (rest / (n - 2.0) / width).sqrt();
+        Some(Line { x, y, slope, error })
     }
-    let (x, y) = (sum(&|p| p.0) / n, sum(&|p| p.1) / n);
-    let width = sum(&|p| (p.0 - x).powi(2));
-    let slope = sum(&|p| (p.0 - x) * (p.1 - y)) / width;
-    let rest = sum(&|p| (p.1 - y - slope * (p.0 - x)).powi(2));
-    let error = (rest / (n - 2.0) / width).sqrt();
-    let is_slope = points.len() > 2 && n > 2.0 && slope.abs() > errors * error;
-    Some(if is_slope { y - slope * x } else { y })
+}
+
+/// The value at x = 0 of points in the order of x: that of a line through them where its slope is at least so many `errors`,
+/// standard errors of it, and their mean elsewhere. Where they bend, a line ends far off the curve: the nearer half of them is
+/// taken. It never leaves their range.
+pub fn at_zero(points: &[Weighted], errors: f64) -> Option<f64> {
+    let line = Line::through(points)?;
+    if points.len() <= 2 || line.slope.abs() <= errors * line.error || !line.error.is_finite() {
+        return Some(line.y);
+    }
+    if bends(points) {
+        let reach = points.iter().map(|p| p.0.abs()).fold(0.0, f64::max);
+        let near = points.iter().filter(|p| p.0.abs() <= reach / 2.0);
+        let near: Vec<Weighted> = near.copied().collect();
+        if near.len() > 2 {
+            return at_zero(&near, errors);
+        }
+    }
+    let low = points.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
+    let high = points.iter().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
+    Some((line.y - line.slope * line.x).max(low).min(high))
+}
+
+/// Whether the two halves of points have two slopes.
+fn bends(points: &[Weighted]) -> bool {
+    if points.len() < BEND_POINTS {
+        return false;
+    }
+    let (before, after) = points.split_at(points.len() / 2);
+    let (Some(before), Some(after)) = (Line::through(before), Line::through(after)) else {
+        return false;
+    };
+    let noise = BEND * before.error.hypot(after.error);
+    (before.slope - after.slope).abs() > noise + ROUNDING * before.slope.abs()
 }
 
 #[cfg(test)]
@@ -97,5 +147,20 @@ mod tests {
         assert_eq!(noise, Some(2.0));
         assert_eq!(at_zero(&[(-4.0, 5.0, 2.0)], 3.0), Some(5.0));
         assert_eq!(at_zero(&[], 3.0), None);
+    }
+
+    #[test]
+    fn a_curve_is_read_where_it_ends_and_within_what_was_read() {
+        for (n, half) in [(50, 5.0), (12, 3.0)] {
+            let points = |y: &dyn Fn(f64) -> f64| -> Vec<_> {
+                let at = |x: i32| (f64::from(x), y(f64::from(x + n)), 1.0);
+                (1 - n..=0).map(at).collect()
+            };
+            let end = 4.0 * (-f64::from(n) / half).exp();
+            let curve = at_zero(&points(&|s| 4.0 * (-s / half).exp()), 3.0).unwrap();
+            assert!((end..end + 0.02).contains(&curve), "{n}: {curve}, {end}");
+        }
+        let two = [(-2.0, 3.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 1.0, 1.0)];
+        assert!(at_zero(&two, 0.5).unwrap() >= 1.0);
     }
 }

@@ -191,11 +191,12 @@ impl<'a> View<'a> {
         Some(newest.value).filter(|x| x.is_finite())
     }
 
-    /// The training loss at `step`, by the `n` steps around it: half of them behind it, as far as there are as many. Where it
-    /// falls or rises within them beyond its noise, a line is laid through them; else it is their mean.
+    /// The training loss at `step`, by the `n` steps around it, or a quarter of what was logged: half of them behind it, as far
+    /// as there are as many. Where it falls or rises within them beyond its noise, a line is laid through them; else it is their mean.
     pub fn loss_by_line(&self, step: u64, n: u64) -> Option<f64> {
         let series = self.state.series.get(metric::LOSS)?;
         let (_, last) = series.steps()?;
+        let n = n.min(series.len() / 4).max(1);
         let behind = last.saturating_sub(step).min(n / 2);
         let from = (step + behind).saturating_sub(n);
         let to = step + behind + 1;

@@ -275,7 +275,10 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
     found
 }
 
-/// The settings in which runs differ; their names do not count.
+/// What a spec says of itself: no setting.
+const WORDS: [&str; 3] = ["name", "about", "group"];
+
+/// The settings in which runs differ; their names and descriptions do not count.
 pub fn differing(tracks: &[Track]) -> Vec<Setting> {
     let nothing = Value::Null;
     let specs: Vec<&Value> = tracks
@@ -289,7 +292,7 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
         })
         .collect();
     let mut found = settings(&specs);
-    found.retain(|setting| setting.path != "name");
+    found.retain(|setting| !WORDS.contains(&setting.path.as_str()));
     found
 }
 

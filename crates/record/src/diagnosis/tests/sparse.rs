@@ -43,6 +43,47 @@ fn the_gap_of_a_fast_fall_is_that_at_the_step_of_the_evaluation() {
 }
 
 #[test]
+fn the_gap_of_a_short_run_that_levels_off_is_that_to_its_neighbours() {
+    for (steps, half_life, noisy) in [
+        (40, 5.0, 0.04),
+        (40, 5.0, 0.0),
+        (12, 4.0, 0.04),
+        (100, 15.0, 0.03),
+    ] {
+        let loss = |s: u64| 0.28 + 3.5 * (-(s as f64) / half_life).exp() + noisy / 0.03 * noise(s);
+        let mut tape = fresh().steps(1, steps, loss);
+        let near: f64 = (steps - 3..=steps).map(loss).sum::<f64>() / 4.0;
+        let val = near + 0.02;
+        tape.evaluate(steps / 2, val);
+        tape.evaluate(steps, val);
+        let fall = loss(steps - 3) - loss(steps);
+        assert!(
+            (gap(&tape) - 0.02).abs() < 0.04 + fall.abs() / 2.0,
+            "{steps}: {}",
+            gap(&tape)
+        );
+        // It goes on: readings on both sides of the evaluation.
+        let tape = tape.steps(steps + 1, steps + steps / 2, loss);
+        let here = 0.28 + 3.5 * (-(steps as f64) / half_life).exp();
+        assert!(
+            (gap(&tape) - (val - here)).abs() < 0.05,
+            "{steps}: {}",
+            gap(&tape)
+        );
+    }
+}
+
+#[test]
+fn the_gap_of_a_long_noisy_run_is_that_to_the_mean_of_fifty_steps() {
+    let loss = |s: u64| 1.5 + 5.0 * noise(7 * s + s / 6);
+    let mut tape = fresh().steps(1, 1000, loss);
+    tape.evaluate(500, 1.7);
+    tape.evaluate(1000, 1.7);
+    let mean = (950..=1000).map(loss).sum::<f64>() / 51.0;
+    assert!((gap(&tape) - (1.7 - mean)).abs() < 1e-9, "{}", gap(&tape));
+}
+
+#[test]
 fn the_gap_of_a_table_of_epochs_is_that_of_its_row() {
     // One record for each epoch, with both losses.
     let mut tape = fresh();

@@ -3,6 +3,7 @@
 
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
+use crate::base::text::one_line;
 use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Format, Item, Source, json};
@@ -39,7 +40,7 @@ fn is(path: &Path, head: &[u8]) -> bool {
         return false;
     };
     let separator = separator(first);
-    let names = cells(first, separator);
+    let (names, _) = of_one_run(cells(first, separator), &Mapping::default());
     // Names are no numbers, and the first row has one at least.
     let numbers = |line: &str| {
         cells(line, separator)
@@ -88,6 +89,36 @@ fn exported(path: &Path, columns: &[String]) -> Option<String> {
     (columns == ["Wall time", "Step", "Value"] && !tag.is_empty()).then(|| tag.to_string())
 }
 
+/// Columns of a chart that wandb exports: `my run - train/loss`, with its extremes beside it, which are left out as is every run
+/// but the first one. The name of a run that is left out as well.
+fn of_one_run(columns: Vec<String>, mapping: &Mapping) -> (Vec<String>, Option<String>) {
+    let has_extremes = |name: &str| columns.contains(&format!("{name}__MIN"));
+    let is_extreme = |name: &str| {
+        let ends = ["__MIN", "__MAX"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end));
+        ends.is_some_and(|name| has_extremes(name) && columns.iter().any(|c| c == name))
+    };
+    let (mut first, mut other) = (None, None);
+    let names = columns.iter().map(|name| {
+        let named = mapping.role(name) != Role::Metric(name.clone(), 1.0);
+        let parts = name.rsplit_once(" - ").filter(|_| !named);
+        match parts {
+            _ if is_extreme(name) => String::new(),
+            Some((run, metric)) if has_extremes(name) => {
+                if *first.get_or_insert(run) == run {
+                    return metric.to_string();
+                }
+                other.get_or_insert(run);
+                String::new()
+            }
+            _ => name.clone(),
+        }
+    });
+    let names = names.collect();
+    (names, other.map(str::to_string))
+}
+
 struct Table {
     tail: Tail,
     mapping: Mapping,
@@ -109,11 +140,19 @@ impl Source for Table {
             if self.columns.is_empty() {
                 let line = line.trim_start_matches('\u{feff}');
                 self.separator = separator(line);
-                self.columns = cells(line, self.separator);
+                let (columns, other) = of_one_run(cells(line, self.separator), &self.mapping);
+                self.columns = columns;
+                if let Some(run) = other {
+                    let run = one_line(&run);
+                    items.push(Item::Trouble(format!(
+                        "the table has several runs: the first one is read, {run} is not; export each one alone"
+                    )));
+                }
                 if let Some(tag) = exported(self.tail.path(), &self.columns) {
                     self.columns[2] = tag;
                 }
-                self.mapping.note(self.columns.iter().map(String::as_str));
+                let names = self.columns.iter().map(String::as_str);
+                self.mapping.note(names.filter(|name| !name.is_empty()));
                 continue;
             }
             let row = cells(&line, self.separator);
@@ -144,6 +183,27 @@ impl Source for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chart_that_wandb_exported_is_its_first_run_without_extremes() {
+        let one = |run: &str| ["", "__MIN", "__MAX"].map(|end| format!("{run} - train/loss{end}"));
+        let columns: Vec<String> = [
+            vec!["Step".to_string()],
+            one("my - run").into(),
+            one("b").into(),
+        ]
+        .concat();
+        let (names, other) = of_one_run(columns, &Mapping::default());
+        assert_eq!(names, ["Step", "train/loss", "", "", "", "", ""]);
+        assert_eq!(other.as_deref(), Some("b"));
+        let plain = vec!["Step".to_string(), "a - b".to_string()];
+        assert_eq!(
+            of_one_run(plain.clone(), &Mapping::default()),
+            (plain, None)
+        );
+        let text = "\"Step\",\"r - train/loss\",\"r - train/loss__MIN\",\"r - train/loss__MAX\"\n\"1\",\"3\",\"3\",\"3\"\n";
+        assert!(is(Path::new("wandb_export.csv"), text.as_bytes()));
+    }
 
     #[test]
     fn a_curve_that_tensorboard_exported_has_the_name_of_its_file() {

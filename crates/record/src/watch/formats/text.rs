@@ -4,6 +4,7 @@
 use super::printed::Records;
 use crate::base::clock::UnixMillis;
 use crate::base::registry::Entry;
+use crate::watch::names::{Mapping, Role};
 use crate::watch::tail::{self, Change, Tail};
 use crate::watch::{Facts, Format, Item, Source, json};
 use regex::Regex;
@@ -28,6 +29,7 @@ pub const FORMAT: Format = Format {
             parser: Parser::new(),
             records: Records::new(),
             first_epoch: None,
+            newest: None,
         })
     },
 };
@@ -59,6 +61,8 @@ struct Printed {
     records: Option<Records>,
     /// Programs count their passes over the data from 0 or from 1.
     first_epoch: Option<f64>,
+    /// The newest step of a line that names one.
+    newest: Option<u64>,
 }
 
 impl Printed {
@@ -68,12 +72,29 @@ impl Printed {
     }
 }
 
+impl Printed {
+    /// A line of a whole epoch has the newest step, or epochs are the steps; false where it says nothing new.
+    fn of_an_epoch(&mut self, line: &mut Line) -> bool {
+        let epoch = line.epoch.take().and_then(json::step_of);
+        if let Some(newest) = self.newest {
+            // The mean over the epoch is no reading of the step.
+            let is_train = |name: &str| matches!(Mapping::default().role(name), Role::Metric(id, _) if id == "train/loss");
+            line.values.retain(|(name, _)| !is_train(name));
+            line.step = Some(newest);
+        } else {
+            line.step = epoch;
+            line.of = line.epochs.take();
+        }
+        line.step.is_some() && !line.values.is_empty()
+    }
+}
+
 impl Source for Printed {
     fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
         let (change, more) = self.tail.read()?;
         if change == Change::Replaced {
             self.records = Records::new();
-            self.first_epoch = None;
+            (self.first_epoch, self.newest) = (None, None);
             items.push(Item::Restart);
         }
         // A progress bar is drawn over itself: each of its states is a line.
@@ -87,6 +108,11 @@ impl Source for Printed {
             let Some(mut line) = self.parser.as_ref().and_then(|parser| parser.line(&line)) else {
                 continue;
             };
+            if let Some(step) = line.step {
+                self.newest = Some(step);
+            } else if line.epoch.is_some() && !self.of_an_epoch(&mut line) {
+                continue;
+            }
             if let Some(max_steps) = line.of {
                 items.push(Item::Facts(Facts {
                     max_steps: Some(max_steps),
@@ -100,7 +126,7 @@ impl Source for Printed {
                 line.values.push(("epoch".into(), passes));
             }
             items.push(Item::Readings {
-                step: Some(line.step),
+                step: line.step,
                 t: None,
                 values: line.values,
             });
@@ -118,7 +144,8 @@ impl Source for Printed {
 
 #[derive(Debug, PartialEq)]
 struct Line {
-    step: u64,
+    /// None: the line is of an epoch.
+    step: Option<u64>,
     /// `step 10/100`
     of: Option<u64>,
     /// `epoch 2/3`, as it is written, before the step or behind it.
@@ -133,6 +160,8 @@ struct Parser {
     epoch: Regex,
     value: Regex,
     colour: Regex,
+    /// What stands behind the epoch in a progress bar of Lightning: `: 10%|█ | 5/50 [00:01<00:09, 4.9it/s, loss=2.3]`
+    bar: Regex,
 }
 
 impl Parser {
@@ -146,6 +175,7 @@ impl Parser {
                 r"(?i)([a-z][a-z_/@.\-]*(?:[ _][a-z][a-z_/@.\-]*){{0,3}})\s*(?:[:=]\s*|\s)({number})(ms|s|k|m|%)?(?:[^\w.]|$)"
             ))
             .ok()?,
+            bar: Regex::new(r"^:?\s*\d{1,3}%\|[^|]*\|\s*(\d+)/(\d+)\s*\[[^,\]]*,([^\]]*)\]?").ok()?,
             colour: Regex::new("\u{1b}\\[[0-9;]*m").ok()?,
         })
     }
@@ -155,11 +185,58 @@ impl Parser {
             return None;
         }
         let line = self.colour.replace_all(line, "");
-        let found = self.step.captures(&line)?;
+        let Some(found) = self.step.captures(&line) else {
+            return self.epoch_line(&line);
+        };
         let whole = |at: usize| found.get(at)?.as_str().replace(',', "").parse().ok();
         let behind = &line[found.get(0)?.end()..];
+        let values = self.values(behind);
+        let step = whole(1)?;
+        let epoch = self.epoch.captures(&line);
+        let of_epoch = |at: usize| epoch.as_ref()?.get(at)?.as_str().parse::<f64>().ok();
+        (!values.is_empty()).then_some(Line {
+            step: Some(step),
+            of: whole(2).filter(|of| *of >= step && *of > 0),
+            epoch: of_epoch(1),
+            epochs: of_epoch(2).and_then(json::step_of),
+            values,
+        })
+    }
+
+    /// A line that names an epoch and a loss, and no step.
+    fn epoch_line(&self, line: &str) -> Option<Line> {
+        let found = self.epoch.captures(line)?;
+        let number = |at: usize| found.get(at)?.as_str().parse::<f64>().ok();
+        let behind = &line[found.get(0)?.end()..];
+        let is_loss =
+            |values: &[(String, f64)]| values.iter().any(|(name, _)| name.contains("loss"));
+        if let Some(bar) = self.bar.captures(behind) {
+            let (at, of): (u64, u64) = (bar[1].parse().ok()?, bar[2].parse().ok()?);
+            let mut values = self.values(&bar[3]);
+            values.retain(|(name, _)| name != "v_num");
+            let before = number(1).and_then(json::step_of)?.checked_mul(of)?;
+            return is_loss(&values).then_some(Line {
+                step: before.checked_add(at),
+                of: None,
+                epoch: None,
+                epochs: None,
+                values,
+            });
+        }
+        let values = self.values(behind);
+        is_loss(&values).then_some(Line {
+            step: None,
+            of: None,
+            epoch: number(1),
+            epochs: number(2).and_then(json::step_of),
+            values,
+        })
+    }
+
+    /// Numbers behind names.
+    fn values(&self, text: &str) -> Vec<(String, f64)> {
         let mut values: Vec<(String, f64)> = Vec::new();
-        for value in self.value.captures_iter(behind) {
+        for value in self.value.captures_iter(text) {
             let (odd, name) = parts(value[1].trim().to_lowercase());
             values.extend(
                 odd.into_iter()
@@ -171,16 +248,7 @@ impl Parser {
             let unit = value.get(3).map(|unit| unit.as_str());
             values.extend(name.and_then(|name| reading(name, x, unit)));
         }
-        let step = whole(1)?;
-        let epoch = self.epoch.captures(&line);
-        let of_epoch = |at: usize| epoch.as_ref()?.get(at)?.as_str().parse::<f64>().ok();
-        (!values.is_empty()).then_some(Line {
-            step,
-            of: whole(2).filter(|of| *of >= step && *of > 0),
-            epoch: of_epoch(1),
-            epochs: of_epoch(2).and_then(json::step_of),
-            values,
-        })
+        values
     }
 }
 
@@ -221,13 +289,12 @@ fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::names::Mapping;
 
     type Values = Vec<(String, f64)>;
 
     fn read(line: &str) -> Option<(u64, Option<u64>, Values)> {
         let line = Parser::new().unwrap().line(line)?;
-        Some((line.step, line.of, line.values))
+        Some((line.step?, line.of, line.values))
     }
 
     fn values(pairs: &[(&str, f64)]) -> Values {
@@ -254,6 +321,43 @@ mod tests {
         }
         let (_, _, read) = self::read("Step 00250 | Validation bpb: 1.0223").unwrap();
         assert_eq!(read, values(&[("validation bpb", 1.0223)]));
+    }
+
+    /// Steps and values of a printed log.
+    fn told(log: &str) -> Vec<(u64, Values)> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("train.log");
+        std::fs::write(&path, log).unwrap();
+        let mut items = Vec::new();
+        let mut source = (FORMAT.open)(&path, true, &Mapping::default());
+        while source.poll(&mut items).unwrap() {}
+        let readings = items.into_iter().filter_map(|item| match item {
+            Item::Readings { step, values, .. } => Some((step?, values)),
+            _ => None,
+        });
+        readings.collect()
+    }
+
+    #[test]
+    fn a_line_of_an_epoch_has_the_newest_step_or_is_one() {
+        let log =
+            "step 10 | loss 3.0\nepoch 1 | train loss 3.1 | val loss 2.9\nstep 20 | loss 2.0\n";
+        let expected = vec![
+            (10, values(&[("loss", 3.0)])),
+            (10, values(&[("val loss", 2.9)])),
+            (20, values(&[("loss", 2.0)])),
+        ];
+        assert_eq!(told(log), expected);
+        let epochs = "Epoch 1: train loss 3.0, val loss 3.1\nEpoch 2: train loss 2.0, val loss 2.1\nEpoch 3: done\n";
+        let row = |x: f64| values(&[("train loss", x), ("val loss", x + 0.1)]);
+        assert_eq!(told(epochs), [(1, row(3.0)), (2, row(2.0))]);
+    }
+
+    #[test]
+    fn the_progress_bar_of_lightning_tells_steps_and_losses() {
+        let log = "Epoch 0:   0%|          | 0/50 [00:00<?, ?it/s]\rEpoch 0:  10%|█         | 5/50 [00:01<00:09,  4.90it/s, v_num=0, train_loss=2.30]\rEpoch 1:   4%|▍ | 2/50 [00:01<00:09, 4.90it/s, v_num=0, train_loss=1.50]\n";
+        let loss = |x: f64| values(&[("train_loss", x)]);
+        assert_eq!(told(log), [(5, loss(2.3)), (52, loss(1.5))]);
     }
 
     #[test]

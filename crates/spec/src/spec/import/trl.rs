@@ -123,6 +123,31 @@ pub(super) const ROWS: &[Row] = &[
         To::Either("data.packing", "packed", "padded", PACKING),
     ),
     row(
+        "packing_strategy",
+        To::NoEqual("data.packing: packed lays rows into windows in its own order"),
+    ),
+    row(
+        "eval_packing",
+        To::Needless("held-out rows are laid as those of training"),
+    ),
+    row(
+        "padding_free",
+        To::Needless("padding has no part in the loss"),
+    ),
+    row(
+        "dataset_num_proc",
+        To::Needless("train.threads applies to all work"),
+    ),
+    row(
+        "activation_offloading",
+        To::NoEqual("train.activation_checkpointing: full needs little memory for activations"),
+    ),
+    row(
+        "eos_token",
+        To::NoEqual("answers end with the token of the tokenizer or of data.template"),
+    ),
+    row("chat_template_path", To::Key("data.template")),
+    row(
         "completion_only_loss",
         To::Either("data.train_on", "completion", "all", ""),
     ),

@@ -381,3 +381,65 @@ fn the_column_of_plain_text_is_carried_over_and_what_is_not_says_so() {
         "{line:?}"
     );
 }
+
+/// One row in a micro-batch has no other answers: the rows of a step lie in fewer parts.
+#[test]
+fn rows_of_kto_lie_together() {
+    let batch = |rows: &str| {
+        let text = format!("{LF}stage: kto\n{rows}");
+        let imported = import("x", &text, None).unwrap();
+        let of = |path: &str| imported.draft.value(&format!("train.{path}"));
+        (
+            of("micro_batch_size"),
+            of("grad_accum_steps"),
+            imported.lines,
+        )
+    };
+    let rows =
+        |n: u64| format!("per_device_train_batch_size: 1\ngradient_accumulation_steps: {n}\n");
+    let (micro, parts, lines) = batch(&rows(8));
+    assert_eq!((micro, parts), (json!(2), json!(4)));
+    let told = |key: &str| {
+        lines
+            .iter()
+            .find(|line| line.theirs.starts_with(key))
+            .unwrap()
+    };
+    for key in ["per_device_train_batch_size", "gradient_accumulation_steps"] {
+        assert_eq!(told(key).fate, Fate::Differs, "{lines:?}");
+    }
+    let (micro, parts, _) = batch(&rows(9));
+    assert_eq!((micro, parts), (json!(3), json!(3)));
+    let (micro, parts, _) = batch(&rows(1));
+    assert_eq!((micro, parts), (json!(2), json!(1)));
+    let (micro, parts, _) = batch("per_device_train_batch_size: 4\n");
+    assert_eq!((micro, parts), (json!(4), json!(1)));
+}
+
+#[test]
+fn a_count_of_held_out_rows_says_which_share_to_set() {
+    let imported = import("x", &format!("{AX}val_set_size: 100\n"), None).unwrap();
+    let line = fate(&imported, "val_set_size");
+    assert!(
+        line.fate == Fate::NoEqual
+            && line
+                .words
+                .contains("100 over the number of rows (of 10,000: 0.01)"),
+        "{line:?}"
+    );
+}
+
+#[test]
+fn keys_of_trl_that_only_it_needs_are_known() {
+    let text = format!(
+        "{TRL}padding_free: true\npacking_strategy: bfd\neval_packing: true\ndataset_num_proc: 4\n\
+         activation_offloading: true\neos_token: <|im_end|>\nchat_template_path: chat.jinja\n"
+    );
+    let imported = import("x", &text, None).unwrap();
+    assert!(
+        imported.lines.iter().all(|line| line.fate != Fate::Unknown),
+        "{:?}",
+        imported.lines
+    );
+    assert_eq!(imported.draft.value("data.template"), "chat.jinja");
+}

@@ -297,7 +297,11 @@ impl Dashboard {
             return;
         };
         if canvas.state.step == 0 {
-            let title = [word(" preflight ", Meaning::Title)];
+            let title = match canvas.state.is_foreign() {
+                true => " log ",
+                false => " preflight ",
+            };
+            let title = [word(title, Meaning::Title)];
             box_title(buffer, *outline, &title, canvas.theme);
             strips::checks(buffer, inside(*outline), canvas.state, canvas.theme);
             return;

@@ -51,6 +51,12 @@ pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme)
 pub(super) fn opening(state: &RunState) -> &'static str {
     match state.last_seq {
         0 => "Nothing has arrived yet.",
+        _ if state.is_foreign() && state.step == 0 => {
+            "Another program trains this run: its log has no step with a reading yet."
+        }
+        _ if state.is_foreign() => {
+            "Another program trains this run: too few readings for a verdict yet."
+        }
         _ => "Reads its data, builds the model, checks both; then it trains.",
     }
 }
@@ -548,6 +554,18 @@ fn next(state: &RunState, outcome: Outcome) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_of_another_program_is_told_no_preparation() {
+        let mut state = RunState::new();
+        assert_eq!(opening(&state), "Nothing has arrived yet.");
+        state.last_seq = 5;
+        assert!(opening(&state).starts_with("Reads its data"));
+        state.engine = "text".into();
+        assert!(opening(&state).ends_with("no step with a reading yet."));
+        state.step = 1;
+        assert!(opening(&state).ends_with("too few readings for a verdict yet."));
+    }
 
     #[test]
     fn the_plan_names_a_gpu_where_there_are_several() {
