@@ -195,6 +195,10 @@ mod tests {
     #[test]
     fn few_texts_that_run_together_are_cut_where_a_whole_one_makes_no_row() {
         let of = |len: u32| Document::all_supervised((0..len).collect());
+        let store = of_documents(&[&[of(100), of(5)]]);
+        assert!(!split(&store, 0.2, None).is_cut);
+        let Split { train, val, is_cut } = split(&store, 0.2, Some(20));
+        assert!(is_cut && tokens(&train) == 84 && tokens(&val) == 21);
         let store = of_documents(&[&[of(50), of(50)]]);
         assert!(!split(&store, 0.3, Some(20)).is_cut);
         let Split { train, val, is_cut } = split(&store, 0.3, Some(60));
