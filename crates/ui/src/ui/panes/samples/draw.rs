@@ -73,7 +73,7 @@ pub fn waiting(state: &RunState, keymap: &Keymap) -> String {
         return "Another program trains this run: its log holds no samples.".into();
     }
     match (every, &state.finished) {
-        _ if state.head.as_ref().is_some_and(|head| head.method == "reward") => {
+        _ if state.judges() => {
             "A reward model scores answers and writes none: llmtui score RUN FILE.".into()
         }
         (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
