@@ -2,9 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Sizes;
-use super::tile::{
-    Block, KEYS, Outputs, PANEL, QUERIES, Rows, left_words, pack, padded,
-};
+use super::tile::{Block, KEYS, Outputs, PANEL, QUERIES, Rows, left_words, pack, padded};
 use crate::lanes::{Buffer, Lanes, Vector, begin, end, widest};
 use crate::math::exp;
 use crate::matmul::ComputeDtype;
