@@ -6,7 +6,7 @@
 /// Numbers computed between two calls: four cache lines.
 pub const RUN: usize = 64;
 /// How far ahead lines are fetched, in bytes.
-const AHEAD: usize = 4 << 10;
+pub const AHEAD: usize = 4 << 10;
 /// Rows ahead, where they are short and far from each other.
 pub const ROWS_AHEAD: usize = 8;
 /// Bytes of a cache line.

@@ -46,14 +46,6 @@ fn exp2i(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// 1 / (1 + e^−x); 0 below −87.3, where it would be subnormal soon.
-#[inline(always)]
-pub fn sigmoid(x: f32) -> f32 {
-    // Chosen before the division, which would be slow for a subnormal quotient.
-    let e = if x < EXP_END { f32::INFINITY } else { exp(-x) };
-    1.0 / (1.0 + e)
-}
-
 /// tanh(x) to 2e-7 relative.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
@@ -70,27 +62,6 @@ pub fn tanh(x: f32) -> f32 {
     let p = -0.333_332_6 + s * p;
     let near = x + x * s * p;
     if size < 0.65 { near } else { far }
-}
-
-/// The standard normal distribution function Φ(x) and its density φ(x). Φ is within 1.2e-7 absolute, and 5e-7 relative in
-/// the left tail.
-#[inline(always)]
-pub fn normal_cdf_pdf(x: f32) -> (f32, f32) {
-    let bell = exp(-0.5 * x * x);
-    // Φ(−|x|) / e^(−x²/2) as a polynomial in t = 1 / (1 + 0.32 |x|), fitted for this project: 4e-8 relative.
-    let t = 1.0 / (1.0 + 0.32 * x.abs());
-    let p = 0.095_756_285 + t * -0.021_151_972;
-    let p = -0.147_401_1 + t * p;
-    let p = 0.066_079_95 + t * p;
-    let p = -0.009_860_295 + t * p;
-    let p = 0.058_840_356 + t * p;
-    let p = 0.087_787_13 + t * p;
-    let p = 0.114_627_42 + t * p;
-    let p = 0.127_660_67 + t * p;
-    let p = 0.127_661_53 + t * p;
-    let tail = bell * t * p;
-    let cdf = if x > 0.0 { 1.0 - tail } else { tail };
-    (cdf, bell * 0.398_942_3)
 }
 
 /// Σ f(a, b) over two slices of one length, in sixteen lanes whatever the machine.
@@ -188,58 +159,6 @@ mod tests {
         assert!(exp(EXP_END) >= f32::MIN_POSITIVE);
         assert!(exp(200.0) > 1e38);
         assert_eq!(exp(0.0), 1.0);
-    }
-
-    #[test]
-    fn ends_of_functions_are_not_subnormal() {
-        for i in 0..2_000 {
-            let x = i as f32 * 0.1;
-            let (cdf, pdf) = normal_cdf_pdf(-15.0 - x);
-            for y in [exp(-x), sigmoid(-x), cdf, pdf] {
-                assert!(y == 0.0 || y.is_normal(), "{x}: {y:e}");
-            }
-            let exact = 1.0 / (1.0 + f64::from(x).exp());
-            let error = (f64::from(sigmoid(-x)) - exact).abs();
-            assert!(error <= 1e-6 * exact || x > 87.0, "{x}: {error:e}");
-        }
-        assert_eq!(
-            [sigmoid(f32::NEG_INFINITY), sigmoid(f32::INFINITY)],
-            [0.0, 1.0]
-        );
-        assert!(sigmoid(f32::NAN).is_nan());
-    }
-
-    /// Φ by Simpson's rule over the density, in f64.
-    fn phi(x: f64) -> f64 {
-        let density = |x: f64| (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
-        let (from, steps) = (-12.0, 4000);
-        let h = (x - from) / f64::from(steps);
-        let inner: f64 = (1..steps)
-            .map(|i| density(from + h * f64::from(i)) * if i % 2 == 1 { 4.0 } else { 2.0 })
-            .sum();
-        (density(from) + inner + density(x)) * h / 3.0
-    }
-
-    #[test]
-    fn the_normal_distribution_is_close_in_the_middle_and_in_the_tail() {
-        for i in -90..=90 {
-            let x = i as f32 * 0.1;
-            let (cdf, pdf) = normal_cdf_pdf(x);
-            let exact = phi(f64::from(x));
-            let error = (f64::from(cdf) - exact).abs();
-            assert!(error < 1.2e-7, "{x}: {error:e}");
-            if x < 0.0 {
-                // The argument x²/2 is rounded in f32 before the exponential: 3e-6 at x = −9.
-                assert!(
-                    error / exact < 5e-7 + f64::from(x * x) * 6e-8,
-                    "{x}: {}",
-                    error / exact
-                );
-            }
-            let density = (-0.5 * f64::from(x).powi(2)).exp() / std::f64::consts::TAU.sqrt();
-            assert!((f64::from(pdf) - density).abs() < 1e-7);
-        }
-        assert!(normal_cdf_pdf(f32::NAN).0.is_nan());
     }
 
     #[test]

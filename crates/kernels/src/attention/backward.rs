@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::tile::{
-    Block, KEYS, Outputs, PANEL, QUERIES, Rows, column_words, left_words, padded, panels,
+    Block, KEYS, Outputs, PANEL, QUERIES, Rows, column_words, left_words, pack, padded,
 };
 use super::{Scores, Sizes};
 use crate::fetch::{self, ROWS_AHEAD};
@@ -212,11 +212,11 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     let rows = &mut scratch.rows.get(n)[..n];
     // SAFETY: the caller's. Keys come last: their plain rows are read later.
     unsafe {
-        task.rows_at(v).copy::<V>(0, seq_len, 1.0, rows);
-        panels::<V>(rows, width, &mut scratch.values.get(n)[..n / V::NUMBERS]);
-        task.rows_at(k).copy::<V>(0, seq_len, 1.0, rows);
-        column_words::<V>(rows, width, scratch.key_columns.get(n));
-        panels::<V>(rows, width, &mut scratch.keys.get(n)[..n / V::NUMBERS]);
+        let values = &mut scratch.values.get(n)[..n];
+        pack::<V>(task.rows_at(v), seq_len, rows, (Some(values), None));
+        let keys = &mut scratch.keys.get(n)[..n];
+        let columns = &mut scratch.key_columns.get(n)[..n];
+        pack::<V>(task.rows_at(k), seq_len, rows, (Some(keys), Some(columns)));
     }
     scratch.dkeys.get(n)[..n].fill(0.0);
     scratch.dvalues.get(n)[..n].fill(0.0);
@@ -435,7 +435,7 @@ unsafe fn softmax_backward<V: Vector>(
             // SAFETY: both rows are whole lines of the same length.
             unsafe {
                 let (p, dp) = (p.as_mut_ptr().add(start), dp.as_mut_ptr().add(start));
-                let mut weight = V::load(p).minus(V::all(lse[r])).exp();
+                let mut weight = V::load(p).minus(V::all(lse[r])).exp_to_one();
                 let mut dscore = weight.times(V::load(dp).minus(V::all(delta[r]))).normal();
                 if start < first || start + V::LANES > last {
                     let (first, last) = (first.saturating_sub(start), last.saturating_sub(start));

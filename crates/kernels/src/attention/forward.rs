@@ -2,11 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Sizes;
-use super::tile::{
-    Block, KEYS, Outputs, PANEL, QUERIES, Rows, column_words, left_words, padded, panels,
-};
+use super::tile::{Block, KEYS, Outputs, PANEL, QUERIES, Rows, left_words, pack, padded};
 use crate::lanes::{Buffer, Lanes, Vector, begin, end, widest};
-use crate::math::{exp, max};
+use crate::math::exp;
 use crate::matmul::ComputeDtype;
 use crate::numbers::{Values, ValuesMut};
 use crate::threads::{self, Shared};
@@ -96,10 +94,10 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
     let rows = &mut scratch.rows.get(n)[..n];
     // SAFETY: the caller's.
     unsafe {
-        k.copy::<V>(0, task.sizes.seq_len, 1.0, rows);
-        panels::<V>(rows, width, &mut scratch.keys.get(n)[..n / V::NUMBERS]);
-        v.copy::<V>(0, task.sizes.seq_len, 1.0, rows);
-        column_words::<V>(rows, width, scratch.values.get(n));
+        let keys = &mut scratch.keys.get(n)[..n];
+        pack::<V>(k, task.sizes.seq_len, rows, (Some(keys), None));
+        let values = &mut scratch.values.get(n)[..n];
+        pack::<V>(v, task.sizes.seq_len, rows, (None, Some(values)));
     }
     // SAFETY: the caller's.
     unsafe { begin::<V>() };
@@ -262,10 +260,10 @@ unsafe fn exponentials<V: Vector>(
             }
             *tops.at(start) = x.greater(*tops.at(start));
         }
-        let top = max(&tops.values());
+        let top = tops.greatest();
         let mut sums = Lanes::<V>::all(0.0);
         for start in (0..row.len()).step_by(V::LANES) {
-            let mut x = V::load(at.add(start)).minus(V::all(top)).exp();
+            let mut x = V::load(at.add(start)).minus(V::all(top)).exp_to_one();
             if edge(start) {
                 let (first, last) = within(start);
                 x = x.keep(first, last, V::zero());

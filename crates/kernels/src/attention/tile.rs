@@ -72,6 +72,40 @@ impl Rows<'_> {
     }
 }
 
+/// Packs `rows` (T, padded) as columns of a right input, see [`panels`], and as a right input, see [`column_words`], each where there is
+/// room for it. `plain` has room for all of them; it holds all at the end, unless a word is two numbers: then it is used PANEL rows at
+/// a time, which stay in the L1 cache.
+///
+/// # Safety
+/// As for [`scaled`].
+#[inline(always)]
+pub(super) unsafe fn pack<V: Vector>(
+    rows: Rows,
+    seq_len: usize,
+    plain: &mut [f32],
+    (mut as_columns, mut as_rows): (Option<&mut [f32]>, Option<&mut [f32]>),
+) {
+    let width = rows.padded;
+    for first in (0..seq_len).step_by(PANEL) {
+        let (start, n) = (first * width, PANEL * width);
+        let part = match V::NUMBERS {
+            2 => &mut plain[..n],
+            _ => &mut plain[start..][..n],
+        };
+        let (start, n) = (start / V::NUMBERS, n / V::NUMBERS);
+        // SAFETY: the caller's.
+        unsafe {
+            rows.copy::<V>(first, seq_len, 1.0, part);
+            if let Some(words) = as_rows.as_deref_mut() {
+                column_words::<V>(part, width, &mut words[start..][..n]);
+            }
+            if let Some(words) = as_columns.as_deref_mut() {
+                panels::<V>(part, width, &mut words[start..][..n]);
+            }
+        }
+    }
+}
+
 /// `to` = `scale` · `from`, of equal length and in whatever numbers, subnormal ones as 0. Hand-written: rows are short, and the compiler's loop would start with four
 /// registers at once and process short rows one by one.
 ///

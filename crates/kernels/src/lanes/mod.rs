@@ -92,6 +92,20 @@ pub(super) trait Vector: Copy {
             unsafe { *to.add(i) = Number::narrow(wide) }
         }
     }
+    /// [`Vector::times_power_of_two`], and then [`Vector::zero_below`].
+    #[inline(always)]
+    unsafe fn times_power_of_two_or_zero(self, n: Self, of: Self, end: f32) -> Self {
+        // SAFETY: the caller's.
+        unsafe { self.times_power_of_two(n).zero_below(of, end) }
+    }
+    /// The greatest lane; none may be NaN.
+    #[inline(always)]
+    unsafe fn greatest(self) -> f32 {
+        let mut lanes = [f32::NEG_INFINITY; LINE];
+        // SAFETY: a line has room for a register.
+        unsafe { self.store(lanes.as_mut_ptr()) }
+        crate::math::max(&lanes)
+    }
     /// One word from two neighbouring numbers: of twice as many numbers (self, then `next`), all words. Numbers are rounded
     /// to nearest, ties to even.
     unsafe fn words_along(self, next: Self) -> Self;
@@ -159,30 +173,45 @@ pub(super) trait Vector: Copy {
         unsafe { self.keep(0, n, Self::all(other)) }
     }
 
-    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; 0 below, clamped above, NaN stays. For the constants see
-    /// `math::exp`.
+    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; 0 below, clamped above, NaN stays.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
-        const ROUND: f32 = 12_582_912.0;
         // SAFETY: the caller's.
         unsafe {
             let x = Self::all(88.7).lesser(Self::all(EXP_END).greater(self));
-            let shifted = x.fused(Self::all(std::f32::consts::LOG2_E), Self::all(ROUND));
+            x.exp_within(self)
+        }
+    }
+
+    /// The same for x ≤ 0 alone.
+    #[inline(always)]
+    unsafe fn exp_to_one(self) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::all(EXP_END).greater(self).exp_within(self) }
+    }
+
+    /// e^x for −87.3 ≤ x ≤ 88.7, or 0 where `before`, of which x was made, is below. For the constants see `math::exp`.
+    #[inline(always)]
+    unsafe fn exp_within(self, before: Self) -> Self {
+        const ROUND: f32 = 12_582_912.0;
+        // SAFETY: the caller's.
+        unsafe {
+            let shifted = self.fused(Self::all(std::f32::consts::LOG2_E), Self::all(ROUND));
             let n = shifted.minus(Self::all(ROUND));
-            let r = n.fused(Self::all(-0.693_359_4), x);
+            let r = n.fused(Self::all(-0.693_359_4), self);
             let r = n.fused(Self::all(2.121_944_4e-4), r);
             let tail = r.fused(Self::all(0.001_394_644_7), Self::all(0.008_369_152));
             let tail = r.fused(tail, Self::all(0.041_666_264));
             let tail = r.fused(tail, Self::all(0.166_665_16));
             let tail = r.fused(tail, Self::all(0.5));
             let power = r.times(r).fused(tail, r).plus(Self::all(1.0));
-            power.times_power_of_two(n).zero_below(self, EXP_END)
+            power.times_power_of_two_or_zero(n, before, EXP_END)
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Ymm, Zmm, ZmmPairs, normal_ymm, normal_zmm, transpose};
+pub(super) use x86::{Ymm, Zmm, ZmmPairs, alternating, normal_ymm, normal_zmm, transpose};
 
 /// Numbers in memory, of which registers are filled.
 ///
@@ -273,8 +302,26 @@ impl<V: Vector> Lanes<V> {
 
     #[inline(always)]
     pub unsafe fn total(self) -> f32 {
+        // SAFETY: the caller's. Both sum in halves.
+        unsafe {
+            match Self::PARTS {
+                1 => self.0[0].total(),
+                _ => crate::math::sum1(&self.values(), |x| x),
+            }
+        }
+    }
+
+    /// The greatest; none may be NaN.
+    #[inline(always)]
+    pub unsafe fn greatest(self) -> f32 {
+        let [mut top, other] = self.0;
         // SAFETY: the caller's.
-        crate::math::sum1(&unsafe { self.values() }, |x| x)
+        unsafe {
+            if Self::PARTS == 2 {
+                top = top.greater(other);
+            }
+            top.greatest()
+        }
     }
 }
 

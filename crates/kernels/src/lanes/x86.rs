@@ -170,6 +170,15 @@ macro_rules! zmm {
                     ))))
                 }
                 fn total(self) -> f32 { _mm512_reduce_add_ps(self.0) }
+                fn greatest(self) -> f32 { _mm512_reduce_max_ps(self.0) }
+                fn times_power_of_two_or_zero(self, n: Self, of: Self, end: f32) -> Self {
+                    {
+                        let kept = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(of.0, _mm512_set1_ps(end));
+                        $name(_mm512_maskz_scalef_ps(kept, self.0, n.0))
+                    }
+                }
+                // Where x is too small, whatever comes out is not kept.
+                fn exp_to_one(self) -> Self { self.exp_within(self) }
                 fn normal(self) -> Self {
                     $name(_mm512_castsi512_ps(normal_zmm(_mm512_castps_si512(self.0))))
                 }
@@ -217,8 +226,9 @@ zmm! {
     }
     fn words_down(self, below: Self) -> Self {
         {
-            let upper = _mm512_slli_epi32::<16>(widened(below.0));
-            ZmmPairs(_mm512_castsi512_ps(_mm512_or_si512(widened(self.0), upper)))
+            // The upper row's sixteen, then the lower one's: taken alternately.
+            let rounded = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(below.0, self.0));
+            ZmmPairs(_mm512_castsi512_ps(_mm512_permutexvar_epi16(alternating(), rounded)))
         }
     }
 }
@@ -229,14 +239,21 @@ unsafe fn as_pairs(words: __m512) -> __m512bh {
     unsafe { std::mem::transmute::<__m512, __m512bh>(words) }
 }
 
-/// Each number as bf16 in the low half of its word.
+/// Indices that take the lower and the upper sixteen of 32 in turn.
 #[inline(always)]
-unsafe fn widened(x: __m512) -> __m512i {
-    // SAFETY: the caller's; the transmute keeps the same 256 bits.
-    unsafe {
-        let short = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
-        _mm512_cvtepu16_epi32(short)
-    }
+pub(crate) unsafe fn alternating() -> __m512i {
+    const ORDER: [u16; 32] = {
+        let mut order = [0; 32];
+        let mut i = 0;
+        while i < 16 {
+            order[2 * i] = i as u16;
+            order[2 * i + 1] = 16 + i as u16;
+            i += 1;
+        }
+        order
+    };
+    // SAFETY: the same 512 bits.
+    unsafe { std::mem::transmute::<[u16; 32], __m512i>(ORDER) }
 }
 
 /// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::lanes::{Lanes, Vector, widest};
-use crate::math::{exp, max};
+use crate::math::exp;
 use crate::simd::multiversion;
 use crate::softcap;
 
@@ -70,12 +70,12 @@ unsafe fn row_answers_with<V: Vector>(
                 let x = x.keep_first(vocab - at, f32::NEG_INFINITY);
                 *tops.at(at) = x.greater(*tops.at(at));
             }
-            let top = max(&tops.values());
+            let top = tops.greatest();
             let (mut sums, mut weighted) = (Lanes::<V>::all(0.0), Lanes::<V>::all(0.0));
             for at in (0..vocab).step_by(V::LANES) {
                 let x = V::load_first(row.as_ptr().add(at), vocab - at);
                 let x = x.minus(V::all(top));
-                let p = x.exp().keep_first(vocab - at, 0.0);
+                let p = x.exp_to_one().keep_first(vocab - at, 0.0);
                 *sums.at(at) = sums.at(at).plus(p);
                 *weighted.at(at) = p.fused(x, *weighted.at(at));
             }
@@ -109,7 +109,7 @@ unsafe fn logits_to_gradient_with<V: Vector>(
             let log_p = V::load_first(to, left).minus(V::all(lse));
             let slope = log_p.plus(V::all(entropy));
             let slope = slope.fused(V::all(dentropy), V::all(dlogp));
-            let gradient = V::all(-1.0).times(log_p.exp()).times(slope).normal();
+            let gradient = V::all(-1.0).times(log_p.exp_to_one()).times(slope).normal();
             gradient.store_first(to, left);
         }
     }

@@ -11,7 +11,7 @@ use super::pack::{Source, panels};
 use super::place::Place;
 use super::rows;
 use super::tile::{Write, by_size, tile};
-use crate::lanes::{normal_zmm as normal, transpose};
+use crate::lanes::{alternating, normal_zmm as normal, transpose};
 use crate::numbers::{Number, bf16};
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -140,17 +140,7 @@ mod pairs {
                 _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
             }
         };
-        let order = const {
-            let mut order = [0_u16; 32];
-            let mut i = 0;
-            while i < 16 {
-                order[2 * i] = i as u16;
-                order[2 * i + 1] = 16 + i as u16;
-                i += 1;
-            }
-            order
-        };
-        _mm512_permutexvar_epi16(transmute::<[u16; 32], __m512i>(order), rounded)
+        _mm512_permutexvar_epi16(alternating(), rounded)
     }
 
     #[inline(always)]
