@@ -33,6 +33,7 @@ pub mod muon;
 pub mod norm;
 pub mod numbers;
 pub mod pages;
+mod place;
 pub mod positions;
 pub mod qk_norm;
 pub mod quant;

@@ -5,38 +5,23 @@ use super::{COLUMNS, PAIRS, View, pair_stride};
 use crate::dropout::Kept;
 use crate::fetch;
 use crate::lanes::{InLanes, LINE, Vector, widest};
-use crate::numbers::{Values, bf16};
+use crate::numbers::bf16;
+use crate::place::Place;
 use crate::threads::Shared;
-
-/// Where numbers lie that tasks read.
-#[derive(Clone, Copy)]
-pub(super) enum Source {
-    F32(*const f32),
-    Bf16(*const bf16),
-}
-
-impl Source {
-    pub fn of(values: Values) -> Source {
-        match values {
-            Values::F32(x) => Source::F32(x.as_ptr()),
-            Values::Bf16(x) => Source::Bf16(x.as_ptr()),
-        }
-    }
-}
 
 /// The body for what numbers lie there; a closure would not have the instructions.
 macro_rules! of_numbers {
     ($source:expr, |$x:ident| $body:expr) => {
         match $source {
-            Source::F32($x) => $body,
-            Source::Bf16($x) => $body,
+            Place::F32($x) => $body,
+            Place::Bf16($x) => $body,
         }
     };
 }
 
 /// What a task reads.
 pub(super) struct Job<'a> {
-    pub x: (Source, View),
+    pub x: (Place, View),
     pub z: (*const f32, View),
     pub kept: Option<Kept<'a>>,
     pub factor: &'a [f32],
@@ -124,7 +109,7 @@ unsafe fn project_with<V: Vector>(job: &Job<'_>, z: Shared, first: usize, rows: 
     // SAFETY: the caller's.
     unsafe {
         if V::NUMBERS == 2
-            && let Source::Bf16(x) = job.x.0
+            && let Place::Bf16(x) = job.x.0
         {
             let at = (x, z);
             return in_blocks!(project_pairs_at::<V>(job, at), (first, rows));

@@ -2,8 +2,8 @@
 
 use super::instructions::Instructions;
 use super::pack::Source;
-use super::place::Place;
 use crate::matmul::low_rank::LowRank;
+use crate::place::Place;
 use std::ops::Range;
 
 /// A product of low rank from (row, col) on.

@@ -9,10 +9,10 @@ use super::ahead::Ahead;
 use super::avx512;
 use super::instructions::{Instructions, Tiles};
 use super::pack::{Source, distance, panels};
-use super::place::To;
 use super::tile::{Write, finish_row};
 use crate::amx::{self, SIDE};
 use crate::lanes::transpose;
+use crate::place::To;
 use std::arch::asm;
 use std::arch::x86_64::{__m512, _mm512_setzero_si512};
 

@@ -8,11 +8,11 @@ use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::{Instructions, Tiles, few_rows, tiles};
 use super::pack::{Source, panels};
-use super::place::Place;
 use super::rows;
 use super::tile::{Write, by_size, tile};
 use crate::lanes::{Vector, Ymm, normal_ymm as normal};
 use crate::numbers::{Number, bf16};
+use crate::place::Place;
 use std::arch::x86_64::*;
 
 /// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.

@@ -3,10 +3,10 @@
 use super::ahead::Ahead;
 use super::instructions::Tiles;
 use super::pack::{Source, distance};
-use super::place::Place;
 use super::shared::{Claim, Claims, Panels, Room};
 use super::tile::Write;
 use crate::lanes::Buffer;
+use crate::place::Place;
 use crate::simd::is_by_amd;
 use crate::threads;
 use std::cell::{Cell, RefCell};

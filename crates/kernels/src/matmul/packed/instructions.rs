@@ -3,10 +3,10 @@
 //! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
 
 use super::ahead::Ahead;
-use super::place::Place;
 use super::rows::Part;
 use super::tile::Write;
 use crate::numbers::bf16;
+use crate::place::Place;
 
 /// How one instruction set computes a tile of the destination, and how it wants its inputs packed.
 ///

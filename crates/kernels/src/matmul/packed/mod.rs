@@ -13,17 +13,16 @@ mod blocked;
 mod instructions;
 mod pack;
 mod peak;
-mod place;
 mod rows;
 mod shared;
 mod tile;
 
 use super::ComputeDtype;
+pub(super) use crate::place::{Place, To};
 use crate::simd::{Level, has_bf16, level};
 pub(super) use added::Added;
 pub(super) use blocked::{Factor, Job};
 use instructions::{Instructions, Tiles};
-pub(super) use place::{Place, To};
 pub(super) use tile::Write;
 
 /// The instruction sets with a matmul kernel.

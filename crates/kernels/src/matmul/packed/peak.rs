@@ -2,9 +2,9 @@
 
 use super::ahead::Ahead;
 use super::instructions::Tiles;
-use super::place::To;
 use super::tile::Write;
 use crate::aligned::Aligned;
+use crate::place::To;
 
 /// Words along k of a tile: both panels fit the L1 cache.
 const WORDS: usize = 128;

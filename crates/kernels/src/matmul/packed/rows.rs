@@ -4,8 +4,8 @@
 use super::blocked::{Job, share};
 use super::instructions::Instructions;
 use super::pack::Source;
-use super::place::Place;
 use crate::lanes::Buffer;
+use crate::place::Place;
 use crate::threads;
 use std::cell::RefCell;
 

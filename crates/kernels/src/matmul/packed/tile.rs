@@ -3,9 +3,9 @@
 use super::added::Added;
 use super::ahead::Ahead;
 use super::instructions::{Instructions, Tiles};
-use super::place::To;
 use crate::fetch;
 use crate::numbers::Number;
+use crate::place::To;
 
 /// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
