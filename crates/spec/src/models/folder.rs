@@ -68,7 +68,7 @@ impl Folder {
     /// An adapter alone, over the model that it belongs to.
     pub(super) fn over(path: &Path, base: ModelSource) -> Folder {
         let mut config = base.config().clone();
-        // Tables that it brings have the rows of tokens that the base has not. What is wrong with it is told as it is loaded.
+        // It may have been trained on more tokens than the base has. What is wrong with it is told as it is loaded.
         let peft = hf::Peft::find(path).ok();
         let tables = peft.and_then(|peft| peft.vocab_size(config.d_model));
         config.vocab_size = config.vocab_size.max(tables);

@@ -521,7 +521,7 @@ impl ModelSource {
         match self {
             ModelSource::Folder(folder) => {
                 match folder.base() {
-                    // Its tables, which the adapter brings, have more rows than those that it stands on.
+                    // The adapter was trained on more tokens than what it stands on has.
                     Some(base) if base.config().vocab_size < self.config().vocab_size => {
                         base.fill_grown(model)?;
                     }

@@ -43,7 +43,7 @@ impl AdapterSource {
             hub::id_of_cached(place).unwrap_or_else(|| said.to_string())
         });
         Ok(AdapterSource {
-            grown: grown(path, &peft),
+            grown: grown(&peft),
             base: base.map(String::from).or(said),
             peft,
             tied,
@@ -73,11 +73,10 @@ pub(super) fn is_public(base: &str) -> bool {
 }
 
 /// Tokens of the model under the adapter as it trained, where the base that it names is here and has fewer.
-fn grown(path: &Path, peft: &Peft) -> Option<usize> {
+fn grown(peft: &Peft) -> Option<usize> {
     let base = ModelSource::open(Path::new(peft.base()?)).ok()?;
     let config = base.config();
-    let trained = hf::read_config(path).ok().and_then(|own| own.vocab_size);
-    let rows = trained.or_else(|| peft.vocab_size(config.d_model))?;
+    let rows = peft.vocab_size(config.d_model)?;
     (Some(rows) > config.vocab_size).then_some(rows)
 }
 

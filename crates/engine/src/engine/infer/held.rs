@@ -59,7 +59,8 @@ impl LoadError {
                 "take the model as a folder of Hugging Face, with its tokenizer.json".into()
             }
             LoadError::Vocabulary { .. } => {
-                "put the tokenizer files of this model beside it".into()
+                "put the tokenizer files of this model beside it; where tokens were added to its own, a run with train.resize_vocab=true gives them rows"
+                    .into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),
             LoadError::Merged { fix, .. } => {
@@ -352,7 +353,7 @@ impl TextModel for HeldModel {
     }
 }
 
-/// Where the tokenizer lies: the model's own place, unless an adapter brought tables of more tokens, and with them a tokenizer.
+/// Where the tokenizer lies: the model's own place, unless an adapter was trained on more tokens and brings its tokenizer.
 fn tokenizer_place<'a>(
     source: &'a ModelSource,
     model: &Model,

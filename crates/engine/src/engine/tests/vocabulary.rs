@@ -173,14 +173,38 @@ fn all_weights_train_on_a_grown_vocabulary_and_everything_reads_it() {
     }
 }
 
-fn export_to(folder: &Path, to: &Path) {
-    use crate::engine::export::{Options, Source, export, format};
-    let options = Options {
+fn options() -> export::Options {
+    export::Options {
         dtype: "f32".into(),
         max_shard_bytes: 5_000_000_000,
-    };
+    }
+}
+
+/// Merges an adapter into a base, which must be checked to say the same afterwards.
+fn merged(base: &Path, adapter: &Path, to: &Path) {
+    let done = merge::merge(&merge::Order {
+        base: base.into(),
+        adapters: vec![(adapter.into(), 1.0)],
+        to: to.into(),
+        dtype: "f32".into(),
+        dequantize: false,
+        any_base: false,
+        prompts: Vec::new(),
+    });
+    let check = done.unwrap().check.unwrap();
+    assert!(check.off < 1e-4 && check.agree == check.tokens, "{check:?}");
+}
+
+fn hand_over(folder: &Path, to: &Path) {
+    use crate::engine::export::{AdapterSource, export_adapter};
+    let source = AdapterSource::open(folder, None).unwrap();
+    export_adapter(&source, &options(), &Default::default(), to).unwrap();
+}
+
+fn export_to(folder: &Path, to: &Path) {
+    use crate::engine::export::{Source, export, format};
     let source = Source::open(folder).unwrap();
-    export(&source, format("hf").unwrap(), &options, to).unwrap();
+    export(&source, format("hf").unwrap(), &options(), to).unwrap();
 }
 
 /// It reads the new tokens and writes.
@@ -207,11 +231,10 @@ fn answers(held: &mut HeldModel) -> Vec<u32> {
 
 #[test]
 fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
-    use crate::engine::merge::{Order, merge};
     for (tied, tables) in [(true, "[embeddings]"), (false, "[embeddings,head]")] {
         let start = Start::new(tied);
         let saved = format!("adapter.lora.modules_to_save={tables}");
-        let words = [GROW, "adapter.lora.rank=4", &saved];
+        let words = [GROW, "adapter.lora.rank=4", saved.as_str()];
         let straight = start.run(&words);
         let whole = straight.go();
         assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
@@ -242,19 +265,15 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         beside.use_adapter(None).unwrap();
         assert_ne!(answers(&mut beside), alone);
         let to = start.dir.path().join("merged");
-        let merged = merge(&Order {
-            base: start.extended(),
-            adapters: vec![(apart.clone(), 1.0)],
-            to: to.clone(),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        });
-        let check = merged.unwrap().check.unwrap();
-        assert!(check.off < 1e-4 && check.agree == check.tokens, "{check:?}");
+        merged(&start.extended(), &apart, &to);
         assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
         answers(&mut HeldModel::load(&to).unwrap());
+        // Handed over for PEFT it says what the base must be given first, and is read here as it is.
+        let handed = start.dir.path().join("handed");
+        hand_over(&folder, &handed);
+        let card = std::fs::read_to_string(handed.join("README.md")).unwrap();
+        assert!(card.contains("base.resize_token_embeddings(67)"), "{card}");
+        assert!(bits(&ModelSource::open(&handed).unwrap().load().unwrap()) == bits(&model));
         // A run from the adapter's folder begins with what it says, tables and all.
         let from = format!("train.from={}", apart.display());
         let next = start.fresh(&[&from]);
@@ -275,7 +294,14 @@ fn frozen_tables_grow_and_stay_and_the_spec_is_warned_of_it() {
     let model = hf::load(&run.checkpoint(12)).unwrap();
     let table = rows(&model, Role::Embedding);
     assert_eq!((table.len(), &table[65]), (67, &table[66]));
-    answers(&mut HeldModel::load(&run.checkpoint(12)).unwrap());
+    let folder = run.checkpoint(12);
+    let own = answers(&mut HeldModel::load(&folder).unwrap());
+    // On its base, which has fewer rows, the rows begin as they did in training.
+    let mut beside = HeldModel::load_with(&start.original(), &[folder.clone()]).unwrap();
+    assert_eq!(answers(&mut beside), own);
+    let to = start.dir.path().join("merged");
+    merged(&start.extended(), &folder, &to);
+    assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
 }
 
 /// Tokens are often added to a tokenizer that is saved apart, and the model is named where it is.

@@ -1,7 +1,7 @@
 //! An adapter in PEFT's form, of PEFT or of this program: put beside the weights of a model, or added to them.
 
-use super::super::HfError;
 use super::super::safetensors::TensorFile;
+use super::super::{HfError, read_config};
 use super::description::{Description, MAX_BYTES};
 use super::factors::{Change, Factors};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
@@ -130,8 +130,12 @@ impl Peft {
         self.changes(model.params().base()).map(|_| ())
     }
 
-    /// Tokens of the tables of this width that it brings whole; `None` where it brings none.
+    /// Tokens of the model of this width that it was trained on, where its folder tells: by tables that it brings whole, or by
+    /// the config.json of a checkpoint.
     pub fn vocab_size(&self, d_model: usize) -> Option<usize> {
+        let config = read_config(&self.folder).ok();
+        let config = config.filter(|config| config.d_model == d_model);
+        let said = config.and_then(|config| config.vocab_size);
         let tables = self.file.names().filter(|name| {
             let name = name.strip_prefix(PREFIX).unwrap_or(name);
             name == HEAD || TABLES.contains(&name)
@@ -140,11 +144,11 @@ impl Peft {
             [rows, width] if width == d_model => Some(rows),
             _ => None,
         });
-        rows.max()
+        rows.max().max(said)
     }
 
-    /// Gives a model without adapters as many tokens as the tables that this brings, where it has fewer: it was trained on a
-    /// base whose vocabulary had grown, and its tables hold the rows of the new tokens.
+    /// Gives a model without adapters as many tokens as it was trained on, where it has fewer: the vocabulary of its base had
+    /// grown. The rows of the new tokens come with its tables; of frozen ones they are what they began as.
     ///
     /// # Errors
     /// Weights that are kept quantised: their tables do not grow.
@@ -156,7 +160,7 @@ impl Peft {
         let own = shape.vocab_size;
         if rows > own && !model.params().is_present() {
             return Err(self.wrong(format!(
-                "it brings tables of {rows} tokens, and the quantized base has {own}: put it on the base in floats"
+                "it was trained on {rows} tokens, and the quantized base has {own}: put it on the base in floats"
             )));
         }
         Ok(model.grow_vocabulary(rows)?)
