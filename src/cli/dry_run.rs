@@ -123,9 +123,8 @@ fn outline(
     };
     let changes = loaded.iter().flat_map(|loaded| loaded.notes());
     // A size that the spec names itself is no change that it was told of.
-    let is_told = loaded.is_some_and(|loaded| {
-        matches!(loaded.origins.get("model.vocab_size"), Origin::Implied(_))
-    });
+    let is_told = loaded
+        .is_some_and(|loaded| matches!(loaded.origins.get("model.vocab_size"), Origin::Implied(_)));
     let growth = vocabulary_growth(&spec, &data.tokenizer).filter(|_| !is_told);
     // Other machines have a PyTorch of their own, and a job may run elsewhere: no reason to refuse the spec.
     let here = spec.engine.torch().filter(|torch| torch.nodes.is_empty());

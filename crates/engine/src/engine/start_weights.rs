@@ -71,7 +71,11 @@ fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer, spec: &RunSpec)
         (None, _) => String::new(),
         (Some(_), tied) => format!(
             ", which learn with -s adapter.lora.modules_to_save={}",
-            if tied { "[embeddings]" } else { "[embeddings,head]" }
+            if tied {
+                "[embeddings]"
+            } else {
+                "[embeddings,head]"
+            }
         ),
     };
     format!(

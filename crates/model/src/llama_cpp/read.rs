@@ -204,11 +204,7 @@ impl GgufModel {
     ///
     /// # Errors
     /// As [`GgufModel::fill`].
-    pub fn fill_parts(
-        &self,
-        model: &mut Model,
-        infos: &[ParamInfo],
-    ) -> Result<(), ModelFileError> {
+    pub fn fill_parts(&self, model: &mut Model, infos: &[ParamInfo]) -> Result<(), ModelFileError> {
         self.check_parameters(infos)?;
         model.params_mut().write_weights(|weights| {
             infos.iter().try_for_each(|info| {

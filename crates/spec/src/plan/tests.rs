@@ -442,7 +442,11 @@ fn a_vocabulary_that_grows_is_planned_grown() {
     write("model.safetensors", String::new());
     let params = |words: &[&str]| {
         let from = format!("train.from={}", room.path().display());
-        let words: Vec<String> = [&[&*from], words].concat().iter().map(ToString::to_string).collect();
+        let words: Vec<String> = [&[&*from], words]
+            .concat()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let planned = target::resolve("sft", &words, &crate::spec::SpecSources::default()).unwrap();
         planned.arch.n_params()
     };

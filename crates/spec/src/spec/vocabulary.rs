@@ -26,7 +26,11 @@ pub struct Growth {
 impl Growth {
     /// By the start model on this disk; `None` where nothing grows, or it is not here.
     pub fn of(spec: &RunSpec) -> Option<Growth> {
-        let from = spec.train.from.as_deref().filter(|_| spec.train.resize_vocab)?;
+        let from = spec
+            .train
+            .from
+            .as_deref()
+            .filter(|_| spec.train.resize_vocab)?;
         let source = ModelSource::open(from).ok()?;
         let (rows, to) = (source.config().vocab_size?, spec.model.vocab_size?);
         (rows < to).then(|| Growth::new(&spec.model, rows, to))
@@ -80,7 +84,10 @@ pub(super) fn grow(
         return;
     };
     let tokens = tokenizer.vocab_size();
-    let said = merged.value.pointer("/model/vocab_size").and_then(Value::as_u64);
+    let said = merged
+        .value
+        .pointer("/model/vocab_size")
+        .and_then(Value::as_u64);
     match said.and_then(|said| usize::try_from(said).ok()) {
         Some(said) if said < tokens && said >= rows => issues.push(Issue {
             origin: merged.origins.get(ROWS),
@@ -191,7 +198,10 @@ mod tests {
         let sized = |size: &str| loaded(&place, &[grow, &format!("model.vocab_size={size}")]);
         assert_eq!(sized("64").unwrap().spec.model.vocab_size, Some(64));
         let few = sized("4").unwrap_err().to_string();
-        assert!(few.contains("5 tokens") && few.contains("leave it out"), "{few}");
+        assert!(
+            few.contains("5 tokens") && few.contains("leave it out"),
+            "{few}"
+        );
         let fewer = sized("2").unwrap_err().to_string();
         assert!(fewer.contains("base model"), "{fewer}");
         // Without the key the base's own size holds, as ever.
@@ -206,11 +216,21 @@ mod tests {
             let place = folder(dir.path(), 3, tied);
             let words = [&["resize_vocab=true", "adapter=lora"], words].concat();
             let found = loaded(&place, &words).unwrap().spec.advice().into_iter();
-            found.filter(|f| f.place == "adapter.lora.modules_to_save").collect()
+            found
+                .filter(|f| f.place == "adapter.lora.modules_to_save")
+                .collect()
         };
         for (tied, fix, all) in [
-            (true, "[embeddings]", "adapter.lora.modules_to_save=[embeddings]"),
-            (false, "[embeddings,head]", "adapter.lora.modules_to_save=[embeddings,head]"),
+            (
+                true,
+                "[embeddings]",
+                "adapter.lora.modules_to_save=[embeddings]",
+            ),
+            (
+                false,
+                "[embeddings,head]",
+                "adapter.lora.modules_to_save=[embeddings,head]",
+            ),
         ] {
             let found = told(tied, &[]);
             assert!(found[0].fix.ends_with(fix), "{found:?}");
@@ -219,6 +239,9 @@ mod tests {
             assert_eq!(told(tied, &[all]), []);
         }
         let half = told(false, &["adapter.lora.modules_to_save=[embeddings]"]);
-        assert!(half[0].evidence.to_string().contains("the head"), "{half:?}");
+        assert!(
+            half[0].evidence.to_string().contains("the head"),
+            "{half:?}"
+        );
     }
 }

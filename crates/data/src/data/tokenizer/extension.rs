@@ -35,7 +35,11 @@ fn rules(json: &str) -> Option<[Value; 3]> {
         // The scores of a unigram vocabulary are rules, too; ids of the other kinds are compared one by one.
         map.retain(|key, value| key != "vocab" || !value.is_object());
     }
-    Some([json["normalizer"].take(), json["pre_tokenizer"].take(), model])
+    Some([
+        json["normalizer"].take(),
+        json["pre_tokenizer"].take(),
+        model,
+    ])
 }
 
 #[cfg(test)]
@@ -87,7 +91,8 @@ mod tests {
     fn merges_are_the_same_however_they_are_written() {
         let bpe = |merges: Value, added: &[&str]| {
             let mut json = words(&["a", "b", "ab"], added);
-            json["model"] = json!({"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": merges});
+            json["model"] =
+                json!({"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": merges});
             tokenizer(&json)
         };
         let base = bpe(json!(["a b"]), &[]);

@@ -360,7 +360,9 @@ fn tokenizer_place<'a>(
     adapters: &'a [PathBuf],
 ) -> &'a Path {
     let has_grown = Some(model.shape().vocab_size) > source.config().vocab_size;
-    let mut brought = adapters.iter().filter(|folder| tokenizer::has_tokenizer(folder));
+    let mut brought = adapters
+        .iter()
+        .filter(|folder| tokenizer::has_tokenizer(folder));
     match brought.next().filter(|_| has_grown) {
         Some(folder) => folder,
         None => source.tokenizer_path(),

@@ -29,7 +29,12 @@ impl Start {
         let dir = tempfile::tempdir().unwrap();
         let extended = dir.path().join("extended");
         std::fs::create_dir(&extended).unwrap();
-        for name in [hf::CONFIG, hf::WEIGHTS, hf::GENERATION, hf::TOKENIZER_CONFIG] {
+        for name in [
+            hf::CONFIG,
+            hf::WEIGHTS,
+            hf::GENERATION,
+            hf::TOKENIZER_CONFIG,
+        ] {
             std::fs::copy(run.checkpoint(5).join(name), extended.join(name)).unwrap();
         }
         let json = std::fs::read(run.checkpoint(5).join(hf::TOKENIZER)).unwrap();
@@ -80,7 +85,10 @@ impl Start {
 
 /// Turns that do not repeat, in letters that the start model knows.
 fn turns() -> String {
-    let words = ["what", "light", "is", "this", "the", "east", "and", "juliet", "sun", "moon", "fair", "kill"];
+    let words = [
+        "what", "light", "is", "this", "the", "east", "and", "juliet", "sun", "moon", "fair",
+        "kill",
+    ];
     let line = |n: usize| {
         let word = |k: usize| words[(n * (2 * k + 1) + n * n / 7 + k) % words.len()];
         let said: Vec<&str> = (0..4 + n % 5).map(word).collect();
@@ -114,7 +122,10 @@ fn tables_grow_only_when_asked_and_begin_as_the_mean_whatever_the_seed() {
         let start = Start::new(tied);
         let refused = finished(&start.run(&[]).go());
         assert_eq!(refused.0, Outcome::Invalid);
-        assert!(refused.2.contains("-s train.resize_vocab=true"), "{refused:?}");
+        assert!(
+            refused.2.contains("-s train.resize_vocab=true"),
+            "{refused:?}"
+        );
         let base = hf::load(&start.original()).unwrap();
         let (one, two) = (start.fresh(&[GROW]), start.fresh(&[GROW, "seed=7"]));
         let (one, two) = (one.models.policy, two.models.policy);
@@ -142,8 +153,15 @@ fn all_weights_train_on_a_grown_vocabulary_and_everything_reads_it() {
         let straight = start.run(&words);
         let whole = straight.go();
         assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
-        let tables = if tied { "embeddings" } else { "embeddings and head" };
-        let said = format!("{tables} grow from 65 to 67 rows (2 new tokens): {}, {}", MARKS[0], MARKS[1]);
+        let tables = if tied {
+            "embeddings"
+        } else {
+            "embeddings and head"
+        };
+        let said = format!(
+            "{tables} grow from 65 to 67 rows (2 new tokens): {}, {}",
+            MARKS[0], MARKS[1]
+        );
         assert!(notes(&whole).contains(&said), "{}", notes(&whole));
         // A resume asks for nothing and computes the same.
         let mut parted = start.run(&words);
@@ -252,7 +270,12 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         // The adapter alone, as it is handed over: over its base, which has 65 rows.
         let apart = start.dir.path().join("apart");
         std::fs::create_dir(&apart).unwrap();
-        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS, hf::TOKENIZER, hf::TOKENIZER_CONFIG] {
+        for name in [
+            hf::ADAPTER_CONFIG,
+            hf::ADAPTER_WEIGHTS,
+            hf::TOKENIZER,
+            hf::TOKENIZER_CONFIG,
+        ] {
             std::fs::copy(folder.join(name), apart.join(name)).unwrap();
         }
         let source = ModelSource::open(&apart).unwrap();
@@ -287,7 +310,9 @@ fn frozen_tables_grow_and_stay_and_the_spec_is_warned_of_it() {
     let run = start.run(&[GROW, "adapter.lora.rank=4"]);
     let advice = run.job.spec.advice();
     assert!(
-        advice.iter().any(|f| f.fix.contains("modules_to_save=[embeddings]")),
+        advice
+            .iter()
+            .any(|f| f.fix.contains("modules_to_save=[embeddings]")),
         "{advice:?}"
     );
     assert_eq!(finished(&run.go()).0, Outcome::Completed);
@@ -324,7 +349,12 @@ fn a_tokenizer_beside_the_model_may_be_its_own_with_more_tokens_and_no_other() {
     vocab.insert("A".into(), b);
     vocab.insert("B".into(), a);
     std::fs::write(&place, json.to_string()).unwrap();
-    assert_eq!(tokenizer::load(&place, &crate::base::child::Child::of_this_program()).unwrap().vocab_size(), 67);
+    assert_eq!(
+        tokenizer::load(&place, &crate::base::child::Child::of_this_program())
+            .unwrap()
+            .vocab_size(),
+        67
+    );
     let (outcome, _, said) = go(&[&named, GROW]);
     assert_eq!(outcome, Outcome::Invalid);
     assert!(said.contains("differs"), "{said}");

@@ -10,7 +10,11 @@ fn tables_that_grow_go_over_and_tokens_to_be_added_are_named() {
     assert_eq!(fate(&lf, "resize_vocab").fate, Fate::Mapped);
     let added = fate(&lf, "add_special_tokens");
     assert_eq!(added.fate, Fate::NoEqual);
-    assert!(added.words.contains("train.resize_vocab"), "{}", added.words);
+    assert!(
+        added.words.contains("train.resize_vocab"),
+        "{}",
+        added.words
+    );
     let ax = "base_model: m\nsequence_len: 64\nresize_token_embeddings_to_32x: true\ntokens: [<|im_start|>]\n\
         mean_resizing_embeddings: true\nshrink_embeddings: true\n";
     let ax = import("x", ax, None).unwrap();
