@@ -9,8 +9,8 @@ use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::engine::{TrainState, extra_sets};
-use crate::spec::{RolloutLength, RunSpec};
+use crate::engine::{TrainState, extra_sets, vocabulary_growth};
+use crate::spec::{Origin, RolloutLength, RunSpec};
 use crate::workers::{EnvironmentError, environment};
 use serde::Serialize;
 
@@ -122,6 +122,10 @@ fn outline(
         Target::Resumed(..) => None,
     };
     let changes = loaded.iter().flat_map(|loaded| loaded.notes());
+    // A size that the spec names itself is no change that it was told of.
+    let is_told = loaded
+        .is_some_and(|loaded| matches!(loaded.origins.get("model.vocab_size"), Origin::Implied(_)));
+    let growth = vocabulary_growth(&spec, &data.tokenizer).filter(|_| !is_told);
     // Other machines have a PyTorch of their own, and a job may run elsewhere: no reason to refuse the spec.
     let here = spec.engine.torch().filter(|torch| torch.nodes.is_empty());
     let lacking = here.and_then(|torch| environment::python(torch, env).err());
@@ -161,7 +165,10 @@ fn outline(
         ranks: spec.engine.torch().map(|torch| torch.placed()),
         advice: spec.review_on(data),
         changes: changes.map(|note| note.to_string()).collect(),
-        notes: data.notes.iter().cloned().chain(lacking).collect(),
+        notes: (data.notes.iter().cloned())
+            .chain(growth)
+            .chain(lacking)
+            .collect(),
         resumes,
         place: data.place.clone(),
         spec,

@@ -197,7 +197,7 @@ impl Finding {
     /// The settings that the fix names, as they stand after `-s`: `lr=1e-3`.
     pub fn changes(&self) -> Vec<String> {
         let after = self.fix.split("-s ").skip(1);
-        let words = after.filter_map(|rest| rest.split([' ', ',', ';', '`', ')']).next());
+        let words = after.map(first_word);
         let whole = |word: &&str| {
             let value = word.split_once('=').map(|(_, value)| value);
             value.is_some_and(|value| !value.is_empty() && !value.contains('…'))
@@ -317,6 +317,20 @@ impl From<Written> for Finding {
     }
 }
 
+/// Up to a space or a mark that ends a setting; a list in brackets stays whole.
+fn first_word(text: &str) -> &str {
+    let mut depth = 0usize;
+    let end = text.find(|c: char| {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && [' ', ',', ';', '`', ')'].contains(&c)
+    });
+    end.map_or(text, |end| &text[..end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +359,10 @@ mod tests {
         assert_eq!(
             changes("-s model.dropout=0.1, or 0 while it does not overfit"),
             ["model.dropout=0.1"]
+        );
+        assert_eq!(
+            changes("-s adapter.lora.modules_to_save=[embeddings,head], or -s lr=1"),
+            ["adapter.lora.modules_to_save=[embeddings,head]", "lr=1"]
         );
         assert!(changes("vary it: -s lr=… by factors of 10; look at rows").is_empty());
     }

@@ -234,6 +234,9 @@ fn add(
     check: &mut Option<Result<Compared, String>>,
     done: &mut Stage,
 ) -> Result<(), MergeError> {
+    for (adapter, _) in &stage {
+        adapter.make_room(model)?;
+    }
     if !order.any_base {
         same_base(order, &stage, model)?;
     }

@@ -46,6 +46,7 @@ pub use broken::{NO_STACK, no_thread};
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::Guard;
+pub use start_weights::vocabulary_growth;
 pub use state::{Adjustments, Progress, TrainState, micro_step_of};
 
 use crate::base::clock::Clock;

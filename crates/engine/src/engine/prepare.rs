@@ -13,6 +13,7 @@ use super::probing::probes;
 use super::reading::read_data;
 use super::remote::Remote;
 use super::rollouts::Rollouts;
+use super::start_weights::vocabulary_growth;
 use super::state::{Settings, TrainState};
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
@@ -83,6 +84,11 @@ pub(super) fn prepare<'a, 'p>(
     let begun_at = begun_at(job);
     let spec = &job.spec;
     let mut state = TrainState::fresh(spec, &data)?;
+    if !job.resume
+        && let Some(words) = vocabulary_growth(spec, &data.tokenizer)
+    {
+        port.note(begun_at, words);
+    }
     let clock = port.clock.clone();
     let remote = Remote::begin(job, &state.models.policy, &clock, &mut || {
         port.stop_is_asked()

@@ -11,7 +11,7 @@ use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::models::ModelSource;
 use crate::nn::{Model, Precision, PrecisionError};
-use crate::spec::RunSpec;
+use crate::spec::{Growth, RunSpec};
 use std::path::Path;
 
 /// A policy of the right shape with zero weights; one that trains adapters on a packed base has the weights of its file.
@@ -20,7 +20,7 @@ pub(super) fn blank_policy(spec: &RunSpec, data: &Dataset) -> Result<Model, Engi
     if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
         let tokenizer = &data.tokenizer;
         return Err(EngineError::Setup(match &spec.train.from {
-            Some(base) => without_rows(base, said, tokenizer),
+            Some(base) => without_rows(base, said, tokenizer, spec),
             None => format!(
                 "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
             ),
@@ -64,21 +64,48 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
 }
 
 /// What to do about a base whose tokenizer has tokens without weights: somebody added tokens and left the tables as they were.
-fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer) -> String {
+fn without_rows(base: &Path, rows: usize, tokenizer: &Tokenizer, spec: &RunSpec) -> String {
     let base = shown(base);
     let all = tokenizer.vocab_size();
-    let names: Vec<String> = (rows..all.min(rows + 3))
+    let learn = match (&spec.adapter, spec.model.ties_head()) {
+        (None, _) => String::new(),
+        (Some(_), tied) => format!(
+            ", which learn with -s adapter.lora.modules_to_save={}",
+            if tied {
+                "[embeddings]"
+            } else {
+                "[embeddings,head]"
+            }
+        ),
+    };
+    format!(
+        "train.from: the embedding table of {base} has {rows} rows, and the tokenizer {all} tokens: {} have no weights. \
+         -s train.resize_vocab=true gives them rows, as resize_token_embeddings({all}) of transformers does{learn}. \
+         Or put the base's own tokenizer back",
+        new_tokens(rows, tokenizer)
+    )
+}
+
+/// The names of the first tokens behind those that have rows.
+fn new_tokens(rows: usize, tokenizer: &Tokenizer) -> String {
+    const SHOWN: usize = 3;
+    let all = tokenizer.vocab_size();
+    let names: Vec<String> = (rows..all.min(rows + SHOWN))
         .filter_map(|id| tokenizer.token(id as u32))
         .map(|token| one_line(&token))
         .collect();
-    let more = if all > rows + 3 { ", …" } else { "" };
-    format!(
-        "train.from: the embedding table of {base} has {rows} rows, and the tokenizer {all} tokens: {}{more} have no weights. \
-         Give them rows with transformers: model.resize_token_embeddings({all}), then save_pretrained into a new folder with the \
-         tokenizer's files; under LoRA such rows learn with -s adapter.lora.modules_to_save=[embeddings,head]. \
-         Or put the base's own tokenizer back",
-        names.join(", ")
-    )
+    let more = if all > rows + SHOWN { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+/// How the tables of the start model grow, and for which tokens; `None` where they do not.
+pub fn vocabulary_growth(spec: &RunSpec, tokenizer: &Tokenizer) -> Option<String> {
+    let growth = Growth::of(spec)?;
+    let words = growth.words(tokenizer.vocab_size());
+    Some(match new_tokens(growth.from, tokenizer) {
+        names if names.is_empty() => words,
+        names => format!("{words}: {names} begin as the mean of the others"),
+    })
 }
 
 /// A base whose weights stay in the formats of its file, under adapters.
@@ -112,7 +139,10 @@ fn start_from(
     let shown = shown(place);
     let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
     let same = match tokenizer::load(source.tokenizer_path(), &Child::of_this_program()) {
-        Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
+        Ok(theirs) => {
+            theirs.to_json().trim() == data.tokenizer.to_json().trim()
+                || spec.train.resize_vocab && data.tokenizer.extends(&theirs)
+        }
         // A tokenizer of a kind that is not known here still has its list of tokens.
         Err(error) => match file.and_then(|file| tokens_of(file)) {
             Some(tokens) => same_tokens(tokens, &data.tokenizer),
@@ -138,7 +168,11 @@ fn start_from(
         // Those of its file, since it was made.
         return Ok(());
     }
-    source.fill(model).map_err(|e| fault(e.to_string()))
+    let filled = match spec.train.resize_vocab {
+        true => source.fill_grown(model),
+        false => source.fill(model),
+    };
+    filled.map_err(|e| fault(e.to_string()))
 }
 
 /// The weights of a reward model, for a critic of the same shape.
@@ -190,6 +224,7 @@ mod tests {
         for words in [
             &format!("{all} tokens"),
             &format!("resize_token_embeddings({all})"),
+            "-s train.resize_vocab=true",
             last.as_str(),
             "some/base",
         ] {

@@ -23,6 +23,7 @@ mod rescue;
 mod resume;
 mod rollouts;
 mod tasks;
+mod vocabulary;
 
 const BASE: &[&str] = &[
     "model.n_layer=1",

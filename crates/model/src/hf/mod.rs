@@ -13,7 +13,7 @@ mod weights;
 
 pub use adapter::{
     ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, JoinError, Joins, Peft, adapter_json,
-    attach_sum, merge_adapter, read_adapter, write_adapter,
+    attach_sum, merge_adapter, merge_adapter_of, read_adapter, write_adapter,
 };
 pub use config::TokenIds;
 pub use dtype::Dtype;
@@ -200,8 +200,21 @@ pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
 /// Loads the model's weights from a folder; every parameter must be present with its shape, and nothing else. On any
 /// mismatch no weight is changed.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
+    let infos = model.params().base().to_vec();
+    read_weights_of(folder, model, &infos)
+}
+
+/// The same for a folder that has these parameters of the model: see [`Model::base_of_vocabulary`].
+///
+/// # Errors
+/// As [`read_weights`].
+pub fn read_weights_of(
+    folder: &Path,
+    model: &mut Model,
+    infos: &[ParamInfo],
+) -> Result<(), HfError> {
     let family = family_in(&read_json(folder)?, model.config());
-    let (file, infos) = (Weights::open(folder)?, model.params().base());
+    let file = Weights::open(folder)?;
     let tensors = disk_tensors(family, model.config(), infos);
     let reading = Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
     model

@@ -197,7 +197,15 @@ impl GgufModel {
     /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().base().to_vec();
-        self.check_parameters(&infos)?;
+        self.fill_parts(model, &infos)
+    }
+
+    /// The same of these parameters of the model: see [`Model::base_of_vocabulary`].
+    ///
+    /// # Errors
+    /// As [`GgufModel::fill`].
+    pub fn fill_parts(&self, model: &mut Model, infos: &[ParamInfo]) -> Result<(), ModelFileError> {
+        self.check_parameters(infos)?;
         model.params_mut().write_weights(|weights| {
             infos.iter().try_for_each(|info| {
                 let to = &mut weights[info.offset..info.offset + info.len];

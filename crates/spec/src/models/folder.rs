@@ -67,10 +67,15 @@ impl Folder {
 
     /// An adapter alone, over the model that it belongs to.
     pub(super) fn over(path: &Path, base: ModelSource) -> Folder {
+        let mut config = base.config().clone();
+        // It may have been trained on more tokens than the base has. What is wrong with it is told as it is loaded.
+        let peft = hf::Peft::find(path).ok();
+        let tables = peft.and_then(|peft| peft.vocab_size(config.d_model));
+        config.vocab_size = config.vocab_size.max(tables);
         Folder {
             path: path.into(),
             family: base.family().into(),
-            config: base.config().clone(),
+            config,
             ids: base.token_ids(),
             base: Some(Box::new(base)),
         }

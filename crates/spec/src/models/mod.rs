@@ -521,6 +521,10 @@ impl ModelSource {
         match self {
             ModelSource::Folder(folder) => {
                 match folder.base() {
+                    // The adapter was trained on more tokens than what it stands on has.
+                    Some(base) if base.config().vocab_size < self.config().vocab_size => {
+                        base.fill_grown(model)?;
+                    }
                     Some(base) => base.fill(model)?,
                     None => hf::read_weights(folder.path(), model)?,
                 }
@@ -529,6 +533,42 @@ impl ModelSource {
             ModelSource::Gguf(file) => file.fill(model)?,
         }
         Ok(())
+    }
+
+    /// The same for a model whose vocabulary may be larger than this one: further rows of embeddings and head begin as
+    /// [`Model::begin_rows`] says.
+    ///
+    /// # Errors
+    /// As [`ModelSource::fill`].
+    pub fn fill_grown(&self, model: &mut Model) -> Result<(), SourceError> {
+        let (rows, all) = (
+            self.config().vocab_size.unwrap_or_default(),
+            model.shape().vocab_size,
+        );
+        if rows >= all {
+            return self.fill(model);
+        }
+        if model.config().is_reward_model() && !self.config().is_reward_model() {
+            let mut own = self.load()?;
+            let grown = own.grow_vocabulary(all);
+            return grown
+                .and_then(|()| model.copy_trunk(&own))
+                .map_err(|e| SourceError::Folder(e.into()));
+        }
+        let infos = model.base_of_vocabulary(rows);
+        match self {
+            ModelSource::Folder(folder) => {
+                match folder.base() {
+                    Some(base) => base.fill_grown(model)?,
+                    None => hf::read_weights_of(folder.path(), model, &infos)?,
+                }
+                hf::merge_adapter_of(folder.path(), model, &infos)?;
+            }
+            ModelSource::Gguf(file) => file.fill_parts(model, &infos)?,
+        }
+        model
+            .begin_rows(rows)
+            .map_err(|e| SourceError::Folder(e.into()))
     }
 }
 

@@ -422,3 +422,33 @@ fn preference_methods_count_both_answers_and_their_reference() {
     assert_eq!(passes(&["method.dpo.reference=precomputed"]), 6.0);
     assert_eq!(passes(&["adapter.lora.rank=4"]), 6.0);
 }
+
+/// A start model whose tables grow is planned as it trains.
+#[test]
+fn a_vocabulary_that_grows_is_planned_grown() {
+    let room = tempfile::tempdir().unwrap();
+    let config = serde_json::json!({
+        "model_type": "gpt2", "n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 2,
+        "activation_function": "gelu_new",
+    });
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "c": 2}, "unk_token": "a"},
+    });
+    let write = |name: &str, text: String| std::fs::write(room.path().join(name), text).unwrap();
+    write("config.json", config.to_string());
+    write("tokenizer.json", tokenizer.to_string());
+    write("model.safetensors", String::new());
+    let params = |words: &[&str]| {
+        let from = format!("train.from={}", room.path().display());
+        let words: Vec<String> = [&[&*from], words]
+            .concat()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let planned = target::resolve("sft", &words, &crate::spec::SpecSources::default()).unwrap();
+        planned.arch.n_params()
+    };
+    assert_eq!(params(&["resize_vocab=true"]), params(&[]) + 16);
+}

@@ -31,6 +31,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("sample_every", "sample.every"),
     ("keep_last", "checkpoint.keep_last"),
     ("model.from", "train.from"),
+    ("resize_vocab", "train.resize_vocab"),
+    ("resize_token_embeddings", "train.resize_vocab"),
     ("prompt", "sample.prompt"),
     ("tokenizer", "data.tokenizer"),
     ("val_fraction", "data.val_fraction"),

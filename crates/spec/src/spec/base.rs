@@ -6,6 +6,7 @@ use super::home;
 use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
 use super::presets::SpecSources;
+use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::embed;
 use crate::hub;
@@ -98,7 +99,7 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
         false => base_of_hub(&place),
     };
     match base {
-        Ok(base) => fill(merged, &place, base, issues),
+        Ok(base) => fill(merged, &place, base, sources, issues),
         // Reported with all other paths.
         Err(SourceError::Absent(_)) => {}
         Err(error) => issues.push(Issue {
@@ -139,10 +140,25 @@ pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> 
     hub::cached_model(hub_cache?, id, revision)
 }
 
-fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Issue>) {
+fn fill(
+    merged: &mut Merged,
+    place: &Path,
+    model: BaseModel,
+    sources: &SpecSources,
+    issues: &mut Vec<Issue>,
+) {
     let origin = Origin::Model(shown(place));
     let mut base = model.words;
     give_way(merged, &model.config, model.has_tokenizer);
+    let tokenizer = match merged.value.pointer("/data/tokenizer") {
+        None => model.has_tokenizer.then(|| place.to_path_buf()),
+        Some(said) => said
+            .pointer("/file/path")
+            .and_then(Value::as_str)
+            .map(|said| full_path(said, sources)),
+    };
+    let tokenizer = tokenizer.as_deref();
+    vocabulary::grow(merged, &model.config, tokenizer, &mut base, issues);
     let said = merged.value.get("model").cloned().unwrap_or_default();
     let mut checking = Checking {
         merged,

@@ -113,6 +113,12 @@ pub struct TrainConfig {
     /// Under adapters, turn the weights of a GGUF base into f32. Without it they stay in the file's formats, frozen (QLoRA):
     /// a fraction of the memory, and the adapters learn what those formats lose.
     pub dequantize: bool,
+    /// Let embeddings and output head of the start model grow where the tokenizer has more tokens than they have rows, as
+    /// `model.resize_token_embeddings` of transformers does: somebody added chat marks, for one. Each new row begins as the
+    /// mean of the others, and the run says how many there are. Under adapters they learn with
+    /// `adapter.lora.modules_to_save`. `model.vocab_size` may say more rows than there are tokens, a multiple of 64 for one.
+    /// Tables that have rows enough stay as they are. Default: such a model is refused.
+    pub resize_vocab: bool,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
@@ -319,6 +325,7 @@ impl Default for TrainConfig {
             activation_checkpointing: ActivationCheckpointing::default(),
             from: None,
             dequantize: false,
+            resize_vocab: false,
             threads: None,
             log_every: 1,
         }

@@ -24,6 +24,7 @@ mod rollout;
 mod run_spec;
 pub mod schema;
 mod validate;
+mod vocabulary;
 mod wants;
 pub mod yaml;
 
@@ -45,6 +46,7 @@ pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
+pub use vocabulary::Growth;
 pub use wants::wants;
 
 /// The embedded corpora.

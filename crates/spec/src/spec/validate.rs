@@ -129,6 +129,12 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         "tables of a quantized base do not train",
         "train.dequantize=true turns the base into f32",
     );
+    judge.want(
+        !packed || !config.train.resize_vocab,
+        &["train.resize_vocab", "train.from"],
+        "tables of a quantized base do not grow",
+        "train.dequantize=true turns the base into f32",
+    );
     let reference = config.method.needs().reference;
     judge.want(
         reference != Some(ReferenceChoice::AdapterOff) || !whole.contains(&true),

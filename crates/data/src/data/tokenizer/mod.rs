@@ -5,6 +5,7 @@ mod char;
 pub mod check;
 mod codec;
 mod decoders;
+mod extension;
 mod file;
 mod import;
 mod library;

@@ -42,6 +42,12 @@ pub fn export_adapter(
         folder.tokenizer(peft.folder())?;
         let text = card::adapter_card(source, &options.dtype, about);
         folder.text("README.md", &text)?;
+        if let Some(rows) = source.grown {
+            folder.note(vec![format!(
+                "it was trained on a vocabulary of {rows} tokens, and its base has fewer rows: with PEFT, \
+                 base.resize_token_embeddings({rows}) comes first, as the card says"
+            )]);
+        }
         if !source.base_is_public() {
             folder.note(vec![match base {
                 Some(base) => local_base(base),

@@ -4,7 +4,7 @@ use super::ExportError;
 use crate::engine::checkpoint::Manifest;
 use crate::hf::{self, JoinError, Joins, Peft};
 use crate::hub;
-use crate::models;
+use crate::models::{self, ModelSource};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -17,6 +17,8 @@ pub struct AdapterSource {
     pub(super) tied: Option<String>,
     /// Which of its matrices its base's class in transformers keeps as one.
     pub(super) joins: Joins,
+    /// How many tokens its base must be given, which has fewer: it was trained on tables that had grown.
+    pub(super) grown: Option<usize>,
 }
 
 impl AdapterSource {
@@ -41,6 +43,7 @@ impl AdapterSource {
             hub::id_of_cached(place).unwrap_or_else(|| said.to_string())
         });
         Ok(AdapterSource {
+            grown: grown(&peft),
             base: base.map(String::from).or(said),
             peft,
             tied,
@@ -67,6 +70,14 @@ impl AdapterSource {
 /// A hub id that is no folder here: PEFT looks for a folder first.
 pub(super) fn is_public(base: &str) -> bool {
     hub::is_repo_id(base) && !Path::new(base).exists()
+}
+
+/// Tokens of the model under the adapter as it trained, where the base that it names is here and has fewer.
+fn grown(peft: &Peft) -> Option<usize> {
+    let base = ModelSource::open(Path::new(peft.base()?)).ok()?;
+    let config = base.config();
+    let rows = peft.vocab_size(config.d_model)?;
+    (Some(rows) > config.vocab_size).then_some(rows)
 }
 
 fn fits_transformers(path: &Path, peft: &Peft) -> Result<Joins, ExportError> {

@@ -271,6 +271,11 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
         true => base,
         false => "BASE",
     };
+    // PEFT puts tables on tables of the same size alone.
+    let resized = match source.grown {
+        Some(rows) => format!("base.resize_token_embeddings({rows})\n"),
+        None => String::new(),
+    };
     let tokenizer = match crate::data::tokenizer::has_tokenizer(peft.folder()) {
         true => "FOLDER",
         false => id,
@@ -278,7 +283,7 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
     format!(
         "It is an adapter: small matrices that change the weights of a base model, which is not part of it.\n\n{}\n{note}\
          ```python\nfrom peft import PeftModel\nfrom transformers import {opener}, AutoTokenizer\n\n\
-         base = {opener}.from_pretrained(\"{id}\"{labels})\nmodel = PeftModel.from_pretrained(base, \"FOLDER\")\n\
+         base = {opener}.from_pretrained(\"{id}\"{labels})\n{resized}model = PeftModel.from_pretrained(base, \"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"{tokenizer}\")\n```\n\n\
          `model.merge_and_unload()` adds it to the weights; `llmtui merge --base MODEL --adapter FOLDER --to DIR` does the same.\n",
         table(&named(facts))

@@ -25,6 +25,7 @@ impl Adapters {
         let mut adapters = Adapters::default();
         for folder in folders {
             let peft = Peft::find(folder)?;
+            peft.make_room(model)?;
             peft.stands_beside(model)?;
             let name = adapters.name_for(folder);
             adapters.held.push((name, peft));

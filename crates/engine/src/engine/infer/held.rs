@@ -14,7 +14,7 @@ use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
-use crate::models::SourceError;
+use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
@@ -59,7 +59,8 @@ impl LoadError {
                 "take the model as a folder of Hugging Face, with its tokenizer.json".into()
             }
             LoadError::Vocabulary { .. } => {
-                "put the tokenizer files of this model beside it".into()
+                "put the tokenizer files of this model beside it; where tokens were added to its own, a run with train.resize_vocab=true gives them rows"
+                    .into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),
             LoadError::Merged { fix, .. } => {
@@ -105,19 +106,18 @@ impl HeldModel {
     ///
     /// # Errors
     /// As [`HeldModel::load`]; an adapter of another model.
-    pub fn load_with(path: &Path, adapters: &[PathBuf]) -> Result<HeldModel, LoadError> {
-        for folder in adapters {
+    pub fn load_with(path: &Path, folders: &[PathBuf]) -> Result<HeldModel, LoadError> {
+        for folder in folders {
             Manifest::verify_if_any(folder)?;
         }
-        if let Some(Before { what, fix }) = holds_already(path, adapters) {
+        if let Some(Before { what, fix }) = holds_already(path, folders) {
             return Err(LoadError::Merged { what, fix });
         }
         let source = Manifest::open_verified::<LoadError>(path)?;
-        let named = adapters.len();
-        let (model, adapters) = Adapters::over::<LoadError>(&source, adapters)?;
-        let foreign = adapters.of_other_bases(&model, named)?;
+        let (model, adapters) = Adapters::over::<LoadError>(&source, folders)?;
+        let foreign = adapters.of_other_bases(&model, folders.len())?;
         let child = Child::of_this_program();
-        let place = source.tokenizer_path();
+        let place = tokenizer_place(&source, &model, folders);
         let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
             path: match place.is_dir() {
                 true => place.join(hf::TOKENIZER),
@@ -350,6 +350,22 @@ impl TextModel for HeldModel {
                 _ => String::new(),
             },
         })
+    }
+}
+
+/// Where the tokenizer lies: the model's own place, unless an adapter was trained on more tokens and brings its tokenizer.
+fn tokenizer_place<'a>(
+    source: &'a ModelSource,
+    model: &Model,
+    adapters: &'a [PathBuf],
+) -> &'a Path {
+    let has_grown = Some(model.shape().vocab_size) > source.config().vocab_size;
+    let mut brought = adapters
+        .iter()
+        .filter(|folder| tokenizer::has_tokenizer(folder));
+    match brought.next().filter(|_| has_grown) {
+        Some(folder) => folder,
+        None => source.tokenizer_path(),
     }
 }
 

@@ -199,3 +199,19 @@ pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> 
     Peft::open(folder)?.merge_into(model, 1.0)?;
     Ok(true)
 }
+
+/// The same to these parameters of the model: see [`Model::base_of_vocabulary`].
+///
+/// # Errors
+/// As [`merge_adapter`].
+pub fn merge_adapter_of(
+    folder: &Path,
+    model: &mut Model,
+    infos: &[ParamInfo],
+) -> Result<bool, HfError> {
+    if !folder.join(ADAPTER_CONFIG).is_file() {
+        return Ok(false);
+    }
+    Peft::open(folder)?.merge_into_parts(model, infos, 1.0)?;
+    Ok(true)
+}

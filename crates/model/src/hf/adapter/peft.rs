@@ -1,7 +1,7 @@
 //! An adapter in PEFT's form, of PEFT or of this program: put beside the weights of a model, or added to them.
 
-use super::super::HfError;
 use super::super::safetensors::TensorFile;
+use super::super::{HfError, read_config};
 use super::description::{Description, MAX_BYTES};
 use super::factors::{Change, Factors};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
@@ -128,6 +128,42 @@ impl Peft {
     /// It belongs to another model.
     pub fn fits(&self, model: &Model) -> Result<(), HfError> {
         self.changes(model.params().base()).map(|_| ())
+    }
+
+    /// Tokens of the model of this width that it was trained on, where its folder tells: by tables that it brings whole, or by
+    /// the config.json of a checkpoint.
+    pub fn vocab_size(&self, d_model: usize) -> Option<usize> {
+        let config = read_config(&self.folder).ok();
+        let config = config.filter(|config| config.d_model == d_model);
+        let said = config.and_then(|config| config.vocab_size);
+        let tables = self.file.names().filter(|name| {
+            let name = name.strip_prefix(PREFIX).unwrap_or(name);
+            name == HEAD || TABLES.contains(&name)
+        });
+        let rows = tables.filter_map(|name| match *self.file.shape(name)? {
+            [rows, width] if width == d_model => Some(rows),
+            _ => None,
+        });
+        rows.max().max(said)
+    }
+
+    /// Gives a model without adapters as many tokens as it was trained on, where it has fewer: the vocabulary of its base had
+    /// grown. The rows of the new tokens come with its tables; of frozen ones they are what they began as.
+    ///
+    /// # Errors
+    /// Weights that are kept quantised: their tables do not grow.
+    pub fn make_room(&self, model: &mut Model) -> Result<(), HfError> {
+        let shape = model.shape();
+        let Some(rows) = self.vocab_size(shape.d_model) else {
+            return Ok(());
+        };
+        let own = shape.vocab_size;
+        if rows > own && !model.params().is_present() {
+            return Err(self.wrong(format!(
+                "it was trained on {rows} tokens, and the quantized base has {own}: put it on the base in floats"
+            )));
+        }
+        Ok(model.grow_vocabulary(rows)?)
     }
 
     /// What a product of this size is multiplied by.
@@ -309,7 +345,22 @@ impl Peft {
     /// It belongs to another model; it brings magnitudes or whole tables, of which there is no share; weights that are kept
     /// quantised.
     pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
-        let changes = self.changes(model.params().base())?;
+        self.make_room(model)?;
+        let infos = model.params().base().to_vec();
+        self.merge_into_parts(model, &infos, weight)
+    }
+
+    /// The same to these parameters of the model.
+    ///
+    /// # Errors
+    /// As [`Peft::merge_into`].
+    pub(super) fn merge_into_parts(
+        &self,
+        model: &mut Model,
+        infos: &[ParamInfo],
+        weight: f64,
+    ) -> Result<(), HfError> {
+        let changes = self.changes(infos)?;
         if weight != 1.0 && (self.description.lora.dora || !changes.whole.is_empty()) {
             let what = "magnitudes (DoRA) and whole tables are merged whole or not at all: leave its weight out";
             return Err(self.wrong(what.into()));
@@ -414,6 +465,7 @@ impl Peft {
     /// It belongs to another model, or stands on matrices that take no adapter here; a model that has adapters, or one whose
     /// tables are quantised where this brings its own.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
+        self.make_room(model)?;
         let changes = self.changes(model.params().base())?;
         let config = self.config_for(&changes, model.config())?;
         model.adapt(&config)?;
@@ -433,6 +485,7 @@ impl Peft {
     /// # Errors
     /// As [`Peft::stands_beside`]; a model that has adapters.
     pub fn stand(&self, model: &mut Model) -> Result<Vec<(ParamInfo, Table)>, HfError> {
+        self.make_room(model)?;
         let changes = self.changes(model.params().base())?;
         let AdapterConfig::Lora(lora) = self.config_for(&changes, model.config())?;
         self.swappable(&changes)?;

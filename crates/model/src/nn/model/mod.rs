@@ -14,6 +14,7 @@ mod run;
 mod tests;
 #[cfg(test)]
 mod value_tests;
+mod vocabulary;
 
 pub use accumulate::{TokenValues, Upstream};
 pub use experts::ExpertLoad;

@@ -1,8 +1,8 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::shared::{
-    BASE, FOREIGN_ADAPTER, KERNELS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS, PACKING, QUANTIZED,
-    SCHEDULES, SHARDS, WINDOWS,
+    BASE, FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, NO_UPLOAD, OPTIMIZERS,
+    PACKING, QUANTIZED, SCHEDULES, SHARDS, WINDOWS,
 };
 use super::{Row, Sets, To, plain, row};
 use serde_json::{Map, Value};
@@ -282,5 +282,19 @@ pub(super) const ROWS: &[Row] = &[
         To::NoEqual("adapters begin at zero change, as LoRA's do"),
     ),
     row("special_tokens", To::NoEqual("defined by the tokenizer")),
+    row("tokens", To::NoEqual(NEW_TOKENS)),
+    row("added_tokens_overrides", To::NoEqual(NEW_TOKENS)),
+    row(
+        "resize_token_embeddings_to_32x",
+        To::Near(
+            "train.resize_vocab",
+            "tables grow to the tokenizer's tokens; model.vocab_size says more rows, a multiple of 32 for one",
+        ),
+    ),
+    row("mean_resizing_embeddings", To::Needless(NEW_ROWS)),
+    row(
+        "shrink_embeddings",
+        To::NoEqual("tables grow and never shrink"),
+    ),
     row("strict", To::Needless("unknown keys are always errors")),
 ];

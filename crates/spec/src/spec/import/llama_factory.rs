@@ -1,6 +1,8 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::shared::{FOREIGN_ADAPTER, KERNELS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS};
+use super::shared::{
+    FOREIGN_ADAPTER, KERNELS, NEW_ROWS, NEW_TOKENS, NO_TRACKER, PACKING, QUANTIZED, WINDOWS,
+};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -48,6 +50,11 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_rank", To::Key("adapter.lora.rank")),
     row("lora_target", To::Targets),
     row("additional_target", To::Whole),
+    row("resize_vocab", To::Key("train.resize_vocab")),
+    row("add_tokens", To::NoEqual(NEW_TOKENS)),
+    row("add_special_tokens", To::NoEqual(NEW_TOKENS)),
+    row("new_special_tokens_config", To::NoEqual(NEW_TOKENS)),
+    row("init_special_tokens", To::NoEqual(NEW_ROWS)),
     row("adapter_name_or_path", To::NoEqual(FOREIGN_ADAPTER)),
     row(
         "pissa_init",

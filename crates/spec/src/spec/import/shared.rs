@@ -52,6 +52,8 @@ pub(super) const NOTHING_HELD_OUT: &str =
 pub(super) const NO_UPLOAD: &str = "nothing is uploaded";
 pub(super) const KERNELS: &str = "kernels are chosen by the engine";
 pub(super) const FOREIGN_ADAPTER: &str = "training begins with new adapters, not with these: merge them into the base model and name that folder in train.from";
+pub(super) const NEW_TOKENS: &str = "tokens are added in the tokenizer's own files, whose folder data.tokenizer.file.path names; train.resize_vocab: true gives them rows";
+pub(super) const NEW_ROWS: &str = "the row of a new token begins as the mean of the others";
 pub(super) const SHARDS: &str =
     "engine: torch trains on several GPUs; engine.torch.shard takes ddp or fsdp2, which is ZeRO-3";
 /// The setting chooses PyTorch; what trains is not an import's to decide.

@@ -3,6 +3,7 @@
 mod cadence;
 mod rows;
 mod silent;
+mod tokens;
 mod trainer;
 
 use super::*;

@@ -5,6 +5,8 @@ use crate::base::finding::Finding;
 use crate::base::human::short;
 use crate::models::is_gguf;
 use crate::nn::AdapterConfig;
+use crate::nn::adapter::{Lora, Whole};
+use crate::spec::{Growth, RunSpec};
 
 /// Tokens of text that adapters of a small rank cannot take in.
 const MUCH: u64 = 50_000_000;
@@ -36,6 +38,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             "docs/models.md, QLoRA: weights in the formats of a file are for methods whose models write",
         ));
     }
+    list.extend(new_tokens(spec, lora));
     let (rank, width) = (lora.rank, spec.model.d_model);
     if 2 * rank > width {
         list.push(poor(
@@ -73,4 +76,27 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     list
+}
+
+/// Rows of new tokens that stay what they begin as: nothing trains them.
+fn new_tokens(spec: &RunSpec, lora: &Lora) -> Option<Finding> {
+    let growth = Growth::of(spec)?;
+    let trains = |whole| lora.modules_to_save.contains(&whole);
+    let head_stays = growth.has_head && !trains(Whole::Head);
+    let frozen = match (!trains(Whole::Embeddings), head_stays) {
+        (true, true) => "embeddings and head",
+        (true, false) => "the embeddings",
+        (false, true) => "the head",
+        (false, false) => return None,
+    };
+    let new = growth.to - growth.from;
+    Some(poor(
+        "adapter.lora.modules_to_save",
+        format!(
+            "{new} rows for new tokens in {frozen} are frozen under the adapters: they stay the mean of the others, and the new tokens \
+             are not learned"
+        ),
+        format!("-s adapter.lora.modules_to_save={}", growth.tables()),
+        "PEFT, developer guide on LoRA: embeddings that gained tokens train beside the adapters",
+    ))
 }

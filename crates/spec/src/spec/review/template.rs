@@ -44,7 +44,7 @@ pub fn cut_marks(data: &DataConfig, cut: &[CutMark]) -> Option<Finding> {
         one_line(&data.template),
         names.join(", ")
     );
-    let fix = format!("{own}-s data.template=plain ends turns with the token that ends its texts; or name a tokenizer that has them as special tokens (data.tokenizer.file.path)");
+    let fix = format!("{own}-s data.template=plain ends turns with the token that ends its texts; or name a tokenizer that has them as special tokens (data.tokenizer.file.path), which train.resize_vocab gives rows in a start model");
     let source = "transformers, chat templates: special tokens of a template must be in the vocabulary";
     Some(poor("data.template", what, fix, source))
 }
