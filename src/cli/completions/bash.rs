@@ -142,8 +142,9 @@ mod tests {
             let (words, at, before) = line(words, at);
             (words.join(" "), at, before)
         };
-        let train = ["llmtui", "train", "-s"];
-        let with = |rest: &[&str]| [&train[..], rest].concat();
+        fn with<'a>(rest: &[&'a str]) -> Vec<&'a str> {
+            [&["llmtui", "train", "-s"], rest].concat()
+        }
         assert_eq!(
             told(&with(&["optimizer", "=", "ad"]), 5),
             (
