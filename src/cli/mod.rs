@@ -206,6 +206,9 @@ enum Verb {
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
 pub fn main(env: Env) -> ExitCode {
+    if let Some(exit) = completions::answer(&env) {
+        return exit.into();
+    }
     exit::report_panics(&env.runtime_dir);
     if let Ok(launcher) = crate::link::launch::Launcher::this_program(&env) {
         crate::base::child::this_program_is(launcher.program);
@@ -294,7 +297,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Tokenizer(args) => tokenizer::run(&args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
-        Verb::Completions(args) => completions::run(args),
+        Verb::Completions(args) => completions::run(args, &cx),
         Verb::Engine(args) => engine_cmd::run(args, &cx),
         Verb::ParseChild(args) => parse_child::run(&args, &cx),
         Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),

@@ -34,7 +34,7 @@ pub enum What {
     /// The resolved spec with every default filled in
     Show {
         /// A preset's name or a path
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "SPEC|PRESET")]
         name: String,
         /// Show where each value comes from
         #[arg(long)]
@@ -47,7 +47,7 @@ pub enum What {
     #[command(visible_alias = "copy")]
     Eject {
         /// A preset's name
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "PRESET")]
         name: String,
         /// Output file. Default: NAME.yaml
         #[arg(long, value_name = "FILE")]

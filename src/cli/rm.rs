@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Delete runs that are not live, with their checkpoints; asks first
 ///
-/// A pipeline goes with its folder and the runs of its stages.
+/// A pipeline goes with its folder and the runs of its stages, those of failed attempts among them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directories, ids or names of runs or pipelines
@@ -34,19 +34,22 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 let unknown = matches!(error, ResolveError::Unknown { .. });
                 let found = unknown.then(|| pipeline(word, &cx.runs_dir)).flatten();
                 let (dir, state) = found.ok_or_else(|| run_ref::not_found(word, &error, cx))?;
-                let of_stages = state.stages.iter().filter_map(|s| s.run.as_deref());
-                // One that is gone already leaves nothing to delete.
-                runs.extend(of_stages.filter_map(|id| index::resolve_one(&cx.runs_dir, id).ok()));
-                pipelines.push((dir, state));
+                let its_own = runs_of(&state, &cx.runs_dir);
+                runs.extend(its_own.iter().cloned());
+                pipelines.push(Gone {
+                    dir,
+                    id: state.id,
+                    n_runs: its_own.len(),
+                });
             }
         }
     }
-    pipelines.sort_by(|(a, _), (b, _)| a.path().cmp(b.path()));
-    pipelines.dedup();
+    pipelines.sort_by(|a, b| a.dir.path().cmp(b.dir.path()));
+    pipelines.dedup_by(|a, b| a.dir == b.dir);
     // Held until it is deleted: nothing starts a stage meanwhile.
     let _claims = pipelines
         .iter()
-        .map(|(dir, _)| dir.claim())
+        .map(|gone| gone.dir.claim())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| super::pipeline::failed(&e))?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
@@ -63,12 +66,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
         }
         let (all, _unreadable) = index::list(&cx.runs_dir)?;
-        for (dir, state) in &pipelines {
-            let size = human::bytes(super::gc::size(dir.path()));
+        for gone in &pipelines {
+            let size = human::bytes(super::gc::size(gone.dir.path()));
             writeln!(
                 out,
-                "{}: the pipeline's folder, {size}",
-                one_line(&state.id)
+                "{}: the pipeline's folder, {size}{}",
+                one_line(&gone.id),
+                gone.runs_words()
             )?;
         }
         for run in &runs {
@@ -90,12 +94,40 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         run.remove().map_err(|e| Failure::run(&e))?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
-    for (dir, state) in &pipelines {
-        let removed = std::fs::remove_dir_all(dir.path());
-        removed.map_err(|e| Failure::not_deleted(dir.path(), &e))?;
-        writeln!(out, "deleted {}", one_line(&state.id))?;
+    for gone in &pipelines {
+        let removed = std::fs::remove_dir_all(gone.dir.path());
+        removed.map_err(|e| Failure::not_deleted(gone.dir.path(), &e))?;
+        writeln!(out, "deleted {}{}", one_line(&gone.id), gone.runs_words())?;
     }
     Ok(Exit::Done)
+}
+
+/// A pipeline that is to be deleted.
+struct Gone {
+    dir: PipelineDir,
+    id: String,
+    n_runs: usize,
+}
+
+impl Gone {
+    /// ` and its 5 runs`
+    fn runs_words(&self) -> String {
+        match self.n_runs {
+            0 => String::new(),
+            1 => " and its run".into(),
+            n => format!(" and its {n} runs"),
+        }
+    }
+}
+
+/// The runs of a pipeline that are still there, those of failed attempts among them.
+fn runs_of(state: &State, runs_dir: &Path) -> Vec<RunDir> {
+    let found = state.runs().filter_map(|id| {
+        let run = index::resolve_one(runs_dir, id).ok()?;
+        // Of one that is gone another may have a name that begins so.
+        (run.id() == id).then_some(run)
+    });
+    found.collect()
 }
 
 /// A pipeline of the runs directory. A folder elsewhere that only looks like one is not deleted.
@@ -152,5 +184,30 @@ mod tests {
         let told = children(&sft, &[sft.clone(), other], &all);
         assert_eq!(told, [dpo.folder()]);
         assert!(children(&dpo, std::slice::from_ref(&dpo), &all).is_empty());
+    }
+
+    #[test]
+    fn a_pipeline_goes_with_the_runs_of_failed_attempts() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let text = "stages: [{name: base, train: quickstart}, {name: sft, train: sft-lora}]";
+        let pipeline = crate::pipeline::Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let made = PipelineDir::create(dir.path(), &pipeline, text, &clock).unwrap();
+        let mut state = made.state().unwrap();
+        let attempt = |state: &mut State, stage: usize| {
+            let run = RunDir::create(dir.path(), "mine-base", "{}", "", &clock).unwrap();
+            state.stages[stage].begin(run.id());
+            run
+        };
+        let all: Vec<RunDir> = [0, 0, 1].map(|at| attempt(&mut state, at)).into();
+        state.stages[1].redo();
+        let gone = attempt(&mut state, 1);
+        gone.remove().unwrap();
+        made.save(&state).unwrap();
+        let mut found = runs_of(&made.state().unwrap(), dir.path());
+        found.sort_by(|a, b| a.path().cmp(b.path()));
+        let mut expected = all.clone();
+        expected.sort_by(|a, b| a.path().cmp(b.path()));
+        assert_eq!(found, expected);
     }
 }

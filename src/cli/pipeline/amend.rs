@@ -110,8 +110,7 @@ impl Amended {
         let mut state = dir.state().map_err(|e| failed(&e))?;
         for stage in &mut state.stages {
             if args.redo.contains(&stage.name) {
-                (stage.status, stage.run, stage.made) = (Status::Waiting, None, None);
-                stage.seconds = 0.0;
+                stage.redo();
             } else if args.skip.contains(&stage.name) && stage.status != Status::Done {
                 stage.status = Status::Skipped;
             }

@@ -97,7 +97,7 @@ fn train_stage(
         Some(run) => run,
         None => {
             let run = create(train, state, at, cx)?;
-            state.stages[at].run = Some(run.id().into());
+            state.stages[at].begin(run.id());
             dir.save(state).map_err(|e| failed(&e))?;
             run
         }

@@ -159,18 +159,22 @@ fn opened<R>(
     look(&mut cx, &mut stepper, &mut checkpoints)
 }
 
-/// What preflight reserves on the disk is what the checkpoint takes, but for its small files.
+/// What preflight reserves on the disk is what the plan says and what the checkpoint takes, but for its small files.
 fn checkpoint_is_as_large_as_predicted(run: &Run, step: u64) {
-    let predicted = opened(run, |cx, _, _| {
-        preflight::checkpoint_bytes(cx.spec, &cx.state)
+    let (predicted, planned) = opened(run, |cx, _, _| {
+        let size = crate::plan::target::DataSize::of(cx.spec, &cx.data);
+        let request = crate::plan::target::of_spec(cx.spec, size);
+        let predicted = preflight::checkpoint_size(cx.spec, &cx.state, true);
+        (predicted, crate::plan::work::checkpoint(&request))
     });
+    assert_eq!(planned, predicted, "plan and preflight");
     let files = std::fs::read_dir(run.checkpoint(step)).unwrap();
     let taken: u64 = files.map(|f| f.unwrap().metadata().unwrap().len()).sum();
-    let least = predicted - preflight::SMALL_FILES;
+    let most = predicted.total();
     // Headers of safetensors, the tokenizer, the state.
     assert!(
-        (least..least + 80_000).contains(&taken),
-        "{taken} bytes, at least {least} expected"
+        (most - 80_000..=most).contains(&taken),
+        "{taken} bytes, at most {most} expected"
     );
 }
 

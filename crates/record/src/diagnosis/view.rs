@@ -45,6 +45,8 @@ pub struct Loss {
     pub start: f64,
     /// Mean of the newest 20 readings; of a sparse log the newest quarter, if that is fewer.
     pub now: f64,
+    /// So many readings.
+    pub n_now: usize,
     /// The least of them: all are at least so high.
     pub floor: f64,
     /// Standard deviation of a single step around the trend.
@@ -275,6 +277,7 @@ fn read(series: &Series) -> Option<Loss> {
     Some(Loss {
         start,
         now,
+        n_now: tail,
         floor,
         sigma,
         best: all().min_by(|a, b| a.mean.total_cmp(&b.mean))?,
@@ -375,5 +378,6 @@ mod tests {
             "{loss:?}"
         );
         assert!(loss.trend.z() < -3.0, "{:?}", loss.trend);
+        assert_eq!(loss.n_now, 3);
     }
 }

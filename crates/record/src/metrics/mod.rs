@@ -187,10 +187,10 @@ pub const METRICS: &[Metric] = &[
         .meaning("Falls fast in the warm-up, then drifts slowly, in pretraining mostly within 0.1 to 1. Its size depends on the model and on what the loss is divided by.", "Slow growth over a twentieth of the run: instability builds up, lower the learning rate. Near 0 with a high loss: nothing trains, or every target is masked."),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions").label("token entropy").estimator("mean_exact")
         .meaning("Begins at ln V and follows the loss: a calibrated model is as uncertain as it is wrong. Loss far above entropy: over-confident.", "In RL a fall by half within 50 steps is collapse: raise the temperature, clip higher, take new prompts. Low entropy with high gradients: confident and wrong, look at the data."),
-    metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations").label("tokens/s"),
+    metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations; the number shown is the mean over the newest 32 readings, times the step time the tokens of a step").label("tokens/s"),
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included").label("learning rate").exact(),
     metric(id::EPOCHS, "Epochs", "", Neutral, Yes, "passes over the training split so far, of methods on answers of their own over the prompts: `epoch` of transformers' logs").exact().nowhere(),
-    metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step").label("step time"),
+    metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step; the number shown is the mean over the newest 32 readings").label("step time"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),
     metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches").label("waiting for data"),

@@ -4,10 +4,6 @@ use super::RunDir;
 use crate::wire::Event;
 use std::path::{Path, PathBuf};
 
-/// Files on the disk with the weights under adapters, which all checkpoints of a run share by hard links. Neighbours have
-/// different ones, so that damage to the newest leaves the one before it whole.
-pub const FROZEN_COPIES: u64 = 2;
-
 /// A complete checkpoint: a folder `step-001000` with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointEntry {

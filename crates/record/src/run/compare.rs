@@ -514,6 +514,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_spec_says_of_itself_is_no_setting() {
+        let run = |name: &str, lr: f64| {
+            let started = Event::Started {
+                name: name.into(),
+                method: "pretrain".into(),
+                spec: json!({"name": name, "about": format!("{name} learns"), "group": name,
+                    "optimizer": {"adamw": {"lr": lr}}, "data": {"group": name}}),
+                n_params: 1,
+                vocab_size: 1,
+                max_steps: 1,
+                batch_tokens: 1,
+                epoch_tokens: 1,
+                resumed_from: None,
+                precision: None,
+            };
+            track(vec![(0, hello()), (1, started)])
+        };
+        let paths = |runs: &[Track]| -> Vec<String> {
+            differing(runs).into_iter().map(|s| s.path).collect()
+        };
+        // A setting of that name deeper in the spec is one.
+        let mut both = paths(&[run("a", 0.1), run("b", 0.2)]);
+        both.sort();
+        assert_eq!(both, ["data.group", "optimizer.adamw.lr"]);
+        assert!(paths(&[run("a", 0.1), run("a", 0.1)]).is_empty());
+    }
+
+    #[test]
     fn a_log_without_times_has_none() {
         let events = |at: u64| (1..=4).map(move |s| (at * s, stepped(s, s, 1.0)));
         let track = |at| track([(at, hello())].into_iter().chain(events(at)).collect());

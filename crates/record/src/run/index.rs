@@ -152,6 +152,14 @@ pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
     Ok((runs, unreadable))
 }
 
+/// The names of all run directories in `runs_dir`, which begin with a date, newest first; no log is read.
+pub fn ids(runs_dir: &Path) -> Vec<String> {
+    let runs = open_all(runs_dir).unwrap_or_default().into_iter().flatten();
+    let mut ids: Vec<String> = runs.map(|run| run.folder()).collect();
+    ids.sort_by(|a, b| b.cmp(a));
+    ids
+}
+
 /// Every run directory in `runs_dir`, in no order.
 fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
     super::dir::check_place(runs_dir)?;

@@ -52,6 +52,9 @@ pub struct StageState {
     /// Of a training stage: its run's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Those of attempts before it, which failed or were done again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_runs: Vec<String>,
     /// What it made: a checkpoint, a folder or a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<PathBuf>,
@@ -61,6 +64,24 @@ pub struct StageState {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl StageState {
+    /// Another run is its own from now on.
+    pub fn begin(&mut self, run: &str) {
+        self.leave_run();
+        self.run = Some(run.into());
+    }
+
+    /// It is to be done again.
+    pub fn redo(&mut self) {
+        self.leave_run();
+        (self.status, self.made, self.seconds) = (Status::Waiting, None, 0.0);
+    }
+
+    fn leave_run(&mut self) {
+        self.earlier_runs.extend(self.run.take());
+    }
 }
 
 /// The whole, so far.
@@ -75,6 +96,13 @@ pub struct State {
 }
 
 impl State {
+    /// The ids of all runs that it made, those of attempts that were given up among them.
+    pub fn runs(&self) -> impl Iterator<Item = &str> {
+        let stages = self.stages.iter();
+        let all = stages.flat_map(|stage| stage.earlier_runs.iter().chain(&stage.run));
+        all.map(String::as_str)
+    }
+
     /// Nothing is left to do.
     pub fn is_finished(&self) -> bool {
         let over = |stage: &StageState| matches!(stage.status, Status::Done | Status::Skipped);
@@ -125,6 +153,7 @@ impl PipelineDir {
             kind: stage.work.word().into(),
             status: Status::Waiting,
             run: None,
+            earlier_runs: Vec::new(),
             made: None,
             seconds: 0.0,
             message: String::new(),

@@ -185,10 +185,15 @@ fn cold_start(request: &Request, batch: usize, part: Footprint) -> u64 {
     whole.total().saturating_sub(part.total() + behind)
 }
 
+/// Whether a second model says what to expect.
+fn has_critic(request: &Request) -> bool {
+    // A value head on the policy's trunk is among the policy's own parameters.
+    request.method == Method::Ppo && !request.arch.config().value_head
+}
+
 /// The passes in which a separate critic learns.
 fn critic_pass(request: &Request) -> Option<Footprint> {
-    // A value head on the policy's trunk is among the policy's own parameters.
-    if request.method != Method::Ppo || request.arch.config().value_head {
+    if !has_critic(request) {
         return None;
     }
     let (adapter, batch) = (request.engine_adapter(), request.micro_batch as usize);
@@ -250,31 +255,43 @@ fn critic(request: &Request, ledger: &mut Ledger) {
         return;
     };
     let config = critic_config(request);
-    let (shape, adapter) = (request.arch.shape(), request.engine_adapter());
+    let adapter = request.engine_adapter();
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
     let of = subject(request, &config, adapter.as_ref());
     let says = footprint::evaluation(of, (batch, len));
-    let head = match request.arch.config().ties_head() {
-        true => 0,
-        false => request.arch.vocab_size() * shape.d_model as u64,
-    };
-    let weights = (request.arch.n_params() - head + shape.d_model as u64) as f64;
-    let trained = match request.lora {
-        Some(_) => request.n_trainable() as f64,
-        None => weights,
-    };
-    let adapters = if request.lora.is_some() {
-        4.0 * trained
-    } else {
-        0.0
-    };
-    let states = 4.0 * weights + adapters + trained * (4.0 + request.update.engine_bytes());
+    let (weights, trained) = critic_params(request);
     let how = format!(
         "a second model of {} parameters with gradients, moments and its passes",
-        short(weights)
+        short(weights as f64)
     );
-    let bytes = states + (train.total() + says.total()) as f64;
-    ledger.add(Part::Critic, bytes, how);
+    let states = critic_bytes(request) + 4 * trained;
+    let bytes = states + train.total() + says.total();
+    ledger.add(Part::Critic, bytes as f64, how);
+}
+
+/// The parameters of the model that a separate critic is, and how many train.
+fn critic_params(request: &Request) -> (u64, u64) {
+    let (arch, shape) = (&request.arch, request.arch.shape());
+    let head = match arch.config().ties_head() {
+        true => 0,
+        false => arch.vocab_size() * shape.d_model as u64,
+    };
+    let weights = arch.n_params() - head + shape.d_model as u64;
+    let trained = match request.lora {
+        Some(_) => request.n_trainable(),
+        None => weights,
+    };
+    (weights, trained)
+}
+
+/// What a separate critic keeps from step to step: weights, adapters and moments; 0 where there is none.
+pub(super) fn critic_bytes(request: &Request) -> u64 {
+    if !has_critic(request) {
+        return 0;
+    }
+    let (weights, trained) = critic_params(request);
+    let adapters = if request.lora.is_some() { trained } else { 0 };
+    4 * (weights + adapters) + (request.update.engine_bytes() * trained as f64) as u64
 }
 
 /// Bytes of logits that wait for the backward pass where a loss is not linear in log-probabilities.

@@ -40,7 +40,7 @@ pub use request::{Device, Estimator, Request};
 pub use work::Work;
 
 use crate::base::finding::Finding;
-use crate::run::checkpoints::FROZEN_COPIES;
+use crate::spec::Kept;
 use scaling::BESIROGLU;
 
 /// Margin on top of the sum (p90), and that of the engine, whose buffers are counted exactly.
@@ -79,8 +79,7 @@ pub struct Plan {
 /// Plans a request.
 pub fn plan(request: &Request) -> Plan {
     let arch = &request.arch;
-    let checkpoint_bytes = work::checkpoint_bytes(request);
-    let shared_bytes = work::shared_bytes(request);
+    let checkpoint = work::checkpoint(request);
     let tokens = request.tokens as f64;
     let mut plan = Plan {
         params: arch.params(),
@@ -96,9 +95,8 @@ pub fn plan(request: &Request) -> Plan {
             .is_from_scratch()
             .then(|| BESIROGLU.loss(arch.n_active() as f64, tokens))
             .filter(|loss| *loss < scaling::GUESSING),
-        disk_bytes: shared_bytes * FROZEN_COPIES.min(n_checkpoints(request))
-            + (checkpoint_bytes - shared_bytes) * n_checkpoints(request),
-        checkpoint_bytes,
+        disk_bytes: checkpoint.at_once(kept(request)),
+        checkpoint_bytes: checkpoint.total(),
         request: request.clone(),
         advice: Vec::new(),
     };
@@ -106,15 +104,14 @@ pub fn plan(request: &Request) -> Plan {
     plan
 }
 
-/// What a spec says; else two, the best, and the one being written.
-fn n_checkpoints(request: &Request) -> u64 {
-    request.extras.saves.map_or(4, |saves| saves.at_once())
+fn kept(request: &Request) -> Kept {
+    Kept::of(request.extras.saves.as_ref())
 }
 
 impl Plan {
     /// Checkpoints that are on the disk at once.
     pub fn n_checkpoints(&self) -> u64 {
-        n_checkpoints(&self.request)
+        kept(&self.request).checkpoints
     }
 
     /// The sum of the parts, bytes.

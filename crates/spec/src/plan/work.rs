@@ -1,7 +1,9 @@
 //! FLOPs, time and cost. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
+use super::engine::critic_bytes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
+use crate::spec::CheckpointSize;
 use serde::Serialize;
 
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
@@ -88,32 +90,34 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
     }
 }
 
-/// Bytes on disk of one checkpoint: all weights and the moments of the trainable set as this engine writes them (f32), or
-/// 16-bit weights with f32 master and moments; only the adapters with LoRA on other engines, and on a quantized file in this one.
-pub fn checkpoint_bytes(request: &Request) -> u64 {
+/// One checkpoint on the disk: all weights and the moments of the trainable set as this engine writes them (f32), those of a
+/// critic and of a reference that moves among them; on other trainers 16-bit weights with f32 master and moments. With LoRA
+/// the weights beneath are shared by the checkpoints of a run; other trainers, and this one on a quantized file, save adapters alone.
+pub fn checkpoint(request: &Request) -> CheckpointSize {
     let trained = request.n_trainable();
-    match request.estimator {
-        Estimator::Engine => {
-            let adapters = if request.lora.is_some() { trained } else { 0 };
-            let base = match request.extras.packed_bytes {
-                // Its file stays where it is.
-                Some(_) => 0,
-                None => request.arch.n_params(),
-            };
-            let moments = request.update.engine_bytes();
-            4 * (base + adapters) + (moments * trained as f64) as u64
-        }
-        Estimator::General => 14 * trained,
+    let vocab_size = request.arch.vocab_size();
+    // What ranks have trained is written here.
+    let is_ours = request.estimator == Estimator::Engine || request.extras.ranks.is_some();
+    if !is_ours {
+        return CheckpointSize::of(14 * trained, 0, vocab_size);
     }
-}
-
-/// Of those, what checkpoints of one run have in common on the disk: the weights under adapters, which they share by hard links.
-pub fn shared_bytes(request: &Request) -> u64 {
-    let engine = request.estimator == Estimator::Engine && request.extras.packed_bytes.is_none();
-    match request.lora {
-        Some(_) if engine => 4 * request.arch.n_params(),
-        _ => 0,
-    }
+    let base = match request.extras.packed_bytes {
+        // Its file stays where it is.
+        Some(_) => 0,
+        None => 4 * request.arch.n_params(),
+    };
+    let (adapters, shared) = match request.lora {
+        Some(_) => (4 * trained, base),
+        None => (0, 0),
+    };
+    let moments = (request.update.engine_bytes() * trained as f64) as u64;
+    // A cold start moves what the answers are held against.
+    let answers = request.extras.answers;
+    let anchored = answers.is_some_and(|answers| answers.cold_start)
+        && request.reference_plan() == ReferencePlan::Copy;
+    let anchor = if anchored { base } else { 0 };
+    let tensors = base + adapters + moments + critic_bytes(request) + anchor;
+    CheckpointSize::of(tensors, shared, vocab_size)
 }
 
 #[cfg(test)]
@@ -141,14 +145,16 @@ mod tests {
         let adapters = request.n_trainable();
         let moments = (request.update.engine_bytes() * adapters as f64) as u64;
         let base = 4 * request.arch.n_params();
-        assert_eq!(checkpoint_bytes(&request), base + 4 * adapters + moments);
-        assert_eq!(shared_bytes(&request), base);
+        let vocab_size = request.arch.vocab_size();
+        let beside =
+            |shared| CheckpointSize::of(shared + 4 * adapters + moments, shared, vocab_size);
+        assert_eq!(checkpoint(&request), beside(base));
         let plan = crate::plan::plan(&request);
-        let all = 2 * base + plan.n_checkpoints() * (4 * adapters + moments);
+        let all = 2 * base + plan.n_checkpoints() * beside(base).own;
         assert_eq!(plan.disk_bytes, all);
+        assert_eq!(plan.checkpoint_bytes, base + beside(base).own);
         request.extras.packed_bytes = Some(700 << 20);
-        assert_eq!(checkpoint_bytes(&request), 4 * adapters + moments);
-        assert_eq!(shared_bytes(&request), 0);
+        assert_eq!(checkpoint(&request), beside(0));
     }
 
     #[test]

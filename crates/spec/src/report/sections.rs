@@ -163,7 +163,10 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
     }
     facts.extend(cost(engines, sheet.price.as_ref()));
     if let Some(rate) = mean(state, "tok_per_sec") {
-        facts.push(fact("tokens per second, mean", human::grouped(rate as u64)));
+        facts.push(fact(
+            "tokens per second of the steps, mean",
+            human::grouped(rate as u64),
+        ));
     }
     if let Some(mfu) = mean(state, "mfu") {
         facts.push(fact("model FLOPs utilization, mean", format!("{mfu:.3}")));

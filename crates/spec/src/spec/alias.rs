@@ -180,6 +180,12 @@ pub fn resolve(path: &str) -> Option<&'static str> {
     exact.or_else(within).map(|(_, target)| *target)
 }
 
+/// Names of this program's own, which are the last part of what they stand for, with that.
+pub fn short_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let own = |(name, target): &&(&str, &str)| target.rsplit('.').next() == Some(*name);
+    ALIASES.iter().filter(own).copied()
+}
+
 /// The meaning of `true` or `false` for a name that other tools use as a switch and we do not.
 pub fn switch(said: &str, on: bool) -> Option<&'static str> {
     let key = said.rsplit('.').next().unwrap_or(said).replace('-', "_");

@@ -39,6 +39,11 @@ impl Saves {
         // The newest ones, the best, and the one that is being written.
         (self.keep_last + 2).min(saved) + self.rescued
     }
+
+    /// How many of them are what a rescue gave up.
+    pub fn rescued(&self) -> u64 {
+        self.rescued
+    }
 }
 
 impl TrainConfig {
@@ -100,11 +105,6 @@ impl RunConfig {
         }
     }
 
-    /// Checkpoints that lie on the disk at once, at most.
-    pub fn checkpoints_at_once(&self) -> u64 {
-        self.saves().at_once()
-    }
-
     /// When a run of `train.max_steps` is evaluated and saved: `evaluated every 2 steps, saved every 3 steps, and at the end`.
     pub fn rhythm(&self) -> String {
         let max_steps = self.train.max_steps;
@@ -154,7 +154,7 @@ mod tests {
         let mut at_once = |max_steps, every| {
             config.train.max_steps = max_steps;
             config.checkpoint.every = every;
-            config.checkpoints_at_once()
+            config.saves().at_once()
         };
         assert_eq!(at_once(1, Every::Steps(1)), 1);
         assert_eq!(at_once(1000, Every::Steps(0)), 1);
@@ -164,12 +164,12 @@ mod tests {
         assert_eq!(at_once(1000, Every::Steps(10)), 5);
         config.checkpoint.every = Every::Steps(0);
         config.rescue.policy = RescuePolicy::Act;
-        assert_eq!(config.checkpoints_at_once(), 2);
+        assert_eq!(config.saves().at_once(), 2);
         config.eval.every = Every::Steps(500);
         config.eval.best_by = Some("val_loss".into());
-        assert_eq!(config.checkpoints_at_once(), 4);
+        assert_eq!(config.saves().at_once(), 4);
         (config.eval.best_by, config.eval.patience) = (None, Some(2));
-        assert_eq!(config.checkpoints_at_once(), 4);
+        assert_eq!(config.saves().at_once(), 4);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod presets;
 mod review;
 mod rollout;
 mod run_spec;
+mod saved;
 pub mod schema;
 mod validate;
 mod vocabulary;
@@ -47,6 +48,7 @@ pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
 pub use vocabulary::Growth;
+pub use saved::{CheckpointSize, FROZEN_COPIES, Kept};
 pub use wants::wants;
 
 /// The embedded corpora.

@@ -9,7 +9,7 @@
 use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::open_plain;
-use crate::run::checkpoints::FROZEN_COPIES;
+use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ use crate::data::{Batch, Dataset, Surroundings};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 #[cfg(test)]
-pub(super) use disk_room::{SMALL_FILES, checkpoint_bytes};
+pub(super) use disk_room::checkpoint as checkpoint_size;
 use std::path::{Path, PathBuf};
 
 /// What the checks look at. They change nothing of the run: what they train is a twin.

@@ -41,7 +41,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let loss = view.loss()?;
     let word = direction(loss);
-    let text = format!("{}  {word}", human::number(loss.now));
+    // Other screens show the newest step's: this is another number, and says so.
+    let of = match view.is_sparse() {
+        true => "readings",
+        false => "steps",
+    };
+    let text = format!(
+        "{}  {word}, mean of {} {of}",
+        human::number(loss.now),
+        loss.n_now
+    );
     let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
     let series = view.state.series.get(metric::LOSS)?;
     let non_finite = series.non_finite();

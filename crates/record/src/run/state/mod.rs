@@ -4,6 +4,7 @@
 mod given_up;
 mod pace;
 mod parts;
+mod speed;
 mod story;
 mod words;
 
@@ -12,6 +13,7 @@ pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
     MarkKind, Notice, Rescue, Sample,
 };
+pub use speed::Speed;
 
 use super::index::RunStatus;
 use super::layers::LayerMap;
@@ -433,15 +435,6 @@ impl RunState {
         // A foreign log may not say where it ends.
         let head = self.head.as_ref().filter(|head| head.max_steps > 0)?;
         self.pace.remaining(self.step, head.max_steps)
-    }
-
-    /// Target tokens per second over the recent steps, excluding interruptions; as logged where the size of a step is not known.
-    pub fn tok_per_sec(&self) -> Option<f64> {
-        let batch = self.head.as_ref()?.batch_tokens as f64;
-        if batch == 0.0 {
-            return self.latest("tok_per_sec");
-        }
-        self.pace.step_ms().map(|ms| batch / ms * 1e3)
     }
 
     /// Whether another program trains it: then no engine of ours stands behind the log. Before it has said who it is, as beside the

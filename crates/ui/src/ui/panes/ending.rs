@@ -304,13 +304,19 @@ impl<'a> Ending<'a> {
         // Over the whole time, as both stand here: evaluations and checkpoints are part of it.
         let speed = state.tokens as f64 / state.seconds;
         let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
-        let speed = speed.map(|x| format!(", {} tokens/s", human::short(x)));
+        let per_second = |x: f64| format!("{} tokens/s", human::short(x));
+        let speed = speed.map(per_second);
         rows.push(row(
             "time",
             human::duration(spent),
             Meaning::Text,
-            speed.unwrap_or_default(),
+            speed.iter().map(|speed| format!(", {speed}")).collect(),
         ));
+        // The speed of the dashboard, which leaves them out.
+        let of_steps = state.tok_per_sec().map(per_second);
+        if let Some(of_steps) = of_steps.filter(|of_steps| speed.as_ref() != Some(of_steps)) {
+            rows.push(row("steps alone", of_steps, Meaning::Text, String::new()));
+        }
         if state.tokens > 0 {
             let epochs = state.epochs();
             let epochs = epochs.map(|x| format!(", {} epochs", human::epochs(x)));

@@ -173,10 +173,11 @@ fn parts(state: &RunState) -> Vec<Vec<Word>> {
             word(format!(" {unit}"), Meaning::Muted),
         ]
     };
-    if let Some(speed) = state.tok_per_sec() {
-        parts.push(number(format!("{:>5}", human::short(speed)), "tok/s"));
+    let speed = state.speed();
+    if let Some(rate) = speed.tok_per_sec {
+        parts.push(number(format!("{:>5}", human::short(rate)), "tok/s"));
     }
-    if let Some(mfu) = state.latest("mfu").filter(|x| x.is_finite()) {
+    if let Some(mfu) = speed.mfu {
         parts.push(number(format!("MFU {:>2.0}", mfu * 100.0), "%"));
     }
     if state.tokens > 0 {
@@ -233,11 +234,13 @@ fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyp
     } else {
         Meaning::Text
     };
-    if let Some(value) = state
-        .series
-        .get(&chart.id)
-        .and_then(|s| reading(s, chart, options))
-    {
+    let series = state.series.get(&chart.id);
+    if let Some(value) = series.and_then(|series| {
+        // A speed is that of the header, whatever lines are smoothed.
+        let speed = state.speed().of(&chart.id);
+        let now = speed.filter(|_| options.cursor.is_none());
+        now.or_else(|| reading(series, chart, options))
+    }) {
         if paired {
             words.push(word("train ", Meaning::Muted));
         }

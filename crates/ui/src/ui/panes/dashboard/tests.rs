@@ -10,6 +10,8 @@ use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use crate::ui::tape;
 
+mod speed;
+
 /// The rows of a frame, trailing blanks cut.
 fn picture(
     dashboard: &mut Dashboard,
@@ -564,10 +566,20 @@ fn the_log_scrolls_by_pages_and_the_filter_shows_no_empty_boxes() {
     let (mut dashboard, _) = after(&[], &state, (120, 34));
     let rows = dashboard.log_rows;
     assert!(rows > 2, "{rows}");
+    // The title of its box says how far back it is.
+    let title = |dashboard: &mut Dashboard| {
+        let picture = picture(dashboard, &state, &Theme::ansi(), (120, 34));
+        let line = picture.lines().find(|line| line.starts_with("├ log"));
+        line.and_then(|line| line[3..].split(" ─").next().map(|t| t.trim().to_string()))
+    };
+    assert_eq!(title(&mut dashboard).as_deref(), Some("log"));
     dashboard.act(Action::LogUp, &state);
     assert_eq!(dashboard.log_back, rows - 1);
+    let back = format!("log, {} lines back", rows - 1);
+    assert_eq!(title(&mut dashboard), Some(back));
     dashboard.act(Action::LogDown, &state);
     assert_eq!(dashboard.log_back, 0);
+    assert_eq!(title(&mut dashboard).as_deref(), Some("log"));
     let mut state = state;
     state.metrics.push(crate::wire::MetricInfo {
         id: "train/token_accuracy".into(),
