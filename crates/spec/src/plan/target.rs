@@ -611,6 +611,14 @@ mod tests {
         // Four blocks with c_attn 128 → 384, c_proj 128 → 128, c_fc 128 → 512 and c_proj 512 → 128 at rank 4.
         let (request, _) = with(&["adapter.lora.rank=4"]);
         assert_eq!(request.n_trainable(), 4 * 4 * (512 + 256 + 640 + 640));
+        assert_eq!(request.rank_words().unwrap(), "rank 4");
+        let own = "adapter.lora.rank_pattern={c_attn: 1}";
+        for engine in ["engine=candle", "engine=torch"] {
+            let (request, _) = with(&["adapter.lora.rank=4", own, engine]);
+            let counted = 4 * (512 + 4 * (256 + 640 + 640));
+            assert_eq!(request.n_trainable(), counted, "{engine}");
+            assert_eq!(request.rank_words().unwrap(), "ranks 1 to 4");
+        }
     }
 
     #[test]
