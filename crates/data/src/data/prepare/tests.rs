@@ -281,3 +281,54 @@ fn rounds_before_an_instruction_are_told_to_be_read_alone() {
         "{told}"
     );
 }
+
+/// The first rows of a set, a tokenizer that is made of them, and tokens of its own in the cache.
+#[test]
+fn a_fraction_of_a_source_is_its_first_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = dir.path().join("rows.jsonl");
+    let row = |n: usize| {
+        let letter = ('a'..='z').nth(n % 26).unwrap();
+        format!("{{\"text\": \"{}\"}}\n", letter.to_string().repeat(30))
+    };
+    std::fs::write(&rows, (0..26).map(row).collect::<String>()).unwrap();
+    let open = |fraction: f64, more: serde_json::Value| {
+        let mut config = serde_json::json!({
+            "sources": [{"path": rows, "fraction": fraction}],
+            "val_fraction": 0.2,
+            "packing": "padded",
+        });
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let mut request = Request::new(64);
+        request.surroundings.cache = Some(dir.path().join("cache"));
+        Dataset::open(&config, request)
+    };
+    let none = serde_json::json!({});
+    let rows_of = |data: &Dataset| {
+        let said = data.notes.iter().find(|note| note.contains("rows held out"));
+        said.unwrap().clone()
+    };
+    let whole = open(1.0, none.clone()).unwrap();
+    assert!(rows_of(&whole).contains("of 26 rows"), "{:?}", whole.notes);
+    let half = open(0.5, none.clone()).unwrap();
+    assert!(rows_of(&half).contains("of 13 rows"), "{:?}", half.notes);
+    // Later rows have other letters, which this tokenizer never saw.
+    assert!(half.tokenizer.vocab_size() < whole.tokenizer.vocab_size());
+    assert_ne!(half.fingerprint, whole.fingerprint);
+    let fewer = open(0.5, serde_json::json!({"max_rows": 10})).unwrap();
+    assert!(rows_of(&fewer).contains("of 10 rows"), "{:?}", fewer.notes);
+    // The cache keeps them apart, and the tokenizers of max_rows too.
+    let again = open(1.0, none).unwrap();
+    assert_eq!(again.tokenizer.vocab_size(), whole.tokenizer.vocab_size());
+    let trial = open(1.0, serde_json::json!({"max_rows": 5})).unwrap();
+    assert!(trial.tokenizer.vocab_size() < half.tokenizer.vocab_size());
+    let text = dir.path().join("book.txt");
+    std::fs::write(&text, "a line\n".repeat(80)).unwrap();
+    let config = serde_json::json!({"sources": [{"path": text, "fraction": 0.5}]});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let error = Dataset::open(&config, Request::new(16)).unwrap_err();
+    assert!(error.hint().contains("fraction"), "{error}; {}", error.hint());
+}
