@@ -332,3 +332,35 @@ fn a_fraction_of_a_source_is_its_first_rows() {
     let error = Dataset::open(&config, Request::new(16)).unwrap_err();
     assert!(error.hint().contains("fraction"), "{error}; {}", error.hint());
 }
+
+#[test]
+fn held_out_rows_may_be_counted_over_all_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str, rows: usize| {
+        let path = dir.path().join(name);
+        let row = |n| format!("{{\"text\": \"row {n} of {name} with some words\"}}\n");
+        std::fs::write(&path, (0..rows).map(row).collect::<String>()).unwrap();
+        path
+    };
+    let (many, few) = (place("many.jsonl", 90), place("few.jsonl", 30));
+    let open = |sources: serde_json::Value, rows: u64| {
+        let config = serde_json::json!({"sources": sources, "val_rows": rows, "packing": "padded"});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        Dataset::open(&config, Request::new(64))
+    };
+    let data = open(serde_json::json!([{"path": many}, {"path": few}]), 12).unwrap();
+    assert_eq!(data.val_windows(), 12);
+    let told = data.notes.join("\n");
+    assert!(told.contains("9 of 90 rows") && told.contains("3 of 30 rows"), "{told}");
+    // Where a source has none to give, the others give them.
+    let data = open(serde_json::json!([{"path": many}, {"path": few}]), 1).unwrap();
+    assert_eq!(data.val_windows(), 1);
+    let error = open(serde_json::json!([{"path": few}]), 30).unwrap_err();
+    let told = format!("{error}; {}", error.hint());
+    assert!(told.contains("30 rows, and there are 30"), "{told}");
+    let text = dir.path().join("book.txt");
+    std::fs::write(&text, "a line of a book\n".repeat(50)).unwrap();
+    let error = open(serde_json::json!([{"path": text}]), 3).unwrap_err();
+    let told = format!("{error}; {}", error.hint());
+    assert!(told.contains("one text") && told.contains("val_fraction"), "{told}");
+}

@@ -39,7 +39,7 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         To::Targets => TARGETS.into(),
         To::AllLinear => "-s adapter.lora.targets=all".into(),
         To::Whole => here("adapter.lora.modules_to_save"),
-        To::HeldOut => here("data.val_fraction"),
+        To::HeldOut => "it is called data.val_fraction here for a share, and data.val_rows for a number of rows".into(),
         To::ScheduleSettings => here("schedule"),
         To::Floor => here("schedule.*.min_lr"),
         To::NoEqual(words) => words.into(),

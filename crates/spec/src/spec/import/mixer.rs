@@ -130,7 +130,7 @@ impl Reader {
                 continue;
             };
             let mut source = Map::from_iter([("name".to_string(), json!(name))]);
-            for (ours, keys) in [("subset", &["config", "name"][..]), ("split", &["split"])] {
+            for (ours, keys) in [("subset", &["config", "name"][..]), ("split", &["split"][..])] {
                 if let Some(text) = word(keys) {
                     source.insert(ours.into(), json!(text));
                 }

@@ -130,12 +130,12 @@ fn the_handbooks_mixers_are_sources_with_fractions() {
     assert_eq!(one, json!([{"name": "org/a", "fraction": 0.5}]));
     let (newer, imported) = sources(
         "model_name_or_path: m\ndataset_mixture:\n  datasets:\n    - {id: org/a, config: all, split: train, columns: [messages], weight: 0.5}\n    \
-         - {id: org/b}\n  seed: 1\n  test_split_size: 0.01\n",
+         - {id: org/b}\n  seed: 1\n  test_split_size: 0.05\n",
     );
     let expected =
         json!([{"name": "org/a", "subset": "all", "split": "train", "fraction": 0.5}, "org/b"]);
     assert_eq!(newer, expected);
-    assert_eq!(imported.draft.value("data.val_fraction"), 0.01);
+    assert_eq!(imported.draft.value("data.val_fraction"), 0.05);
     let line = fate(&imported, "dataset_mixture.datasets[0]");
     assert!(line.words.contains("at random"), "{line:?}");
 }
