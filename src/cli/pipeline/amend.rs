@@ -22,8 +22,8 @@ pub struct Amended {
 fn sets(args: &Request, pipeline: &Pipeline, state: &State) -> Vec<String> {
     let is_over = |stage: &&Stage| {
         let state = state.stages.iter().find(|state| state.name == stage.name);
-        let over = state
-            .is_some_and(|state| matches!(state.status, Status::Done | Status::Skipped));
+        let over =
+            state.is_some_and(|state| matches!(state.status, Status::Done | Status::Skipped));
         (over && !args.redo.contains(&stage.name)) || args.skip.contains(&stage.name)
     };
     match args.resume {

@@ -229,7 +229,13 @@ mod tests {
 
     #[test]
     fn a_count_of_rows_is_held_out_to_the_row() {
-        for (rows, wanted, held) in [(5000, 100, 100), (12, 3, 3), (4, 9, 3), (1, 1, 0), (7, 0, 0)] {
+        for (rows, wanted, held) in [
+            (5000, 100, 100),
+            (12, 3, 3),
+            (4, 9, 3),
+            (1, 1, 0),
+            (7, 0, 0),
+        ] {
             let store = store(rows, 3);
             let Split { train, val, is_cut } = split_rows(&store, wanted);
             assert_eq!((val.len(), is_cut), (held, false), "{rows} {wanted}");

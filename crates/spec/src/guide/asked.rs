@@ -134,8 +134,7 @@ impl Asked {
         let needs: Vec<String> = needs
             .map(|(plan, (way, _))| format!("{way} {}", binary(plan.p50_bytes())))
             .collect();
-        let has_room =
-            |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
+        let has_room = |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
         let fits = self.plans.iter().position(has_room);
         let device = &self.plans[0].request.device;
         let there = match (device.memory, fits) {
@@ -212,7 +211,9 @@ fn wish(question: &str) -> (Option<usize>, bool) {
     let any = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
     let adapts = any(&["lora", "dora", "peft", "adapter", "adapters"]);
     let packed = any(&["qlora", "nf4", "gguf", "4bit", "quantized", "quantised"])
-        || words.windows(2).any(|pair| pair[0] == "4" && pair[1].starts_with("bit"));
+        || words
+            .windows(2)
+            .any(|pair| pair[0] == "4" && pair[1].starts_with("bit"));
     let way = match (any(&["qlora"]) || (adapts && packed), adapts) {
         (true, _) => Some(2),
         (false, true) => Some(1),

@@ -548,7 +548,10 @@ mod tests {
         let loaded = load_text("mine.yaml", &draft.to_yaml(&[]), &SpecSources::default()).unwrap();
         assert_eq!(loaded.spec, draft.spec().unwrap());
         let written = loaded.spec.to_yaml();
-        assert_eq!(crate::spec::RunSpec::from_yaml(&written).unwrap(), loaded.spec);
+        assert_eq!(
+            crate::spec::RunSpec::from_yaml(&written).unwrap(),
+            loaded.spec
+        );
         for (text, what) in [
             ("{q_proj: 0}", "`q_proj`: 0 is too small"),
             ("{q_proj: two}", "`q_proj`: expected a whole number"),

@@ -141,7 +141,10 @@ mod tests {
             (data.val_share(), data.val_rows)
         };
         assert_eq!(held("val_rows: 30", &[]), (None, Some(30)));
-        assert_eq!(held("val_rows: 30", &["val_fraction=0.2"]), (Some(0.2), None));
+        assert_eq!(
+            held("val_rows: 30", &["val_fraction=0.2"]),
+            (Some(0.2), None)
+        );
         assert_eq!(held("val_fraction: 0.2", &["val_rows=9"]), (None, Some(9)));
     }
 

@@ -308,7 +308,10 @@ fn a_fraction_of_a_source_is_its_first_rows() {
     };
     let none = serde_json::json!({});
     let rows_of = |data: &Dataset| {
-        let said = data.notes.iter().find(|note| note.contains("rows held out"));
+        let said = data
+            .notes
+            .iter()
+            .find(|note| note.contains("rows held out"));
         said.unwrap().clone()
     };
     let whole = open(1.0, none.clone()).unwrap();
@@ -330,7 +333,11 @@ fn a_fraction_of_a_source_is_its_first_rows() {
     let config = serde_json::json!({"sources": [{"path": text, "fraction": 0.5}]});
     let config: DataConfig = serde_json::from_value(config).unwrap();
     let error = Dataset::open(&config, Request::new(16)).unwrap_err();
-    assert!(error.hint().contains("fraction"), "{error}; {}", error.hint());
+    assert!(
+        error.hint().contains("fraction"),
+        "{error}; {}",
+        error.hint()
+    );
 }
 
 #[test]
@@ -351,7 +358,10 @@ fn held_out_rows_may_be_counted_over_all_sources() {
     let data = open(serde_json::json!([{"path": many}, {"path": few}]), 12).unwrap();
     assert_eq!(data.val_windows(), 12);
     let told = data.notes.join("\n");
-    assert!(told.contains("9 of 90 rows") && told.contains("3 of 30 rows"), "{told}");
+    assert!(
+        told.contains("9 of 90 rows") && told.contains("3 of 30 rows"),
+        "{told}"
+    );
     // Where a source has none to give, the others give them.
     let data = open(serde_json::json!([{"path": many}, {"path": few}]), 1).unwrap();
     assert_eq!(data.val_windows(), 1);
@@ -362,5 +372,8 @@ fn held_out_rows_may_be_counted_over_all_sources() {
     std::fs::write(&text, "a line of a book\n".repeat(50)).unwrap();
     let error = open(serde_json::json!([{"path": text}]), 3).unwrap_err();
     let told = format!("{error}; {}", error.hint());
-    assert!(told.contains("one text") && told.contains("val_fraction"), "{told}");
+    assert!(
+        told.contains("one text") && told.contains("val_fraction"),
+        "{told}"
+    );
 }

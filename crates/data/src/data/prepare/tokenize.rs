@@ -190,8 +190,7 @@ impl Tokenizing<'_> {
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
                 Some(rows) => rows,
-                None => examples(source, config.format, config.on_bad_row, read)?
-                    .at_most(most),
+                None => examples(source, config.format, config.on_bad_row, read)?.at_most(most),
             };
             build(Feed {
                 name,

@@ -97,7 +97,8 @@ fn is_utf16(bytes: &[u8], high: usize, read: impl Fn([u8; 2]) -> u16) -> bool {
         return false;
     }
     // A text with a NUL byte here and there decodes as well, to rare characters.
-    let mostly = |most: u8| 4 * units.iter().filter(|unit| unit[high] < most).count() >= 3 * units.len();
+    let mostly =
+        |most: u8| 4 * units.iter().filter(|unit| unit[high] < most).count() >= 3 * units.len();
     let is_latin = mostly(1);
     let is_alphabet = mostly(0x20);
     let is_no_utf8 = std::str::from_utf8(bytes).is_err_and(|e| e.error_len().is_some());

@@ -547,7 +547,10 @@ fn modules_with_a_rank_of_their_own_train_resume_and_are_switched() {
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     let ranks = serde_json::json!({"mlp.c_proj": 1, "transformer.h.0.attn.c_attn": 3});
     assert_eq!(config["rank_pattern"], ranks);
-    assert_eq!(config["alpha_pattern"], serde_json::json!({"mlp.c_fc": 4.0}));
+    assert_eq!(
+        config["alpha_pattern"],
+        serde_json::json!({"mlp.c_fc": 4.0})
+    );
     assert_ne!(
         weights(&straight.checkpoint(8)),
         weights(&base.checkpoint(5))

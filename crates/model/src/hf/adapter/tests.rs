@@ -138,7 +138,10 @@ fn ranks_and_alphas_of_a_specs_patterns_come_back() {
     assert_eq!(config["rank_pattern"], ranks);
     assert_eq!(config["alpha_pattern"], json!({"mlp.c_fc": 4.0}));
     let mut other = base(&model);
-    Peft::open(folder.path()).unwrap().attach(&mut other).unwrap();
+    Peft::open(folder.path())
+        .unwrap()
+        .attach(&mut other)
+        .unwrap();
     assert_eq!(adapter_json(&other, None).unwrap(), text);
     let bits = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
     assert!(bits(&other) == bits(&model));

@@ -8,7 +8,12 @@ const HELD_OUT_ROWS: &str = "random rows of all sources together";
 impl Reader {
     /// A count of rows.
     pub(super) fn held_out_rows(&mut self, theirs: String, rows: f64) {
-        self.set(theirs, "data.val_rows", &shown(&serde_json::Value::from(rows)), HELD_OUT_ROWS);
+        self.set(
+            theirs,
+            "data.val_rows",
+            &shown(&serde_json::Value::from(rows)),
+            HELD_OUT_ROWS,
+        );
     }
 
     fn whole(&self, path: &str) -> Option<u64> {

@@ -221,11 +221,15 @@ impl Reader {
                     String::new(),
                     "a format ignores columns it does not use",
                 ),
-                (_, "type", Some(word)) if learns == Learns::Labels && word.ends_with(".argilla_chat") => (
-                    Fate::NoEqual,
-                    String::new(),
-                    "its `completion` is a whole conversation: rename that column to `messages`, and it is read as labelled answers",
-                ),
+                (_, "type", Some(word))
+                    if learns == Learns::Labels && word.ends_with(".argilla_chat") =>
+                {
+                    (
+                        Fate::NoEqual,
+                        String::new(),
+                        "its `completion` is a whole conversation: rename that column to `messages`, and it is read as labelled answers",
+                    )
+                }
                 (_, "type", Some(word)) => match FORMATS.iter().find(|(t, _)| *t == word) {
                     Some((_, "auto")) => (
                         Fate::Needless,

@@ -46,7 +46,11 @@ impl Mixer {
     fn splits(&self) -> Vec<Option<&str>> {
         match self.train.is_empty() {
             true => vec![None],
-            false => self.train.iter().map(|split| Some(split.as_str())).collect(),
+            false => self
+                .train
+                .iter()
+                .map(|split| Some(split.as_str()))
+                .collect(),
         }
     }
 }
@@ -59,16 +63,31 @@ impl Reader {
             return self.line(Fate::NoEqual, theirs, "", words);
         };
         let configs = std::mem::take(&mut self.mixer.configs);
-        let splits: Vec<Option<String>> = self.mixer.splits().into_iter().map(|s| s.map(String::from)).collect();
+        let splits: Vec<Option<String>> = self
+            .mixer
+            .splits()
+            .into_iter()
+            .map(|s| s.map(String::from))
+            .collect();
         for (at, (name, fraction)) in sets.iter().enumerate() {
-            let theirs = format!("dataset_mixer.{}: {}", brief(&name.as_str().into()), brief(fraction));
+            let theirs = format!(
+                "dataset_mixer.{}: {}",
+                brief(&name.as_str().into()),
+                brief(fraction)
+            );
             let Some(part) = fraction_of(fraction) else {
-                let words = "a fraction above 0 and of at most 1 is understood; this set is left out";
+                let words =
+                    "a fraction above 0 and of at most 1 is understood; this set is left out";
                 self.line(Fate::NoEqual, theirs, "", words);
                 continue;
             };
             if part == 0.0 {
-                self.line(Fate::Needless, theirs, "", "no row of it is read: it is left out");
+                self.line(
+                    Fate::Needless,
+                    theirs,
+                    "",
+                    "no row of it is read: it is left out",
+                );
                 continue;
             }
             for split in &splits {
@@ -113,7 +132,8 @@ impl Reader {
     /// `dataset_mixture: {datasets: [{id: …, weight: …}], test_split_size: …}`.
     pub(super) fn mixture(&mut self, theirs: String, value: &Value) {
         let Some(sets) = value.get("datasets").and_then(Value::as_array) else {
-            let words = "a map with `datasets` is understood: data.sources, with `fraction` for each";
+            let words =
+                "a map with `datasets` is understood: data.sources, with `fraction` for each";
             return self.line(Fate::NoEqual, theirs, "", words);
         };
         for (at, set) in sets.iter().enumerate() {
@@ -124,13 +144,19 @@ impl Reader {
                 continue;
             };
             let weight = set.get("weight").filter(|weight| !weight.is_null());
-            let Some(part) = weight.map_or(Some(1.0), fraction_of).filter(|part| *part > 0.0) else {
+            let Some(part) = weight
+                .map_or(Some(1.0), fraction_of)
+                .filter(|part| *part > 0.0)
+            else {
                 let words = "a weight above 0 and of at most 1 is understood; this set is left out";
                 self.line(Fate::NoEqual, theirs, "", words);
                 continue;
             };
             let mut source = Map::from_iter([("name".to_string(), json!(name))]);
-            for (ours, keys) in [("subset", &["config", "name"][..]), ("split", &["split"][..])] {
+            for (ours, keys) in [
+                ("subset", &["config", "name"][..]),
+                ("split", &["split"][..]),
+            ] {
                 if let Some(text) = word(keys) {
                     source.insert(ours.into(), json!(text));
                 }
@@ -143,7 +169,12 @@ impl Reader {
                 "datasets" => {}
                 "test_split_size" => self.held_out(theirs, value),
                 "seed" => self.line(Fate::Needless, theirs, "", "seed draws the batches"),
-                _ => self.line(Fate::Unknown, theirs, "", "llmtui does not know this key: check it by hand"),
+                _ => self.line(
+                    Fate::Unknown,
+                    theirs,
+                    "",
+                    "llmtui does not know this key: check it by hand",
+                ),
             }
         }
     }

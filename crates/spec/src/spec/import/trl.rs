@@ -155,7 +155,9 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "auto_insert_empty_system_msg",
-        To::NoEqual("turns are those of the rows; data.template decides what is written around them"),
+        To::NoEqual(
+            "turns are those of the rows; data.template decides what is written around them",
+        ),
     ),
     row(
         "use_flash_attention_2",

@@ -97,7 +97,11 @@ fn sizes(spec: &RunSpec, lora: &Lora) -> Vec<Finding> {
     }
     let far = |size: RankAlpha| !(0.2..=8.0).contains(&lora.scale_of(size));
     if let Some((module, size)) = each.iter().find(|(_, size)| far(*size)) {
-        let word = if lora.rslora { "alpha / √rank" } else { "alpha / rank" };
+        let word = if lora.rslora {
+            "alpha / √rank"
+        } else {
+            "alpha / rank"
+        };
         list.push(poor(
             "adapter",
             format!(

@@ -55,7 +55,11 @@ fn a_config_without_its_base_model_has_no_plan_and_no_start_but_can_be_saved() {
 fn a_guessed_method_can_be_changed_before_and_after_the_import() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.yaml");
-    std::fs::write(&path, "dataset_name: org/rows\nlearning_rate: 1e-5\nlogging_steps: 1\n").unwrap();
+    std::fs::write(
+        &path,
+        "dataset_name: org/rows\nlearning_rate: 1e-5\nlogging_steps: 1\n",
+    )
+    .unwrap();
     let mut wizard = wizard();
     let rows = |wizard: &Wizard| wizard.question().rows.len();
     let (config, method) = (Goal::ALL.len(), Goal::ALL.len() + 1);
@@ -71,7 +75,9 @@ fn a_guessed_method_can_be_changed_before_and_after_the_import() {
     look(&mut wizard);
     let guessed = |wizard: &Wizard| {
         let notes = wizard.question().notes;
-        notes.iter().any(|n| n.label == "Method" && n.text.contains("is a guess"))
+        notes
+            .iter()
+            .any(|n| n.label == "Method" && n.text.contains("is a guess"))
     };
     assert!(guessed(&wizard));
     wizard.select(method);
@@ -96,7 +102,11 @@ fn a_guessed_method_can_be_changed_before_and_after_the_import() {
     assert_eq!(draft.value("method"), "kto");
     // Of another file nothing was said, and other tools say it themselves.
     let other = dir.path().join("y.yaml");
-    std::fs::write(&other, "stage: sft\nmodel_name_or_path: a\ntemplate: qwen\n").unwrap();
+    std::fs::write(
+        &other,
+        "stage: sft\nmodel_name_or_path: a\ntemplate: qwen\n",
+    )
+    .unwrap();
     wizard.back();
     wizard.select(config);
     wizard.type_in(&other.display().to_string());

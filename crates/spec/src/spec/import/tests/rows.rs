@@ -58,8 +58,7 @@ fn a_file_has_no_splits_and_the_first_part_of_a_split_is_a_fraction() {
         json!({"name": "a/b.jsonl", "format": "alpaca"})
     );
     let hub = "{path: org/set, type: alpaca, split: \"train[:20%]\"}";
-    let first =
-        json!({"name": "org/set", "format": "alpaca", "split": "train", "fraction": 0.2});
+    let first = json!({"name": "org/set", "format": "alpaca", "split": "train", "fraction": 0.2});
     assert_eq!(axolotl(hub, ""), first);
     let of_file = "{path: a/b.jsonl, type: alpaca, split: \"train[:5%]\"}";
     let expected = json!({"name": "a/b.jsonl", "format": "alpaca", "fraction": 0.05});
@@ -67,8 +66,12 @@ fn a_file_has_no_splits_and_the_first_part_of_a_split_is_a_fraction() {
     let shards = "{path: org/set, type: alpaca, shards: 4}";
     let expected = json!({"name": "org/set", "format": "alpaca", "fraction": 0.25});
     assert_eq!(axolotl(shards, ""), expected);
-    let (trl, _) = sources("dataset_name: org/set\ndataset_train_split: \"train[:10%]\"\nbeta: 0.1\n");
-    assert_eq!(trl, json!([{"name": "org/set", "split": "train", "fraction": 0.1}]));
+    let (trl, _) =
+        sources("dataset_name: org/set\ndataset_train_split: \"train[:10%]\"\nbeta: 0.1\n");
+    assert_eq!(
+        trl,
+        json!([{"name": "org/set", "split": "train", "fraction": 0.1}])
+    );
     // Other parts are no beginning.
     let hub = "{path: org/set, type: alpaca, split: \"train[20%:40%]\"}";
     let whole = json!({"name": "org/set", "format": "alpaca", "split": "train"});
@@ -121,7 +124,10 @@ fn the_handbooks_mixers_are_sources_with_fractions() {
         ("chat_template", Fate::NoEqual, "data.template"),
     ] {
         let line = fate(&imported, key);
-        assert!(line.fate == is && line.words.contains(words), "{key}: {line:?}");
+        assert!(
+            line.fate == is && line.words.contains(words),
+            "{key}: {line:?}"
+        );
     }
     // A spec of it can be read.
     let yaml = imported.draft.to_yaml(&[]);
@@ -166,7 +172,10 @@ fn labelled_answers_of_axolotl_are_read_by_their_type() {
     // What puts texts together is not passed over.
     let text = "base_model: m\nsequence_len: 64\nrl: kto\ndatasets:\n  - {path: org/set, type: ";
     for (kind, words) in [
-        ("{field_prompt: q, prompt_format: \"<{prompt}>\"}", "`format`"),
+        (
+            "{field_prompt: q, prompt_format: \"<{prompt}>\"}",
+            "`format`",
+        ),
         ("chatml.argilla_chat", "rename that column to `messages`"),
     ] {
         let (_, imported) = sources(&format!("{text}{kind}}}\n"));
