@@ -50,7 +50,8 @@ pub struct Args {
     /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP (0: from the start), and -s
     #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
     pub branch: Option<String>,
-    /// Train on these machines, which ssh reaches, with ranks of PyTorch on each; this one is localhost
+    /// Train on these machines, which ssh reaches, with ranks of PyTorch on each; this one is localhost. Of a pipeline: every stage
+    /// that trains, but for those with an engine of their own (-s STAGE.engine=candle)
     #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = super::args::destination)]
     pub nodes: Vec<String>,
     /// Save and stop after this step, without changing the schedule
@@ -100,6 +101,7 @@ impl Args {
         pipeline::Request {
             spec: &self.spec,
             resume: self.resume.as_ref(),
+            nodes: &self.nodes,
             skip: &self.skip,
             redo: &self.redo,
             dry_run: self.dry_run,
@@ -114,16 +116,13 @@ impl Args {
 }
 
 pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    if !args.nodes.is_empty() {
-        let names = serde_json::json!(args.nodes);
-        args.spec.set.push(format!("engine.torch.nodes={names}"));
-    }
     if args.stop_after == Some(0) {
         return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
     }
     if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
     }
+    args.spec.set.extend(pipeline::on_nodes(&args.nodes));
     let target = match (&args.resume, &args.branch) {
         (Some(resume), _) => resumed(resume, &args, cx)?,
         (None, Some(word)) => {

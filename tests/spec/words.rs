@@ -43,7 +43,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
         };
         // The built-in text of the quickstart has no rows.
         let base = match *target {
-            "data.max_rows" => "dpo-demo",
+            "data.max_rows" | "data.val_rows" => "dpo-demo",
             _ => "quickstart",
         };
         let by_word = spec::load(base, &[format!("{name}={value}")], &sources)

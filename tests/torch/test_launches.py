@@ -92,7 +92,7 @@ def described(layers: int, lora: bool) -> dict[str, Any]:
         "rotations": [rotation, rotation],
         "slopes": None,
         "waves": False,
-        "adapter": {"scale": 2.0, "dropout": 0.05 if lora else 0.0},
+        "adapter": {"scales": {name.removesuffix(".weight"): 2.0 for name in shapes}, "dropout": 0.05 if lora else 0.0},
         "recompute": False,
     }
 

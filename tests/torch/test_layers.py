@@ -110,6 +110,8 @@ class Layers(unittest.TestCase):
     def test_products_of_matrices_side_by_side(self) -> None:
         """Against the composite: weights, biases and adapters of some that train, all of them or one of them; changes are seen."""
         shapes = {"q": 6, "k": 4, "v": 4}
+        # Of its own rank and scale each.
+        ranks, scales = {"q": 2, "k": 3, "v": 1}, {"q": 3.0, "k": 3.0, "v": 0.5}
         for frozen in (False, True):
             for biased in (False, True):
                 for adapted in ((), ("v",), ("q", "v"), ("q", "k", "v")):
@@ -120,10 +122,10 @@ class Layers(unittest.TestCase):
                             if biased:
                                 params.append({"name": f"{name}.bias", "shape": [rows], "grad": None if frozen else 0})
                             if name in adapted:
-                                params.append({"name": f"{name}.lora_A.weight", "shape": [2, 8], "grad": 0})
-                                params.append({"name": f"{name}.lora_B.weight", "shape": [rows, 2], "grad": 0})
+                                params.append({"name": f"{name}.lora_A.weight", "shape": [ranks[name], 8], "grad": 0})
+                                params.append({"name": f"{name}.lora_B.weight", "shape": [rows, ranks[name]], "grad": 0})
                         table = Table(params)
-                        linear = Linear(table, list(shapes), {"scale": 3.0, "dropout": 0.0}, torch.device("cpu"))
+                        linear = Linear(table, list(shapes), {"scales": scales, "dropout": 0.0}, torch.device("cpu"))
                         self.assertEqual(table.made.keys(), {info["name"] for info in params})
                         x = torch.randn(2, 3, 8, requires_grad=True)
                         for _ in range(2):
@@ -156,7 +158,7 @@ class Layers(unittest.TestCase):
         params = [{"name": "q.weight", "shape": [6, 8], "grad": None}]
         params += [{"name": f"q.lora_{ab}.weight", "shape": shape, "grad": 0} for ab, shape in (("A", [2, 8]), ("B", [6, 2]))]
         table = Table(params)
-        linear = Linear(table, ["q"], {"scale": 2.0, "dropout": 0.4}, torch.device("cpu"))
+        linear = Linear(table, ["q"], {"scales": {"q": 2.0}, "dropout": 0.4}, torch.device("cpu"))
         with torch.no_grad():
             for parameter in table.made.values():
                 parameter.normal_()
@@ -181,7 +183,7 @@ class Layers(unittest.TestCase):
         x, found = torch.randn(3, 8), []
         for frozen in (None, torch.bfloat16):
             table = Table(params, frozen)
-            linear = Linear(table, ["q", "k"], {"scale": 2.0, "dropout": 0.0}, torch.device("cpu"))
+            linear = Linear(table, ["q", "k"], {"scales": {"q": 2.0}, "dropout": 0.0}, torch.device("cpu"))
             with torch.no_grad():
                 for name, value in values.items():
                     table.made[name].copy_(value)
@@ -197,7 +199,7 @@ class Layers(unittest.TestCase):
         # With magnitudes the weights stay as they are.
         params.append({"name": "q.lora_magnitude_vector", "shape": [6], "grad": 0})
         table = Table(params, torch.bfloat16)
-        Linear(table, ["q", "k"], {"scale": 2.0, "dropout": 0.0}, torch.device("cpu"))
+        Linear(table, ["q", "k"], {"scales": {"q": 2.0}, "dropout": 0.0}, torch.device("cpu"))
         self.assertEqual(table.made["k.weight"].dtype, torch.float32)
 
     def test_texts_of_rows(self) -> None:

@@ -79,7 +79,7 @@ def described(**changes: Any) -> dict[str, Any]:
         "rotations": [rotation, rotation],
         "slopes": slopes,
         "waves": waves,
-        "adapter": {"scale": 1.0, "dropout": 0.0},
+        "adapter": {"scales": {}, "dropout": 0.0},
         "recompute": False,
     }
 

@@ -44,13 +44,13 @@ class Stack:
 
 
 class Pairs:
-    """LoRA's A and B of some of the matrices of a stack. All A are one product; B become one matrix, (rows of all, ranks of all) times
-    the scale, with each B at its place and zeros around."""
+    """LoRA's A and B of some of the matrices of a stack. All A are one product; B become one matrix, (rows of all, ranks of all), each
+    times its scale and at its place, with zeros around."""
 
-    def __init__(self, table: Table, names: list[str], at: list[int], rows: list[int], scale: float, device: torch.device) -> None:
+    def __init__(self, table: Table, names: list[str], at: list[int], rows: list[int], scales: list[float], device: torch.device) -> None:
         self.a = Stack(table, [f"{name}.lora_A.weight" for name in names], device)
         self.b = [table.take(f"{name}.lora_B.weight", device) for name in names]
-        self.scale = scale
+        self.scales = scales
         self.shape = (sum(rows), sum(self.a.rows))
         # Where each B stands among all rows and all ranks.
         ends = [sum(rows[: i + 1]) for i in at], [sum(self.a.rows[: i + 1]) for i in range(len(at))]
@@ -64,8 +64,8 @@ class Pairs:
         versions = self.a.table.changes, *(b._version for b in self.b)
         if self.versions != versions:
             with torch.no_grad():
-                for place, b in zip(self.places, self.b, strict=True):
-                    self.spread[place] = self.scale * b
+                for place, b, scale in zip(self.places, self.b, self.scales, strict=True):
+                    self.spread[place] = scale * b
             self.versions = versions
         return self.spread
 
@@ -109,8 +109,11 @@ class Product(torch.autograd.Function):
         elif of.pairs is not None:
             of_low = g @ b
             found += of.pairs.a.split((of_low.t() @ kept).float())
-            whole = torch.addmm(g.new_empty(()), g.t(), low, beta=0, alpha=of.pairs.scale)
-            found += [whole[place].float() for place in of.pairs.places]
+            # Mostly all have one scale, and the product brings it along.
+            first, scales = of.pairs.scales[0], of.pairs.scales
+            whole = torch.addmm(g.new_empty(()), g.t(), low, beta=0, alpha=first)
+            parts = [whole[place].float() for place in of.pairs.places]
+            found += [part if scale == first else part * (scale / first) for part, scale in zip(parts, scales, strict=True)]
             if of_x is not None and dropped is None:
                 of_x.addmm_(of_low, a)
             elif of_x is not None:
@@ -126,12 +129,14 @@ class Linear(nn.Module):
     features of the x that goes into A are dropped, the same for all matrices of one input.
     """
 
-    def __init__(self, table: Table, names: list[str], adapter: dict[str, float], device: torch.device) -> None:
+    def __init__(self, table: Table, names: list[str], adapter: dict[str, Any], device: torch.device) -> None:
         super().__init__()
-        self.scale, self.dropout = adapter["scale"], adapter["dropout"]
+        self.dropout: float = adapter["dropout"]
         weights, biases = ([f"{name}.{kind}" for name in names] for kind in ("weight", "bias"))
         biased = table.has(biases[0])
         adapted = [at for at, name in enumerate(names) if table.has(f"{name}.lora_A.weight")]
+        # Ranks and alphas may be a module's own.
+        self.scales: dict[str, float] = {str(at): adapter["scales"][names[at]] for at in adapted}
         # DoRA takes the norms of the weights as they are.
         exact = any(table.has(f"{name}.lora_magnitude_vector") for name in names)
         frozen = all(table.infos[name]["grad"] is None for name in weights)
@@ -139,7 +144,8 @@ class Linear(nn.Module):
         if table.joined and not exact:
             self.stack = Stack(table, weights, device, table.frozen if frozen and table.frozen else torch.float32)
             self.bias = Stack(table, biases, device) if biased else None
-            self.pairs = Pairs(table, [names[at] for at in adapted], adapted, self.stack.rows, self.scale, device) if adapted else None
+            scales = list(self.scales.values())
+            self.pairs = Pairs(table, [names[at] for at in adapted], adapted, self.stack.rows, scales, device) if adapted else None
         # All of them, where nothing of them has a gradient.
         self.frozen = self.stack.whole if self.stack is not None and frozen else None
 
@@ -177,10 +183,10 @@ class Linear(nn.Module):
         for at, weight in enumerate(self.weights):
             key = str(at)
             if key in self.a:
-                parts[at] = parts[at] + F.linear(lows[key], self.scale * self.b[key])
+                parts[at] = parts[at] + F.linear(lows[key], self.scales[key] * self.b[key])
                 if key in self.m:
                     with torch.no_grad():
-                        norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
+                        norm = (weight + self.scales[key] * self.b[key] @ self.a[key]).norm(dim=1)
                     parts[at] = parts[at] * (self.m[key] / norm)
             if self.biases is not None:
                 parts[at] = parts[at] + self.biases[at].to(dtype)

@@ -5,7 +5,7 @@ use super::{Request, check, failed, known, stages};
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::extend::{Asked, Extension};
-use crate::pipeline::{Pipeline, PipelineDir, Status};
+use crate::pipeline::{Pipeline, PipelineDir, Stage, State, Status};
 use crate::run::RunDir;
 
 /// The changes, checked.
@@ -14,13 +14,21 @@ pub struct Amended {
     pipeline: Pipeline,
     /// Runs of stages that were begun, each with what `-s` changes of it.
     extended: Vec<(RunDir, Extension)>,
+    /// Something of the pipeline's values is another.
+    is_changed: bool,
 }
 
-/// `-s` at a resume; a new pipeline has its values already.
-fn sets<'a>(args: &'a Request) -> &'a [String] {
+/// `-s` and `--nodes` at a resume; a new pipeline has its values already.
+fn sets(args: &Request, pipeline: &Pipeline, state: &State) -> Vec<String> {
+    let is_over = |stage: &&Stage| {
+        let state = state.stages.iter().find(|state| state.name == stage.name);
+        let over =
+            state.is_some_and(|state| matches!(state.status, Status::Done | Status::Skipped));
+        (over && !args.redo.contains(&stage.name)) || args.skip.contains(&stage.name)
+    };
     match args.resume {
-        Some(_) => &args.spec.set,
-        None => &[],
+        Some(_) => args.sets(pipeline.trained().filter(|stage| !is_over(stage))),
+        None => Vec::new(),
     }
 }
 
@@ -33,9 +41,10 @@ impl Amended {
             known(&pipeline, name)?;
         }
         let state = dir.state().map_err(|e| failed(&e))?;
+        let sets = sets(args, &pipeline, &state);
         // Of each stage that was begun: its run, and what is said of it.
         let mut begun: Vec<(String, RunDir, Vec<String>)> = Vec::new();
-        for word in sets(args) {
+        for word in &sets {
             let name = pipeline.set(word).map_err(|e| failed(&e))?;
             let stage = state.stages.iter().find(|stage| stage.name == name);
             let Some(stage) = stage.filter(|_| !args.redo.contains(&name)) else {
@@ -54,7 +63,7 @@ impl Amended {
                 None => begun.push((name, run, vec![own])),
             }
         }
-        if !sets(args).is_empty() {
+        if !sets.is_empty() {
             pipeline
                 .check_judges(&cx.spec_sources())
                 .map_err(|e| failed(&e))?;
@@ -67,7 +76,7 @@ impl Amended {
         let over = over.map(|stage| stage.name.clone());
         let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
         check::stages(&pipeline, &over, cx)?;
-        check::keys(&pipeline, sets(args))?;
+        check::keys(&pipeline, &sets)?;
         let mut extended = Vec::new();
         for (name, run, words) in begun {
             let of_stage = |failure: Failure| Failure {
@@ -86,7 +95,11 @@ impl Amended {
             })?;
             extended.extend(extension.map(|extension| (run, extension)));
         }
-        Ok(Amended { pipeline, extended })
+        Ok(Amended {
+            pipeline,
+            extended,
+            is_changed: !sets.is_empty(),
+        })
     }
 
     /// Writes it. A stage that is done again makes its model anew; stages behind it keep theirs unless they are named too.
@@ -94,8 +107,7 @@ impl Amended {
     /// # Errors
     /// Another process drives the pipeline or a run, or the disk.
     pub fn write(self, dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
-        let sets = sets(args);
-        if args.skip.is_empty() && args.redo.is_empty() && sets.is_empty() {
+        if args.skip.is_empty() && args.redo.is_empty() && !self.is_changed {
             return Ok(());
         }
         let _lock = dir.claim().map_err(|e| failed(&e))?;
@@ -103,7 +115,7 @@ impl Amended {
             extension.write(run)?;
             extension.lines(run).iter().for_each(|line| tell!("{line}"));
         }
-        if !sets.is_empty() {
+        if self.is_changed {
             dir.write("pipeline.yaml", self.pipeline.to_yaml().as_bytes())
                 .map_err(|e| failed(&e))?;
         }

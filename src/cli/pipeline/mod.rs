@@ -24,6 +24,8 @@ use std::path::Path;
 pub struct Request<'a> {
     pub spec: &'a SpecArgs,
     pub resume: Option<&'a Resume>,
+    /// Machines for the stages that train.
+    pub nodes: &'a [String],
     pub skip: &'a [String],
     pub redo: &'a [String],
     pub dry_run: bool,
@@ -32,6 +34,28 @@ pub struct Request<'a> {
     pub options: Options,
     /// An option that means one run, if one was given.
     pub foreign: Option<&'static str>,
+}
+
+impl Request<'_> {
+    /// What `-s` and `--nodes` say of stages, as `-s` says it; of those that train `--nodes` means the ones in `trains`.
+    fn sets<'s>(&self, trains: impl Iterator<Item = &'s Stage>) -> Vec<String> {
+        let has_engine = |stage: &Stage| {
+            let own = format!("{}.engine", stage.name);
+            let mut said = self.spec.set.iter().filter_map(|word| word.strip_prefix(&own));
+            said.any(|rest| rest.starts_with(['=', '.']))
+        };
+        let words = trains.filter(|stage| !has_engine(stage)).flat_map(|stage| {
+            let word = on_nodes(self.nodes);
+            word.map(|word| format!("{}.{word}", stage.name))
+        });
+        words.chain(self.spec.set.iter().cloned()).collect()
+    }
+}
+
+/// The setting of `--nodes`, where it was said.
+pub fn on_nodes(nodes: &[String]) -> Option<String> {
+    let names = serde_json::json!(nodes);
+    (!nodes.is_empty()).then(|| format!("engine.torch.nodes={names}"))
 }
 
 /// What of `train`'s options holds for every stage.
@@ -136,8 +160,8 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         return Ok(None);
     };
     refuse_foreign(args)?;
-    for word in &args.spec.set {
-        pipeline.set(word).map_err(|e| failed(&e))?;
+    for word in args.sets(pipeline.trained()) {
+        pipeline.set(&word).map_err(|e| failed(&e))?;
     }
     pipeline
         .check_judges(&cx.spec_sources())
@@ -249,4 +273,51 @@ fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Ex
     let run = crate::ui::begin_pipeline(dir, options.force, &cx.runs_dir, &cx.env)
         .map_err(|what| Failure::machine(what, ""))?;
     workbench::open(What::Pipeline(run, dir.clone()), cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_those_of_every_stage_that_trains_and_says_no_engine() {
+        let text = "name: mine
+stages:
+  - {name: base, train: smoke}
+  - {name: tuned, train: smoke}
+  - {name: rl, train: smoke}
+  - {name: gguf, export: {format: gguf}}
+";
+        let mut pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let spec = SpecArgs {
+            set: vec!["rl.engine=candle".into(), "base.max_steps=3".into()],
+            ..SpecArgs::default()
+        };
+        let nodes = ["gpu1".to_string(), "gpu2".to_string()];
+        let request = |nodes| Request {
+            spec: &spec,
+            resume: None,
+            nodes,
+            skip: &[],
+            redo: &[],
+            dry_run: false,
+            headless: true,
+            options: Options::default(),
+            foreign: None,
+        };
+        let words = request(&nodes).sets(pipeline.trained());
+        let on = |stage: &str| format!("{stage}.engine.torch.nodes=[\"gpu1\",\"gpu2\"]");
+        assert_eq!(words[..2], [on("base"), on("tuned")]);
+        assert_eq!(words[2..], spec.set);
+        for word in &words {
+            pipeline.set(word).unwrap();
+        }
+        check::keys(&pipeline, &words).unwrap();
+        let (_, stage) = pipeline.stage("tuned").unwrap();
+        let Work::Train(train) = &stage.work else {
+            panic!("{stage:?}");
+        };
+        assert_eq!(train.set["engine.torch.nodes"], serde_json::json!(nodes));
+        assert_eq!(request(&[]).sets(pipeline.trained()), spec.set);
+    }
 }

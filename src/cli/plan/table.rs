@@ -127,7 +127,10 @@ pub fn render(plan: &Plan, engine: Option<&EngineChoice>, style: &Style) -> Stri
 fn head(plan: &Plan, style: &Style) -> String {
     let r = &plan.request;
     let trained = match r.lora {
-        Some(lora) => format!("LoRA rank {} ({})", lora.rank, lora.targets.word()),
+        Some(lora) => {
+            let rank = r.rank_words().unwrap_or_default();
+            format!("LoRA {rank} ({})", lora.targets.word())
+        }
         None => "all weights".into(),
     };
     let engine = match r.estimator {

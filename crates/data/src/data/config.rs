@@ -95,6 +95,10 @@ pub struct DataConfig {
     /// The share that is held out for validation: of one text its end, of rows a random choice.
     #[schemars(range(min = 0.0, max = 0.9))]
     pub val_fraction: f64,
+    /// So many rows are held out in place of that share, of several sources in proportion to their rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub val_rows: Option<u64>,
     /// In which order training windows of a stream are drawn. Rows of whole documents are always shuffled. `random` draws by
     /// micro-batch: 1 × 8 and 8 × 1 sequences a step see different text, where `shuffled` gives both the same.
     pub order: Order,
@@ -125,6 +129,7 @@ impl Default for DataConfig {
             cache: AUTO.into(),
             val_path: None,
             val_fraction: 0.1,
+            val_rows: None,
             order: Order::Random,
         }
     }
@@ -139,6 +144,7 @@ impl DataConfig {
             && self.synthetic.is_none()
             && self.columns.is_empty()
             && self.max_rows.is_none()
+            && self.val_rows.is_none()
             && self.val_path.is_none()
             && matches!(self.format, FormatChoice::Auto | FormatChoice::Text)
             && matches!(self.packing, PackingChoice::Auto | PackingChoice::Stream);
@@ -157,6 +163,15 @@ impl DataConfig {
         let small = std::fs::metadata(&full).map_or(0, |m| m.len()) <= MAX_BYTES;
         let pattern = !full.exists() && path.to_string_lossy().contains(['*', '?', '[']);
         small && !pattern && (is_text(path) || !is_data_file(path))
+    }
+
+    /// The share of the training data that is held out; `None` where its rows are counted instead.
+    pub fn val_share(&self) -> Option<f64> {
+        match (&self.val_path, self.val_rows) {
+            (Some(_), _) => Some(0.0),
+            (None, Some(_)) => None,
+            (None, None) => Some(self.val_fraction),
+        }
     }
 
     /// Whether nothing but the built-in corpus is named.
@@ -253,6 +268,20 @@ impl DataConfig {
                 "data.max_rows",
                 "the built-in corpus is a text and has no rows".into(),
                 "name the data: -s data.path=FILE".into(),
+            ));
+        }
+        if self.val_rows.is_some() && self.is_built_in() {
+            faults.push((
+                "data.val_rows",
+                "the built-in corpus is a text and has no rows".into(),
+                "data.val_fraction holds out its end".into(),
+            ));
+        }
+        if self.val_rows.is_some() && self.val_path.is_some() {
+            faults.push((
+                "data.val_rows",
+                "beside data.val_path nothing is held out of the training rows".into(),
+                "leave one of them out".into(),
             ));
         }
         let mut before = 0;

@@ -3,6 +3,7 @@
 use super::Unit;
 use super::store::Store;
 use crate::base::rng::{Rng, Stream};
+use std::collections::HashSet;
 
 /// First token and length of a document, or of a part of one.
 pub(super) type Span = (u64, u64);
@@ -37,23 +38,10 @@ pub(super) fn split(store: &Store, fraction: f64, row: Option<u64>) -> Split {
             is_cut: false,
         };
     }
-    let drawn = |number: u64| Rng::new(0, Stream::Eval, number, 2).uniform_f64();
     let (mut train, mut val) = match few(store, fraction) {
         true => {
-            // Those of the lowest draws. One of which nothing is supervised has no validation loss: such ones come last.
-            let supervised = |number: u64| {
-                let first = number as usize * size;
-                let mut parts = spans[first..(first + size).min(spans.len())].iter();
-                parts.any(|(start, len)| store.supervised(*start, *len as usize) > 0)
-            };
-            let mut order: Vec<u64> = (0..rows).collect();
-            order.sort_by(|a, b| {
-                let blank = (!supervised(*a)).cmp(&!supervised(*b));
-                blank.then(drawn(*a).total_cmp(&drawn(*b)))
-            });
             let wanted = (rows as f64 * fraction).round() as u64;
-            order.truncate(wanted.clamp(1, rows - 1) as usize);
-            apart(&spans, size, |number| order.contains(&number))
+            lowest(store, &spans, wanted.clamp(1, rows - 1))
         }
         false => apart(&spans, size, |number| drawn(number) < fraction),
     };
@@ -72,10 +60,64 @@ pub(super) fn split(store: &Store, fraction: f64, row: Option<u64>) -> Split {
     Split { train, val, is_cut }
 }
 
+/// Divides the rows of a source by number: so many are held out, whole, and one is left at least.
+pub(super) fn split_rows(store: &Store, wanted: u64) -> Split {
+    let spans: Vec<Span> = store.spans().collect();
+    let most = rows(store).saturating_sub(1);
+    let (train, val) = lowest(store, &spans, wanted.min(most));
+    Split {
+        train,
+        val,
+        is_cut: false,
+    }
+}
+
+/// How many of `wanted` rows are held out of each source: in proportion to its rows, and all of them together.
+pub(super) fn shares(rows: &[u64], wanted: u64) -> Vec<u64> {
+    let all: u128 = rows.iter().map(|n| u128::from(*n)).sum::<u128>().max(1);
+    let exact = |n: u64| u128::from(n) * u128::from(wanted);
+    let mut shares: Vec<u64> = rows.iter().map(|n| (exact(*n) / all) as u64).collect();
+    // What rounding down leaves goes to those who lost most by it.
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(exact(rows[*at]) % all));
+    let left = wanted.saturating_sub(shares.iter().sum());
+    for at in order.into_iter().take(left as usize) {
+        shares[at] += 1;
+    }
+    shares
+}
+
+/// Rows of a source, which are divided whole.
+pub(super) fn rows(store: &Store) -> u64 {
+    store.documents() / store.documents_of_row() as u64
+}
+
+/// A number of a row of its own, from 0 to 1.
+fn drawn(number: u64) -> f64 {
+    Rng::new(0, Stream::Eval, number, 2).uniform_f64()
+}
+
+/// The `wanted` rows of the lowest draws, behind the others. One of which nothing is supervised has no validation loss: such ones
+/// come last.
+fn lowest(store: &Store, spans: &[Span], wanted: u64) -> (Vec<Span>, Vec<Span>) {
+    let size = store.documents_of_row();
+    let blank = |number: u64| {
+        let first = number as usize * size;
+        let mut parts = spans[first..(first + size).min(spans.len())].iter();
+        !parts.any(|(start, len)| store.supervised(*start, *len as usize) > 0)
+    };
+    let mut order: Vec<(bool, f64, u64)> = (0..rows(store))
+        .map(|number| (blank(number), drawn(number), number))
+        .collect();
+    order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let order = order.into_iter().take(wanted as usize);
+    let held: HashSet<u64> = order.map(|(.., number)| number).collect();
+    apart(spans, size, |number| held.contains(&number))
+}
+
 /// Whether so few rows are divided that their number decides, not chance.
 pub(super) fn few(store: &Store, fraction: f64) -> bool {
-    let rows = store.documents() / store.documents_of_row() as u64;
-    fraction > 0.0 && (2..ENOUGH).contains(&rows)
+    fraction > 0.0 && (2..ENOUGH).contains(&rows(store))
 }
 
 /// The rows that `held` does not name, and those that it does.
@@ -183,6 +225,31 @@ mod tests {
         let mut pairs = store(4, 100);
         pairs.unit = Unit::Pair;
         assert_eq!(tokens(&split(&pairs, 0.1, None).val), 200);
+    }
+
+    #[test]
+    fn a_count_of_rows_is_held_out_to_the_row() {
+        for (rows, wanted, held) in [
+            (5000, 100, 100),
+            (12, 3, 3),
+            (4, 9, 3),
+            (1, 1, 0),
+            (7, 0, 0),
+        ] {
+            let store = store(rows, 3);
+            let Split { train, val, is_cut } = split_rows(&store, wanted);
+            assert_eq!((val.len(), is_cut), (held, false), "{rows} {wanted}");
+            assert_eq!(train.len() + val.len(), rows);
+            assert!(train.iter().all(|span| !val.contains(span)));
+            assert_eq!(split_rows(&store, wanted).val, val);
+        }
+        let mut pairs = store(40, 3);
+        pairs.unit = Unit::Pair;
+        assert_eq!(split_rows(&pairs, 5).val.len(), 10, "both answers");
+        assert_eq!(shares(&[900, 100], 100), [90, 10]);
+        assert_eq!(shares(&[10, 10, 10], 10), [4, 3, 3]);
+        assert_eq!(shares(&[99, 1], 10), [10, 0]);
+        assert_eq!(shares(&[5], 3), [3]);
     }
 
     #[test]

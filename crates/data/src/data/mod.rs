@@ -13,6 +13,7 @@ mod examples;
 pub mod formats;
 mod hold_out;
 pub mod inspect;
+mod limit;
 mod loader;
 mod mix;
 mod pack;

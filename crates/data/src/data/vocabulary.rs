@@ -3,6 +3,7 @@
 
 use super::chat::{AUTO, GenerationPrompt, Template};
 use super::examples::examples;
+use super::limit;
 use super::source::{ReadContext, SourceConfig};
 use super::store::{Key, digest, text_bytes};
 use super::tokenizer::{ChatMarkers, TokenizerConfig};
@@ -102,6 +103,9 @@ fn name(
             "template",
             template.map(Template::fingerprint).unwrap_or_default(),
         );
+    if let Some(rows) = config.max_rows {
+        key = key.with("max_rows", rows.to_string());
+    }
     for (i, source) in sources.iter().enumerate() {
         let rows = super::source::rows(source, read)?;
         key = key.with(&format!("files {i}"), digest(rows.files())?).with(
@@ -140,7 +144,8 @@ fn gather(
     for source in sources {
         let begun = text.len();
         let rows = examples(source, config.format, config.on_bad_row, read)?;
-        for row in rows.at_most(config.max_rows) {
+        let most = limit::rows_read(source, config.max_rows, read)?;
+        for row in rows.at_most(most) {
             let (_, example) = row?;
             if text.len() - begun + text_bytes(&example.content) > limit {
                 if characters {

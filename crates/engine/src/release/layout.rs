@@ -49,6 +49,8 @@ pub enum LayoutError {
     Io { path: PathBuf, source: io::Error },
     #[error("{} is there already and not empty: it is not written over", .0.display())]
     Occupied(PathBuf),
+    #[error("{} is there, and is no folder", .0.display())]
+    NoFolder(PathBuf),
     #[error("{} lies in the folder itself", .0.display())]
     Within(PathBuf),
 }
@@ -59,6 +61,7 @@ impl LayoutError {
         match self {
             LayoutError::Io { .. } => "check the room and the permissions there",
             LayoutError::Occupied(_) | LayoutError::Within(_) => "choose another folder for --to",
+            LayoutError::NoFolder(_) => "name a folder that is not there yet: --to DIR",
         }
     }
 }
@@ -86,6 +89,9 @@ pub fn lay_out(subject: &Subject, to: &Path) -> Result<(), LayoutError> {
         move |source| LayoutError::Io { path, source }
     };
     let empty = fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+    if to.exists() && !to.is_dir() {
+        return Err(LayoutError::NoFolder(to.into()));
+    }
     if to.exists() && !empty {
         return Err(LayoutError::Occupied(to.into()));
     }

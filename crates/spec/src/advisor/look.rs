@@ -614,19 +614,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run one.yaml");
         assert!(
-            config(&path, None, None)
+            config(&path, None, None, None)
                 .unwrap_err()
                 .contains("does not exist")
         );
         fs::write(&path, "colour: red\n").unwrap();
         assert!(
-            config(&path, None, None)
+            config(&path, None, None, None)
                 .unwrap_err()
                 .contains("not a config of LLaMA-Factory")
         );
         let text = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nflash_attn: fa2\n";
         fs::write(&path, text).unwrap();
-        let facts = config(&path, None, None).unwrap();
+        let facts = config(&path, None, None, None).unwrap();
         assert_eq!(facts.tool, "llama-factory");
         assert!(facts.summary().contains("mapped"), "{}", facts.summary());
         let draft = facts.draft().unwrap();

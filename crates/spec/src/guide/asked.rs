@@ -65,6 +65,10 @@ pub struct Asked {
     trainer: Trainer,
     /// As the question has it.
     said: String,
+    /// The way that the question names, by its number.
+    wanted: Option<usize>,
+    /// It asks for fine-tuning: thousands of examples, not a whole pretraining.
+    tunes: bool,
     plans: [Plan; 3],
 }
 
@@ -77,10 +81,13 @@ impl Asked {
         mfu: Option<f64>,
     ) -> Option<Asked> {
         let (said, model) = named(question).or_else(|| sized(question))?;
+        let (wanted, tunes) = wish(question);
         let plans = [0, 1, 2].map(|way| {
             let mut request = reference_request(model);
-            if way > 0 {
+            if way > 0 || tunes {
                 request.method = Method::Sft;
+            }
+            if way > 0 {
                 request.lora = Some(Lora {
                     rank: RANK,
                     targets: LoraTargets::All,
@@ -105,6 +112,8 @@ impl Asked {
             model,
             trainer,
             said,
+            wanted,
+            tunes,
             plans,
         })
     }
@@ -125,10 +134,8 @@ impl Asked {
         let needs: Vec<String> = needs
             .map(|(plan, (way, _))| format!("{way} {}", binary(plan.p50_bytes())))
             .collect();
-        let fits = self
-            .plans
-            .iter()
-            .position(|plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight)));
+        let has_room = |plan: &Plan| matches!(plan.verdict(), Some(Verdict::Fits | Verdict::Tight));
+        let fits = self.plans.iter().position(has_room);
         let device = &self.plans[0].request.device;
         let there = match (device.memory, fits) {
             (None, _) => String::new(),
@@ -147,19 +154,31 @@ impl Asked {
                 ways[way].0
             ),
         };
-        let way = fits.unwrap_or(ways.len() - 1);
-        let hours = self.plans[way].work.hours;
+        // What was asked for, where it fits.
+        let wanted = self.wanted.filter(|way| has_room(&self.plans[*way]));
+        let way = wanted.or(fits);
+        let hours = way.and_then(|way| self.plans[way].work.hours);
         let time = hours.and_then(|h| Duration::try_from_secs_f64(3600.0 * h).ok());
-        let time = match (time, fits) {
-            (Some(time), Some(way)) => format!(
-                "; {} tokens that way take about {} of computing",
-                human::short(self.plans[way].request.tokens as f64),
-                human::duration(time)
-            ),
+        let time = match (time, way) {
+            (Some(time), Some(way)) => {
+                let how = match Some(way) == fits {
+                    true => "that way".to_string(),
+                    false => format!("with {}", ways[way].0),
+                };
+                format!(
+                    "; {} tokens {how} take about {} of computing",
+                    human::short(self.plans[way].request.tokens as f64),
+                    human::duration(time)
+                )
+            }
             _ => String::new(),
         };
+        let way = way.or(self.wanted).unwrap_or(ways.len() - 1);
         let options = match (self.trainer, way) {
-            (Trainer::Gpu, _) | (_, 0) => format!("{}{}", self.model.name, ways[way].1),
+            (Trainer::Gpu, 0) if self.tunes => format!("{} --method sft", self.model.name),
+            (Trainer::Gpu, _) => format!("{}{}", self.model.name, ways[way].1),
+            (Trainer::Processor, 0) if self.tunes => "sft -s train.from=MODEL".into(),
+            (Trainer::Processor, 0) => self.model.name.into(),
             (Trainer::Processor, 1) => "sft-lora -s train.from=MODEL".into(),
             (Trainer::Processor, _) => "sft-lora -s train.from=MODEL.gguf".into(),
         };
@@ -181,6 +200,28 @@ impl Asked {
             self.model.name
         )
     }
+}
+
+/// The way that a question names, by its number, and whether it asks for fine-tuning.
+fn wish(question: &str) -> (Option<usize>, bool) {
+    let words: Vec<String> = question
+        .split(|c: char| !c.is_alphanumeric())
+        .map(str::to_lowercase)
+        .collect();
+    let any = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
+    let adapts = any(&["lora", "dora", "peft", "adapter", "adapters"]);
+    let packed = any(&["qlora", "nf4", "gguf", "4bit", "quantized", "quantised"])
+        || words
+            .windows(2)
+            .any(|pair| pair[0] == "4" && pair[1].starts_with("bit"));
+    let way = match (any(&["qlora"]) || (adapts && packed), adapts) {
+        (true, _) => Some(2),
+        (false, true) => Some(1),
+        (false, false) => None,
+    };
+    let tuned = |word: &String| word.starts_with("finetun") || word.starts_with("tun");
+    let tunes = way.is_some() || any(&["sft"]) || words.iter().any(tuned);
+    (way, tunes)
 }
 
 /// Words without the marks around them.
@@ -295,6 +336,43 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn the_time_is_that_of_what_the_question_asks_for() {
+        for (question, wish) in [
+            ("how long to train llama-3.1-8b", (None, false)),
+            ("how long does fine-tuning 8B take", (None, true)),
+            ("does lora of 8B fit", (Some(1), true)),
+            ("qlora on llama-3.1-8b", (Some(2), true)),
+            ("lora of 8b in 4-bit", (Some(2), true)),
+            ("8B with adapters on a GGUF", (Some(2), true)),
+        ] {
+            assert_eq!(super::wish(question), wish, "{question}");
+        }
+        let device = Device {
+            peak_flops: Some(1e15),
+            ..Device::limit("this GPU", Some(200 << 30))
+        };
+        let text = |question: &str| {
+            let asked = Asked::of(question, Trainer::Gpu, &device, None).unwrap();
+            asked.memory()
+        };
+        let pretrained = text("how long to train llama-3.1-8b?");
+        assert!(pretrained.contains("161B tokens that way"), "{pretrained}");
+        let lora = text("how long to train llama-3.1-8b with lora?");
+        assert!(
+            lora.contains("20.5M tokens with LoRA on 16 bits take about"),
+            "{lora}"
+        );
+        assert!(lora.contains("--method sft --lora-rank 16`"), "{lora}");
+        let tuned = text("how long to fine-tune llama-3.1-8b?");
+        assert!(tuned.contains("20.5M tokens that way"), "{tuned}");
+        assert!(tuned.contains("llama-3.1-8b --method sft`"), "{tuned}");
+        // What is asked for and does not fit has no time: that of what does is told.
+        let little = of("lora on llama-3.1-8b?", 12 << 30).unwrap();
+        assert!(little.contains("LoRA on 4 bits fits"), "{little}");
+        assert!(little.contains("--quantize nf4"), "{little}");
     }
 
     #[test]

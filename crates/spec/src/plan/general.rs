@@ -145,11 +145,11 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     if let Some(lora) = request.lora {
         frozen_base(request, ledger);
-        let trainable = lora.params(&request.arch) as f64;
+        let trainable = request.n_trainable() as f64;
         let how = format!(
-            "{} parameters (rank {}, {}) × {} B",
+            "{} parameters ({}, {}) × {} B",
             short(trainable),
-            lora.rank,
+            request.rank_words().unwrap_or_default(),
             lora.targets.word(),
             bytes.sum()
         );
@@ -386,7 +386,7 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
             format!("as large as the policy: {} × 2 B", short(n)),
         );
         let trained = match request.lora {
-            Some(lora) => lora.params(&request.arch) as f64 * bytes.sum(),
+            Some(_) => request.n_trainable() as f64 * bytes.sum(),
             None => {
                 n * (bytes.weights / shard_of(request, 3)
                     + bytes.gradient / shard_of(request, 2)

@@ -541,8 +541,10 @@ impl Request {
 
     /// Trainable parameters.
     pub fn n_trainable(&self) -> u64 {
+        // What a spec says is counted matrix by matrix, whoever trains it.
+        let exact = self.estimator == Estimator::Engine || self.adapter.is_some();
         match (self.lora, self.engine_adapter()) {
-            (Some(_), Some(adapter)) if self.estimator == Estimator::Engine => {
+            (Some(_), Some(adapter)) if exact => {
                 let (config, shape) = (self.arch.config(), self.arch.shape());
                 let infos = param_infos_of(config, shape.vocab_size, Some(&adapter));
                 let trained = infos.iter().filter(|info| info.trains());
@@ -551,6 +553,15 @@ impl Request {
             (Some(lora), _) => lora.params(&self.arch),
             (None, _) => self.arch.n_params(),
         }
+    }
+
+    /// `rank 8`, or from where to where ranks of single modules are.
+    pub fn rank_words(&self) -> Option<String> {
+        let AdapterConfig::Lora(lora) = self.engine_adapter()?;
+        Some(match lora.ranks() {
+            (least, most) if least < most => format!("ranks {least} to {most}"),
+            (rank, _) => format!("rank {rank}"),
+        })
     }
 
     /// The adapters of this program's own engine.

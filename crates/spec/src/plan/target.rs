@@ -194,7 +194,9 @@ const SUBWORD: f64 = 75.0;
 
 /// Both splits.
 fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
-    let all = epoch_tokens as f64 / (1.0 - spec.data.val_fraction.clamp(0.0, 0.9));
+    // Of rows that are counted the share is unknown, and small.
+    let share = spec.data.val_share().unwrap_or(0.0);
+    let all = epoch_tokens as f64 / (1.0 - share.clamp(0.0, 0.9));
     let each = match spec.data.tokenizer.entry().id {
         "char" => CHARACTER,
         _ => SUBWORD,
@@ -365,8 +367,12 @@ fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
 fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
     let full = spec.train.micro_batch_size as u64;
     let share = spec.data.val_fraction.clamp(0.0, 0.9);
+    let at_the_end = spec.eval.every.is_never() && spec.data.val_path.is_none();
     match epoch_tokens {
-        Some(tokens) if spec.eval.every.is_never() && spec.data.val_path.is_none() => {
+        _ if at_the_end && spec.data.val_rows.is_some() => {
+            full.min(spec.data.val_rows.unwrap_or(full))
+        }
+        Some(tokens) if at_the_end => {
             let held_out = tokens as f64 * share / (1.0 - share);
             full.min((held_out / spec.model.seq_len as f64).ceil() as u64)
         }
@@ -611,6 +617,14 @@ mod tests {
         // Four blocks with c_attn 128 → 384, c_proj 128 → 128, c_fc 128 → 512 and c_proj 512 → 128 at rank 4.
         let (request, _) = with(&["adapter.lora.rank=4"]);
         assert_eq!(request.n_trainable(), 4 * 4 * (512 + 256 + 640 + 640));
+        assert_eq!(request.rank_words().unwrap(), "rank 4");
+        let own = "adapter.lora.rank_pattern={c_attn: 1}";
+        for engine in ["engine=candle", "engine=torch"] {
+            let (request, _) = with(&["adapter.lora.rank=4", own, engine]);
+            let counted = 4 * (512 + 4 * (256 + 640 + 640));
+            assert_eq!(request.n_trainable(), counted, "{engine}");
+            assert_eq!(request.rank_words().unwrap(), "ranks 1 to 4");
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("prompt", "sample.prompt"),
     ("tokenizer", "data.tokenizer"),
     ("val_fraction", "data.val_fraction"),
+    ("val_rows", "data.val_rows"),
     ("max_rows", "data.max_rows"),
     ("max_samples", "data.max_rows"),
     ("max_train_samples", "data.max_rows"),

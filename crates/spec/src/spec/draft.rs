@@ -346,7 +346,10 @@ impl Draft {
         for change in &changes {
             let pointer = format!("/{}", change.path.replace('.', "/"));
             let said = self.merged.value.pointer(&pointer).cloned();
+            let node = root().at(&change.path);
+            let is_map = node.is_some_and(|node| matches!(node.kind, Kind::Map(_)));
             let value = match said {
+                Some(map) if is_map => map,
                 // A choice without settings is written as the bare name.
                 Some(Value::Object(map)) => match map.iter().next() {
                     Some((word, Value::Object(inner))) if inner.is_empty() => {
@@ -513,6 +516,50 @@ mod tests {
         );
         let loaded = load_text("mine.yaml", &text, &SpecSources::default()).unwrap();
         assert_eq!(loaded.spec, draft.spec().unwrap());
+    }
+
+    #[test]
+    fn a_map_of_own_names_is_one_value_in_its_order() {
+        let mut draft = draft();
+        let (path, text) = (
+            "adapter.lora.rank_pattern",
+            "{layers.0.*: 2, attn.c_attn: 16}",
+        );
+        draft.set("model.position", "rope", "").unwrap();
+        draft.set("adapter", "lora", "").unwrap();
+        draft.set(path, text, "early layers change little").unwrap();
+        assert_eq!(
+            shown(&draft.value(path)),
+            r#"{"layers.0.*":2,"attn.c_attn":16}"#
+        );
+        // As a form hands it back.
+        let again = shown(&draft.value(path));
+        draft
+            .set(path, &again, "early layers change little")
+            .unwrap();
+        let text = draft.to_yaml(&[]);
+        assert!(text.contains("# early layers change little"), "{text}");
+        let loaded = load_text("mine.yaml", &text, &SpecSources::default());
+        // No module of this model is called so, and each pattern that has none is named with its line.
+        let error = loaded.unwrap_err().to_string();
+        assert!(error.contains("`attn.c_attn` is the end of no"), "{error}");
+        let sized = "{layers.0.*: 2, self_attn.q_proj: 16}";
+        draft.set(path, sized, "").unwrap();
+        let loaded = load_text("mine.yaml", &draft.to_yaml(&[]), &SpecSources::default()).unwrap();
+        assert_eq!(loaded.spec, draft.spec().unwrap());
+        let written = loaded.spec.to_yaml();
+        assert_eq!(
+            crate::spec::RunSpec::from_yaml(&written).unwrap(),
+            loaded.spec
+        );
+        for (text, what) in [
+            ("{q_proj: 0}", "`q_proj`: 0 is too small"),
+            ("{q_proj: two}", "`q_proj`: expected a whole number"),
+            ("16", "expected a map, each value a whole number"),
+        ] {
+            let issue = draft.set(path, text, "").unwrap_err();
+            assert!(issue.what.contains(what), "{issue}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 const DATA: [&str; 3] = ["data.path", "data.sources", "data.synthetic"];
 /// Each says how long a run is.
 const LENGTH: [&str; 2] = ["train.max_steps", "train.epochs"];
+/// Each says what is held out.
+const HELD_OUT: [&str; 2] = ["data.val_fraction", "data.val_rows"];
 /// In place of the schedule's own steps.
 const WARMUP: &str = "train.warmup_ratio";
 /// One weight for each of the sources: nothing of it holds for others.
@@ -20,6 +22,7 @@ pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>
     let others = DATA.into_iter().chain([CURRICULUM]).collect::<Vec<_>>();
     replace(merged, said, &DATA, &others);
     replace(merged, said, &LENGTH, &LENGTH);
+    replace(merged, said, &HELD_OUT, &HELD_OUT);
     // A ratio replaces steps by itself: it is turned into them.
     if let Some(steps) = member_path(&merged.value, "schedule", "warmup_steps") {
         replace(merged, said, &[&steps], &[WARMUP]);
@@ -126,6 +129,23 @@ mod tests {
         assert_eq!(floor(&["lr=1e-5", "min_lr=0"]).0, 0.0);
         let words = ["lr=1e-5".into(), "min_lr=1e-4".into()];
         assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+
+    #[test]
+    fn a_share_and_a_count_of_held_out_rows_replace_each_other() {
+        let held = |text: &str, words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let text = format!("extends: dpo-demo\ndata: {{{text}}}\n");
+            let loaded = load_text_with("a.yaml", &text, &words, &SpecSources::default());
+            let data = loaded.unwrap().spec.data.clone();
+            (data.val_share(), data.val_rows)
+        };
+        assert_eq!(held("val_rows: 30", &[]), (None, Some(30)));
+        assert_eq!(
+            held("val_rows: 30", &["val_fraction=0.2"]),
+            (Some(0.2), None)
+        );
+        assert_eq!(held("val_fraction: 0.2", &["val_rows=9"]), (None, Some(9)));
     }
 
     #[test]

@@ -345,6 +345,9 @@ fn hint_for(path: &str) -> String {
     if let Some(hint) = alias::elsewhere(path) {
         return hint.to_string();
     }
+    if let Some((map, name)) = below_a_map(path) {
+        return format!("{map} is one value: write -s '{map}={{{name}: VALUE}}'");
+    }
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
     let here = if section.is_empty() {
         Some(root())
@@ -402,6 +405,17 @@ fn hint_for(path: &str) -> String {
     }
 }
 
+/// A path that goes on behind a map of the user's own names: the map, and the rest.
+fn below_a_map(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.match_indices('.');
+    parts.find_map(|(at, _)| {
+        let is_map = root()
+            .at(&path[..at])
+            .is_some_and(|node| matches!(node.kind, Kind::Map(_)));
+        is_map.then(|| (&path[..at], &path[at + 1..]))
+    })
+}
+
 fn last_part(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
@@ -457,6 +471,11 @@ mod tests {
             ("train.max_step", "did you mean max_steps?"),
             ("model.lr", "did you mean optimizer.adamw.lr"),
             ("top_k", "sample.sampling.top_k"),
+            ("rank_pattern", "adapter.lora.rank_pattern"),
+            (
+                "adapter.lora.rank_pattern.self_attn.q_proj",
+                "-s 'adapter.lora.rank_pattern={self_attn.q_proj: VALUE}'",
+            ),
         ] {
             let hint = hint_for(key);
             assert!(hint.contains(wanted), "{key}: {hint}");

@@ -6,8 +6,12 @@ use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
 use crate::base::every::Every;
+use crate::base::text::one_line;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// How a map is written.
+const MAP: &str = "write {NAME: VALUE, NAME: VALUE}";
 
 /// The merged values, without defaults.
 #[derive(Debug, Clone)]
@@ -222,6 +226,14 @@ fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
             })
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
+        (Kind::Map(item), Value::Object(map)) => map
+            .iter()
+            .map(|(name, value)| match judge(item, value.clone()) {
+                Ok(value) => Ok((name.clone(), value)),
+                Err((what, hint)) => Err((format!("`{}`: {what}", one_line(name)), hint)),
+            })
+            .collect::<Result<Map<_, _>, _>>()
+            .map(Value::Object),
         _ => Err(wrong(&value)),
     }
 }
@@ -247,6 +259,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
         return match (&node.kind, value) {
             (Kind::Text, Value::Number(_) | Value::Bool(_)) => "put it in quotes".into(),
             (_, Value::Null) => "remove the key, or give it a value".into(),
+            (Kind::Map(_), _) => MAP.into(),
             _ => String::new(),
         };
     };
@@ -263,6 +276,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
                 _ => String::new(),
             }
         }
+        Kind::Map(_) => MAP.into(),
         Kind::Choice(words) => super::issue::nearest(word, words.iter().map(String::as_str))
             .map_or_else(String::new, |near| format!("did you mean {near}?")),
         _ => String::new(),

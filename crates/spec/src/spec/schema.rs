@@ -40,6 +40,8 @@ pub enum Kind {
     Bool,
     Text,
     List(Box<Node>),
+    /// Names of the user's own, in their order, each with a value; one value as a whole, as a list is.
+    Map(Box<Node>),
 }
 
 impl Node {
@@ -100,6 +102,7 @@ impl Node {
             Kind::Bool => "true or false".into(),
             Kind::Text => "text".into(),
             Kind::List(item) => format!("a list, each item {}", item.expected()),
+            Kind::Map(item) => format!("a map, each value {}", item.expected()),
         }
     }
 
@@ -197,6 +200,10 @@ fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind
         },
         Some(&"boolean") => Kind::Bool,
         Some(&"array") => Kind::List(Box::new(build(schema, &target["items"], &Value::Null))),
+        Some(&"object") if target["additionalProperties"].is_object() => {
+            let value = build(schema, &target["additionalProperties"], &Value::Null);
+            Kind::Map(Box::new(value))
+        }
         Some(&"object") => Kind::Object(fields(schema, target, default)),
         _ => Kind::Text,
     }
@@ -244,6 +251,9 @@ mod tests {
         assert!(matches!(root.at("data.order").unwrap().kind, Kind::Choice(ref w) if w.len() == 2));
         assert!(root.at("model.position.rope.theta").is_some());
         assert!(root.at("model.position.theta").is_none());
+        let ranks = root.at("adapter.lora.rank_pattern").unwrap();
+        let expected = "a map, each value a whole number from 1 to 4096";
+        assert_eq!(ranks.expected(), expected);
     }
 
     #[test]

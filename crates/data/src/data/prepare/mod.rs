@@ -348,11 +348,8 @@ fn lay_out(
     how: Layouting,
     notes: &mut Vec<String>,
 ) -> Result<(Documents, Learning), DataError> {
-    let fraction = if val.is_empty() {
-        config.val_fraction
-    } else {
-        0.0
-    };
+    let divides = val.is_empty() && config.val_share() != Some(0.0);
+    let counted = held_rows(config, train)?;
     let mut documents = Documents {
         train: Vec::new(),
         val: Vec::new(),
@@ -366,15 +363,19 @@ fn lay_out(
         too_long: too_long(config, how.unit, source.conversations),
         ..how
     };
-    for source in train {
+    for (at, source) in train.iter().enumerate() {
         let how = of(source);
         let row = (how.packing == Packing::Stream).then_some(how.seq_len as u64 + 1);
         let Split {
             train: kept,
             val: held,
             is_cut,
-        } = hold_out::split(&source.store, fraction, row);
-        if fraction > 0.0 {
+        } = match &counted {
+            Some(rows) => hold_out::split_rows(&source.store, rows[at]),
+            None if divides => hold_out::split(&source.store, config.val_fraction, row),
+            None => hold_out::split(&source.store, 0.0, row),
+        };
+        if divides {
             let size = source.store.documents_of_row();
             let parts = [kept.len(), held.len()].map(|spans| (spans / size) as u64);
             notes.push(divided(source, parts, is_cut));
@@ -404,7 +405,8 @@ fn lay_out(
             return Err(nothing_left(source, how, &kept));
         }
         documents.train.push(portion);
-        if fraction > 0.0 {
+        // Of a small source beside large ones no row may be counted.
+        if divides && (counted.is_none() || !held.is_empty()) {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
             documents.val.push(portion);
             tried.push(Tried { how, spans: held });
@@ -431,6 +433,28 @@ fn lay_out(
         ));
     }
     Ok((documents, learning))
+}
+
+/// The rows to hold out of each source, where the spec counts them.
+fn held_rows(config: &DataConfig, train: &[Ready]) -> Result<Option<Vec<u64>>, DataError> {
+    let Some(wanted) = config.val_rows else {
+        return Ok(None);
+    };
+    let rows: Vec<u64> = train.iter().map(|s| hold_out::rows(&s.store)).collect();
+    let all: u64 = rows.iter().sum();
+    if wanted < all {
+        return Ok(Some(hold_out::shares(&rows, wanted)));
+    }
+    let what = match all {
+        1 => "counts rows, and the data are one text, which is one row".into(),
+        all => format!(
+            "would hold out {} rows, and there are {}",
+            grouped(wanted),
+            grouped(all)
+        ),
+    };
+    let fix = "fewer rows, or leave it out and say a share: data.val_fraction=0.1";
+    Err(DataError::source("data.val_rows", what, fix))
 }
 
 /// How much of a source is held out, in words: the rows of training and validation.
@@ -505,7 +529,12 @@ fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouti
         true => " cut",
         false => whole,
     };
-    sha256(format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}").as_bytes())
+    // A count takes the place of the share.
+    let counted = config.val_rows.map(|rows| format!(" {rows} rows"));
+    let counted = counted.unwrap_or_default();
+    sha256(
+        format!("{keys:?} {how:?} {stages:?} {share}{mix}{whole}{pairs}{each}{counted}").as_bytes(),
+    )
 }
 
 fn place(train: &[Ready]) -> String {

@@ -281,3 +281,99 @@ fn rounds_before_an_instruction_are_told_to_be_read_alone() {
         "{told}"
     );
 }
+
+/// The first rows of a set, a tokenizer that is made of them, and tokens of its own in the cache.
+#[test]
+fn a_fraction_of_a_source_is_its_first_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = dir.path().join("rows.jsonl");
+    let row = |n: usize| {
+        let letter = ('a'..='z').nth(n % 26).unwrap();
+        format!("{{\"text\": \"{}\"}}\n", letter.to_string().repeat(30))
+    };
+    std::fs::write(&rows, (0..26).map(row).collect::<String>()).unwrap();
+    let open = |fraction: f64, more: serde_json::Value| {
+        let mut config = serde_json::json!({
+            "sources": [{"path": rows, "fraction": fraction}],
+            "val_fraction": 0.2,
+            "packing": "padded",
+        });
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let mut request = Request::new(64);
+        request.surroundings.cache = Some(dir.path().join("cache"));
+        Dataset::open(&config, request)
+    };
+    let none = serde_json::json!({});
+    let rows_of = |data: &Dataset| {
+        let said = data
+            .notes
+            .iter()
+            .find(|note| note.contains("rows held out"));
+        said.unwrap().clone()
+    };
+    let whole = open(1.0, none.clone()).unwrap();
+    assert!(rows_of(&whole).contains("of 26 rows"), "{:?}", whole.notes);
+    let half = open(0.5, none.clone()).unwrap();
+    assert!(rows_of(&half).contains("of 13 rows"), "{:?}", half.notes);
+    // Later rows have other letters, which this tokenizer never saw.
+    assert!(half.tokenizer.vocab_size() < whole.tokenizer.vocab_size());
+    assert_ne!(half.fingerprint, whole.fingerprint);
+    let fewer = open(0.5, serde_json::json!({"max_rows": 10})).unwrap();
+    assert!(rows_of(&fewer).contains("of 10 rows"), "{:?}", fewer.notes);
+    // The cache keeps them apart, and the tokenizers of max_rows too.
+    let again = open(1.0, none).unwrap();
+    assert_eq!(again.tokenizer.vocab_size(), whole.tokenizer.vocab_size());
+    let trial = open(1.0, serde_json::json!({"max_rows": 5})).unwrap();
+    assert!(trial.tokenizer.vocab_size() < half.tokenizer.vocab_size());
+    let text = dir.path().join("book.txt");
+    std::fs::write(&text, "a line\n".repeat(80)).unwrap();
+    let config = serde_json::json!({"sources": [{"path": text, "fraction": 0.5}]});
+    let config: DataConfig = serde_json::from_value(config).unwrap();
+    let error = Dataset::open(&config, Request::new(16)).unwrap_err();
+    assert!(
+        error.hint().contains("fraction"),
+        "{error}; {}",
+        error.hint()
+    );
+}
+
+#[test]
+fn held_out_rows_may_be_counted_over_all_sources() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = |name: &str, rows: usize| {
+        let path = dir.path().join(name);
+        let row = |n| format!("{{\"text\": \"row {n} of {name} with some words\"}}\n");
+        std::fs::write(&path, (0..rows).map(row).collect::<String>()).unwrap();
+        path
+    };
+    let (many, few) = (place("many.jsonl", 90), place("few.jsonl", 30));
+    let open = |sources: serde_json::Value, rows: u64| {
+        let config = serde_json::json!({"sources": sources, "val_rows": rows, "packing": "padded"});
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        Dataset::open(&config, Request::new(64))
+    };
+    let data = open(serde_json::json!([{"path": many}, {"path": few}]), 12).unwrap();
+    assert_eq!(data.val_windows(), 12);
+    let told = data.notes.join("\n");
+    assert!(
+        told.contains("9 of 90 rows") && told.contains("3 of 30 rows"),
+        "{told}"
+    );
+    // Where a source has none to give, the others give them.
+    let data = open(serde_json::json!([{"path": many}, {"path": few}]), 1).unwrap();
+    assert_eq!(data.val_windows(), 1);
+    let error = open(serde_json::json!([{"path": few}]), 30).unwrap_err();
+    let told = format!("{error}; {}", error.hint());
+    assert!(told.contains("30 rows, and there are 30"), "{told}");
+    let text = dir.path().join("book.txt");
+    std::fs::write(&text, "a line of a book\n".repeat(50)).unwrap();
+    let error = open(serde_json::json!([{"path": text}]), 3).unwrap_err();
+    let told = format!("{error}; {}", error.hint());
+    assert!(
+        told.contains("one text") && told.contains("val_fraction"),
+        "{told}"
+    );
+}

@@ -7,6 +7,7 @@ use crate::data::chat::{TOOLS_FIX, Template};
 use crate::data::corpus::sha256;
 use crate::data::examples::{Examples, examples};
 use crate::data::formats::{FormatId, weight};
+use crate::data::limit;
 use crate::data::render::{Renderer, TrainOn, Unwritten};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store, Tally};
@@ -50,9 +51,10 @@ impl Tokenizing<'_> {
     /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
-        let rows = self.open(source)?;
-        if self.config.max_rows.is_some() && rows.rows().kind() == "text" {
-            let fix = "leave data.max_rows out, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
+        let most = limit::rows_read(source, self.config.max_rows, &self.read)?;
+        let rows = self.open(source, most)?;
+        if most.is_some() && rows.rows().kind() == "text" {
+            let fix = "leave data.max_rows and its fraction out, or name a file with rows: JSONL, JSON, CSV, TSV or parquet";
             return Err(DataError::source(
                 name,
                 "is plain text, which has no rows",
@@ -63,7 +65,7 @@ impl Tokenizing<'_> {
         let conversations = format != FormatId::Text;
         let mut beginning = match format {
             FormatId::Text => None,
-            _ => Some(self.open(source)?),
+            _ => Some(self.open(source, most)?),
         };
         let first = beginning.as_mut().and_then(Iterator::next).transpose()?;
         let beginning = beginning.into_iter().flatten().take(LOOKED_AT).flatten();
@@ -79,7 +81,7 @@ impl Tokenizing<'_> {
         let reading = first
             .as_ref()
             .and_then(|first| told(self.unit, self.train_on, first));
-        let key = self.key(source, &rows)?;
+        let key = self.key(source, &rows, most)?;
         // Such rows were once refused, or skipped.
         let key = match reading {
             Some(words) => key.with("reading", words),
@@ -91,7 +93,7 @@ impl Tokenizing<'_> {
             false => key,
         };
         let hash = key.hash();
-        let mut entry = self.entry(&name, source, &key, rows)?;
+        let mut entry = self.entry(&name, (source, most), &key, rows)?;
         entry.store.unit = self.unit;
         entry.store.examples_of_row = examples_of_row;
         let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
@@ -127,17 +129,22 @@ impl Tokenizing<'_> {
         })
     }
 
-    fn open(&self, source: &SourceConfig) -> Result<Examples, DataError> {
+    fn open(&self, source: &SourceConfig, most: Option<u64>) -> Result<Examples, DataError> {
         examples(
             source,
             self.config.format,
             self.config.on_bad_row,
             &self.read,
         )
-        .map(|rows| rows.at_most(self.config.max_rows))
+        .map(|rows| rows.at_most(most))
     }
 
-    fn key(&self, source: &SourceConfig, rows: &Examples) -> Result<Key, DataError> {
+    fn key(
+        &self,
+        source: &SourceConfig,
+        rows: &Examples,
+        most: Option<u64>,
+    ) -> Result<Key, DataError> {
         let detection = rows.detection();
         let template = self.template.as_ref().map(Template::fingerprint);
         // Made-up rows have no files: their settings are what they are.
@@ -149,7 +156,7 @@ impl Tokenizing<'_> {
             Unit::Text => Key::new(&source.to_string()),
             unit => Key::new(&source.to_string()).with("unit", format!("{unit:?}")),
         };
-        let key = match self.config.max_rows {
+        let key = match most {
             Some(rows) => key.with("max_rows", rows.to_string()),
             None => key,
         };
@@ -171,7 +178,7 @@ impl Tokenizing<'_> {
     fn entry(
         &mut self,
         name: &str,
-        source: &SourceConfig,
+        (source, most): (&SourceConfig, Option<u64>),
         key: &Key,
         rows: Examples,
     ) -> Result<Entry, DataError> {
@@ -183,8 +190,7 @@ impl Tokenizing<'_> {
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
             let mut rows = match opened.take() {
                 Some(rows) => rows,
-                None => examples(source, config.format, config.on_bad_row, read)?
-                    .at_most(config.max_rows),
+                None => examples(source, config.format, config.on_bad_row, read)?.at_most(most),
             };
             build(Feed {
                 name,

@@ -33,6 +33,8 @@ pub struct SourceConfig {
     pub revision: Option<String>,
     /// How much of the mix, relative to the other sources.
     pub weight: f64,
+    /// Of its rows only the first are read, so large a part of them.
+    pub fraction: f64,
     /// How the rows are read; otherwise what `data.format` says.
     pub format: Option<FormatId>,
     /// Which column plays which part, where names differ from a format's own.
@@ -47,6 +49,7 @@ impl SourceConfig {
             split: None,
             revision: None,
             weight: 1.0,
+            fraction: 1.0,
             format: None,
             columns: Columns::default(),
         }
@@ -120,6 +123,12 @@ impl SourceConfig {
                 self.weight
             ));
         }
+        if !(self.fraction > 0.0 && self.fraction <= 1.0) {
+            return Err(format!(
+                "a fraction of {}: it is the part of a source's rows that is read, above 0 and at most 1",
+                self.fraction
+            ));
+        }
         Ok(self)
     }
 
@@ -129,6 +138,7 @@ impl SourceConfig {
             return None;
         };
         let plain = self.split.is_none()
+            && self.fraction == 1.0
             && self.revision.is_none()
             && self.format.is_none()
             && self.columns.is_empty();
@@ -190,6 +200,9 @@ struct Said {
     revision: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
+    /// Read only this part of the rows, the first ones. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fraction: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<FormatId>,
     #[serde(skip_serializing_if = "Columns::is_empty")]
@@ -221,6 +234,9 @@ impl TryFrom<Said> for SourceConfig {
                 "made-up rows have no `subset` and no `split`; another `seed` makes others".into(),
             );
         }
+        if said.synthetic.is_some() && said.fraction.is_some() {
+            return Err("made-up rows have no `fraction`: `rows` says how many there are".into());
+        }
         let synthetic = said.synthetic.map(|generator| SyntheticSource {
             rows: said.rows.unwrap_or(DEFAULT_ROWS),
             shape: said.shape.unwrap_or_default(),
@@ -247,6 +263,7 @@ impl TryFrom<Said> for SourceConfig {
             split: said.split,
             revision: said.revision,
             weight: said.weight.unwrap_or(1.0),
+            fraction: said.fraction.unwrap_or(1.0),
             format: said.format,
             columns: said.columns,
             ..SourceConfig::new(origin)
@@ -262,6 +279,7 @@ impl From<&SourceConfig> for Said {
             split: source.split.clone(),
             revision: source.revision.clone(),
             weight: Some(source.weight).filter(|w| *w != 1.0),
+            fraction: Some(source.fraction).filter(|part| *part != 1.0),
             format: source.format,
             columns: source.columns.clone(),
             ..Said::default()
@@ -377,6 +395,21 @@ mod tests {
                 .contains("a subset or a weight?")
         );
         assert!(read(json!("a|b|1|x")).unwrap_err().contains("4 parts"));
+    }
+
+    #[test]
+    fn a_fraction_is_a_part_of_the_rows() {
+        let said = json!({"path": "a", "fraction": 0.25});
+        let source = read(said.clone()).unwrap();
+        assert_eq!(source.fraction, 0.25);
+        assert_eq!(serde_json::to_value(&source).unwrap(), said);
+        assert_eq!(read(json!("a")).unwrap().fraction, 1.0);
+        for bad in [0.0, -0.5, 1.5] {
+            let error = read(json!({"path": "a", "fraction": bad})).unwrap_err();
+            assert!(error.contains("above 0 and at most 1"), "{error}");
+        }
+        let made = json!({"synthetic": "arithmetic", "fraction": 0.5});
+        assert!(read(made).unwrap_err().contains("`rows` says"));
     }
 
     #[test]

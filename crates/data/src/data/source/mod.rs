@@ -18,6 +18,7 @@ mod paths;
 mod rows;
 mod utf8;
 mod whole;
+mod wide;
 
 pub use config::{Origin, SourceConfig};
 pub(super) use container::PARQUET;

@@ -1,5 +1,6 @@
 //! Bytes that ought to be text: where they are not, and what they probably are instead.
 
+use super::wide;
 use std::borrow::Cow;
 
 /// Why bytes are not text, and what to do.
@@ -12,7 +13,6 @@ pub(super) struct NotText {
 }
 
 const CONVERT: &str = "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT";
-const UTF16: &str = "convert it: iconv -f utf-16 -t utf-8 IN > OUT";
 const NUL: &str = "if it is UTF-16, convert it with iconv -f utf-16 -t utf-8; else drop them: tr -d '\\000' < IN > OUT";
 
 /// UTF-8 without NUL bytes.
@@ -54,21 +54,22 @@ pub fn bad_text(bytes: &[u8]) -> Option<BadText> {
         _ => "is not UTF-8",
     };
     let (at, fix) = (bad.at, bad.fix);
-    Some(match foreign_start(bytes) {
-        Some((_, UTF16)) => BadText {
+    Some(match wide::find(bytes) {
+        Some(wide) => BadText {
             at: 0,
-            is: "is UTF-16 text",
-            fix: UTF16,
+            is: wide.is,
+            fix: wide.fix,
         },
-        _ => BadText { at, is, fix },
+        None => BadText { at, is, fix },
     })
 }
 
 /// What the first bytes of a file give away: `Some` when they are surely no UTF-8 text.
 pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    const STARTS: [(&[u8], &str, &str); 9] = [
-        (b"\xff\xfe", "UTF-16 text", UTF16),
-        (b"\xfe\xff", "UTF-16 text", UTF16),
+    if let Some(wide) = wide::find(head) {
+        return Some((wide.is.trim_start_matches("is "), wide.fix));
+    }
+    const STARTS: [(&[u8], &str, &str); 7] = [
         (
             b"PK\x03\x04",
             "a zip archive",
@@ -125,14 +126,22 @@ mod tests {
         assert_eq!(bad_text("é\n".as_bytes()), None);
         let told = |bytes| bad_text(bytes).map(|bad| (bad.at, bad.is, bad.fix));
         assert_eq!(told(b"ab\xff"), Some((2, "is not UTF-8", CONVERT)));
-        assert_eq!(told(b"a\0b\0"), Some((1, "has a NUL byte", NUL)));
-        assert_eq!(told(b"\xff\xfea\0"), Some((0, "is UTF-16 text", UTF16)));
+        assert_eq!(told(b"ab\0cd\0"), Some((2, "has a NUL byte", NUL)));
+        let kind = |bytes| bad_text(bytes).map(|bad| (bad.at, bad.is));
+        let unmarked = "is UTF-16 text without a byte-order mark";
+        assert_eq!(kind(b"a\0b\0"), Some((0, unmarked)));
+        assert_eq!(kind(b"\xff\xfea\0"), Some((0, "is UTF-16 text")));
+        assert_eq!(kind(b"\xff\xfe\0\0a\0\0\0"), Some((0, "is UTF-32 text")));
     }
 
     #[test]
     fn archives_and_wide_text_are_recognised_by_their_first_bytes() {
         assert_eq!(foreign_start(b"PK\x03\x04..").unwrap().0, "a zip archive");
         assert_eq!(foreign_start(b"\xff\xfea\0").unwrap().0, "UTF-16 text");
+        assert_eq!(
+            foreign_start(b"{\0\"\0a\0").unwrap().0,
+            "UTF-16 text without a byte-order mark"
+        );
         assert!(foreign_start(b"{\"a\":1}").is_none());
     }
 }

@@ -81,6 +81,8 @@ pub enum ExportError {
     },
     #[error("{0} is there already and not empty: it is not written over")]
     Occupied(PathBuf),
+    #[error("{0} is there, and is no folder: an export makes one")]
+    NoFolder(PathBuf),
     #[error("the checkpoint is damaged: {0}")]
     Damaged(#[from] Fault),
     #[error(
@@ -102,6 +104,9 @@ impl ExportError {
             ExportError::Unread { path, source } => not_read(path, source).1,
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::NoFolder(_) => {
+                "name a folder that is not there yet; with --format gguf also a file that ends in .gguf".into()
+            }
             ExportError::Damaged(_) => Fault::HINT.into(),
             ExportError::NotFinite(_) => {
                 "take an older checkpoint of the run, or fetch the model again".into()
@@ -261,6 +266,7 @@ pub fn check_free(to: &Path) -> Result<(), ExportError> {
     let path = to.to_path_buf();
     let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
     match to.exists() && !empty {
+        true if !to.is_dir() => Err(ExportError::NoFolder(path)),
         true => Err(ExportError::Occupied(path)),
         false => try_make(to).map_err(|source| ExportError::Io { path, source }),
     }

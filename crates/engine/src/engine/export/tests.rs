@@ -208,6 +208,12 @@ fn nothing_is_written_over_and_words_are_checked() {
         export(&source, hf, &options("f32", u64::MAX), &to).is_ok(),
         "an empty folder may be there"
     );
+    // A file or a device is called neither a folder nor empty.
+    for place in [to.join("config.json"), "/dev/null".into()] {
+        let error = check_free(&place).unwrap_err();
+        assert!(matches!(error, ExportError::NoFolder(_)), "{error}");
+        assert!(error.hint().contains("ends in .gguf"));
+    }
     // Found before weights are read.
     let below = to.join("config.json").join("out");
     assert!(matches!(check_free(&below), Err(ExportError::Io { .. })));

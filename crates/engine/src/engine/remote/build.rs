@@ -66,8 +66,7 @@ pub(super) fn build(
             "slopes": config.position.slopes(shape.n_head),
             "waves": config.position.has_waves(),
             "adapter": {
-                // A spec has one for all modules.
-                "scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale("")),
+                "scales": scales(spec, model),
                 "dropout": spec.adapter.as_ref().map_or(0.0, |adapter| adapter.dropout()),
             },
             "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
@@ -82,4 +81,16 @@ pub(super) fn build(
         "compile_asked": settings.compile.is_some(),
         "threads": spec.train.threads.unwrap_or((available / each).max(1)),
     })
+}
+
+/// What the product of each module's adapter is multiplied by.
+fn scales(spec: &RunSpec, model: &Model) -> serde_json::Map<String, Value> {
+    let Some(adapter) = &spec.adapter else {
+        return serde_json::Map::new();
+    };
+    let adapters = model.params().adapters().iter();
+    let modules = adapters.filter_map(|info| info.name.strip_suffix(".lora_A.weight"));
+    modules
+        .map(|module| (module.to_string(), adapter.scale(module).into()))
+        .collect()
 }

@@ -527,6 +527,55 @@ fn several_adapters_are_switched_on_one_quantised_base() {
     }
 }
 
+/// Ranks and alphas of single modules are trained, saved, resumed, merged and switched as those of all are.
+#[test]
+fn modules_with_a_rank_of_their_own_train_resume_and_are_switched() {
+    let own = [
+        "adapter.lora.rank_pattern={h.0.*c_attn: 3, mlp.c_proj: 1}",
+        "adapter.lora.alpha_pattern={c_fc: 4}",
+        "max_steps=8",
+    ];
+    let base = base();
+    let (straight, mut parted) = (adapted(&base, &own), adapted(&base, &own));
+    let whole = straight.go();
+    assert_eq!(finished(&whole).0, Outcome::Completed);
+    parted.job.stop_after = Some(3);
+    let (first, second) = (parted.go(), parted.resumed());
+    assert!(loss_log(&[&whole]) == loss_log(&[&first, &second]));
+    same_files(&straight.checkpoint(8), &parted.checkpoint(8));
+    let config = std::fs::read(straight.checkpoint(8).join(hf::ADAPTER_CONFIG)).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let ranks = serde_json::json!({"mlp.c_proj": 1, "transformer.h.0.attn.c_attn": 3});
+    assert_eq!(config["rank_pattern"], ranks);
+    assert_eq!(
+        config["alpha_pattern"],
+        serde_json::json!({"mlp.c_fc": 4.0})
+    );
+    assert_ne!(
+        weights(&straight.checkpoint(8)),
+        weights(&base.checkpoint(5))
+    );
+    // On one quantised base, beside an adapter of one rank.
+    let dir = tempfile::tempdir().unwrap();
+    let (_, words) = packed(dir.path());
+    let run = |more: &[&str]| {
+        let run = Run::new(&[&words_of(&words)[..], more].concat());
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        run
+    };
+    let (plain, own) = (run(&["max_steps=6"]), run(&own));
+    let mut held = HeldModel::load_with(&plain.checkpoint(6), &[own.checkpoint(8)]).unwrap();
+    let Event::Loaded { adapters, .. } = held.about(0.0) else {
+        panic!("no model was loaded");
+    };
+    let first = answer(&mut held);
+    held.use_adapter(Some(&adapters[1])).unwrap();
+    let second = answer(&mut held);
+    assert_ne!(first, second);
+    let mut alone = HeldModel::load(&own.checkpoint(8)).unwrap();
+    assert_eq!(answer(&mut alone), second);
+}
+
 /// Adapters that bring an embedding and a head of their own (modules_to_save) take them along when they go.
 #[test]
 fn tables_of_an_adapter_are_switched_with_it() {

@@ -53,6 +53,10 @@ fn a_layout_has_what_belongs_and_its_checksums_hold() {
         Err(LayoutError::Occupied(_))
     ));
     assert!(matches!(
+        lay_out(&subject, std::path::Path::new("/dev/null")),
+        Err(LayoutError::NoFolder(_))
+    ));
+    assert!(matches!(
         lay_out(&subject, &from.join("x")),
         Err(LayoutError::Within(_))
     ));

@@ -1,9 +1,9 @@
 //! What an adapter_config.json says: which of its keys are read, which change nothing here, and that all others are refused,
 //! because they may change what the adapter computes. The keys are those of `LoraConfig` of PEFT 0.21.
 
-use super::patterns::{ByPattern, Targets};
+use super::patterns::{Targets, by_pattern};
 use crate::base::text::one_line;
-use crate::nn::adapter::{Lora, RankAlpha, Whole};
+use crate::nn::adapter::{ByPattern, Lora, RankAlpha, Whole};
 use serde_json::Value;
 
 /// Largest `adapter_config.json` that is read.
@@ -102,8 +102,8 @@ impl Description {
                 ..Lora::default()
             },
             targets: Targets::of(config)?,
-            ranks: ByPattern::of(config, "rank_pattern", whole)?,
-            alphas: ByPattern::of(config, "alpha_pattern", positive)?,
+            ranks: by_pattern(config, "rank_pattern", whole)?,
+            alphas: by_pattern(config, "alpha_pattern", positive)?,
         })
     }
 

@@ -1,61 +1,36 @@
 //! Which modules a description of PEFT's means: the patterns of rank_pattern and alpha_pattern, and the targets of an adapter.
-//! The rules are those of `get_pattern_key` and `check_target_module_exists` of PEFT 0.21; its patterns are Python's, of which
-//! those are read that mean the same here.
+//! The rules are those of `check_target_module_exists` of PEFT 0.21; those of the patterns are `nn::adapter`'s.
 
 use crate::base::text::one_line;
-use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use crate::nn::adapter::{ByPattern, MAX_COMPILED, means_another_thing};
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// Bytes of compiled patterns; a key for each of 1,000 modules has about a tenth of it.
-const MAX_COMPILED: usize = 64 << 20;
-/// What Python reads otherwise than this program: possessive repetitions and sets of characters in sets.
-const OTHERWISE: [&str; 9] = ["*+", "++", "?+", "}+", "[[", "[^[", "&&", "--", "~~"];
-
-/// Values of modules by patterns; the first pattern that matches counts.
-#[derive(Debug)]
-pub(super) struct ByPattern<T> {
-    set: RegexSet,
-    values: Vec<T>,
-}
-
-impl<T: Copy> ByPattern<T> {
-    /// The table under `key` of a description, whose values `read` understands.
-    ///
-    /// # Errors
-    /// A sentence: it is no table, a value is out of range, or a pattern is none that is read here.
-    pub fn of(
-        config: &Value,
-        key: &str,
-        read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<ByPattern<T>, String> {
-        let none = serde_json::Map::new();
-        let table = match &config[key] {
-            Value::Null => &none,
-            Value::Object(table) => table,
-            _ => return Err(format!("{key} must be a table of patterns and numbers")),
-        };
-        let mut values = Vec::with_capacity(table.len());
-        for (pattern, value) in table {
-            let value = read(value);
-            values.push(value.ok_or_else(|| {
-                format!("{key}: {} must be a positive number", one_line(pattern))
-            })?);
-            check(key, pattern)?;
-        }
-        // The whole in one group: a pattern may hold a bar outside of brackets.
-        let whole = table
-            .keys()
-            .map(|pattern| format!(r"^(?:(.*\.)?({pattern})$)"));
-        let set = RegexSetBuilder::new(whole)
-            .size_limit(MAX_COMPILED)
-            .build()
-            .map_err(|e| unread(key, &e.to_string()))?;
-        Ok(ByPattern { set, values })
+/// The table under `key` of a description, whose values `read` understands.
+///
+/// # Errors
+/// A sentence: it is no table, a value is out of range, or a pattern is none that is read here.
+pub(super) fn by_pattern<T>(
+    config: &Value,
+    key: &str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<ByPattern<T>, String> {
+    let none = serde_json::Map::new();
+    let table = match &config[key] {
+        Value::Null => &none,
+        Value::Object(table) => table,
+        _ => return Err(format!("{key} must be a table of patterns and numbers")),
+    };
+    let mut entries = Vec::with_capacity(table.len());
+    for (pattern, value) in table {
+        let value = read(value)
+            .ok_or_else(|| format!("{key}: {} must be a positive number", one_line(pattern)))?;
+        entries.push((pattern.clone(), value));
     }
-
-    pub fn get(&self, module: &str) -> Option<T> {
-        let first = self.set.matches(module).iter().next()?;
-        self.values.get(first).copied()
+    let found = ByPattern::new(entries);
+    match found.unread() {
+        Some(why) => Err(unread(key, why)),
+        None => Ok(found),
     }
 }
 
@@ -206,18 +181,13 @@ fn ends_with(module: &str, end: &str) -> bool {
 }
 
 fn compile(key: &str, pattern: &str, whole: impl Fn(&str) -> String) -> Result<Regex, String> {
-    check(key, pattern)?;
+    if means_another_thing(pattern) {
+        return Err(unread(key, pattern));
+    }
     RegexBuilder::new(&whole(pattern))
         .size_limit(MAX_COMPILED)
         .build()
         .map_err(|e| unread(key, &e.to_string()))
-}
-
-fn check(key: &str, pattern: &str) -> Result<(), String> {
-    match OTHERWISE.iter().any(|mark| pattern.contains(mark)) {
-        true => Err(unread(key, pattern)),
-        false => Ok(()),
-    }
 }
 
 fn unread(key: &str, why: &str) -> String {
@@ -237,7 +207,7 @@ mod tests {
     const DOWN: &str = "model.layers.1.mlp.down_proj";
 
     fn ranks(table: Value) -> Result<ByPattern<u64>, String> {
-        ByPattern::of(&json!({ "p": table }), "p", Value::as_u64)
+        by_pattern(&json!({ "p": table }), "p", Value::as_u64)
     }
 
     /// Each answer is that of PEFT 0.21's get_pattern_key.

@@ -2,11 +2,15 @@
 
 use super::*;
 use crate::nn::ModelConfig;
-use crate::nn::adapter::Lora;
+use crate::nn::adapter::{ByPattern, Lora};
 use candle_core::Device;
 use serde_json::Value;
 
 fn adapted() -> Model {
+    adapted_by(Lora::default())
+}
+
+fn adapted_by(lora: Lora) -> Model {
     let config = ModelConfig {
         n_layer: 2,
         n_head: 2,
@@ -16,7 +20,7 @@ fn adapted() -> Model {
         ..Default::default()
     };
     let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
-    model.adapt(&AdapterConfig::Lora(Lora::default())).unwrap();
+    model.adapt(&AdapterConfig::Lora(lora)).unwrap();
     model.init(3).unwrap();
     let fill = |weights: &mut [f32]| {
         for (i, w) in weights.iter_mut().enumerate() {
@@ -108,4 +112,55 @@ fn what_is_not_read_is_refused_by_its_key() {
     }
     let empty = tempfile::tempdir().unwrap();
     assert!(!merge_adapter(empty.path(), &mut base(&model)).unwrap());
+}
+
+/// Patterns of a spec become PEFT's, come back as the same sizes, and are written as the same file again.
+#[test]
+fn ranks_and_alphas_of_a_specs_patterns_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let patterns = |entries: &[(&str, f64)]| {
+        let entries = entries.iter().map(|(name, x)| (name.to_string(), *x));
+        entries.collect::<Vec<_>>()
+    };
+    let ranks = patterns(&[("h.0.*c_attn", 3.0), ("c_attn", 5.0), ("mlp.c_proj", 1.0)]);
+    let ranks = ranks.into_iter().map(|(name, x)| (name, x as usize));
+    let lora = Lora {
+        rank_pattern: ByPattern::new(ranks.collect()),
+        alpha_pattern: ByPattern::new(patterns(&[("c_fc", 4.0)])),
+        ..Lora::default()
+    };
+    let model = adapted_by(lora.clone());
+    write(&model, folder.path());
+    let text = adapter_json(&model, None).unwrap();
+    let config: Value = serde_json::from_str(&text).unwrap();
+    let whole = |layer: usize| format!("transformer.h.{layer}.attn.c_attn");
+    let ranks = json!({"mlp.c_proj": 1, whole(0): 3, whole(1): 5});
+    assert_eq!(config["rank_pattern"], ranks);
+    assert_eq!(config["alpha_pattern"], json!({"mlp.c_fc": 4.0}));
+    let mut other = base(&model);
+    Peft::open(folder.path())
+        .unwrap()
+        .attach(&mut other)
+        .unwrap();
+    assert_eq!(adapter_json(&other, None).unwrap(), text);
+    let bits = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
+    assert!(bits(&other) == bits(&model));
+    // Scales are each module's own, in a merge too.
+    let tokens: Vec<u32> = (0..8).collect();
+    let logits = |m: &mut Model| -> Vec<f32> {
+        let logits = m.logits(&tokens, 1, 8).unwrap();
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let (mut model, mut merged) = (model, base(&other));
+    assert!(merge_adapter(folder.path(), &mut merged).unwrap());
+    for (a, b) in logits(&mut merged).iter().zip(&logits(&mut model)) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+    let unknown = Lora {
+        rank_pattern: ByPattern::new(vec![("q_proj".into(), 4)]),
+        ..Lora::default()
+    };
+    let mut fresh = base(&model);
+    let error = fresh.adapt(&AdapterConfig::Lora(unknown)).unwrap_err();
+    assert!(error.to_string().contains("`q_proj`"), "{error}");
 }

@@ -1,9 +1,10 @@
 //! LoRA: the change of a frozen matrix is a product of two thin ones. rsLoRA, DoRA and LoRA+ are options of it.
 
-use super::Adapter;
+use super::{Adapter, ByPattern};
 use crate::base::registry::Entry;
 use crate::nn::role::{AttentionRole, MlpRole};
 use crate::nn::{Fault, ModelConfig, Naming, Role, param_infos};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,13 @@ pub struct Config {
     pub custom: Vec<Target>,
     /// The modules of `targets: pattern`, by name or the end of a name, `*` for anything: `q_proj`, `layers.3.*`.
     pub patterns: Vec<String>,
+    /// Ranks of single modules, by patterns for the end of a name of which the first that matches counts: `{q_proj: 16,
+    /// layers.0.*: 4}` (PEFT's rank_pattern). All others have `rank`.
+    #[schemars(schema_with = "ranks")]
+    pub rank_pattern: ByPattern<usize>,
+    /// Alphas of single modules, in the same way (PEFT's alpha_pattern). Others have `alpha`, whatever their rank.
+    #[schemars(schema_with = "alphas")]
+    pub alpha_pattern: ByPattern<f64>,
     /// Multiply by alpha / √rank: the change keeps its size at high ranks (rsLoRA, Kalajdzievski 2023, arXiv 2312.03732).
     pub rslora: bool,
     /// Train the length of each row of the weights apart from its direction, which the factors change (DoRA, Liu et al. 2024,
@@ -45,10 +53,20 @@ pub struct Config {
     pub b_lr_ratio: f64,
     /// Tables that train whole beside the adapters, for tokens that the base has never seen (PEFT's modules_to_save).
     pub modules_to_save: Vec<Whole>,
-    /// Modules whose rank or alpha is another than those above, by whole names. Adapters from files have them (PEFT's
-    /// rank_pattern and alpha_pattern); a spec does not.
+    /// Modules whose rank or alpha is another than all of these say, by whole names: those of adapters from files. A spec has
+    /// patterns.
     #[serde(skip)]
     pub modules: BTreeMap<String, RankAlpha>,
+}
+
+fn ranks(_: &mut SchemaGenerator) -> Schema {
+    let rank = serde_json::json!({"type": "integer", "minimum": 1, "maximum": 4096});
+    json_schema!({"type": "object", "additionalProperties": rank})
+}
+
+fn alphas(_: &mut SchemaGenerator) -> Schema {
+    let alpha = serde_json::json!({"type": "number", "minimum": 0.001, "maximum": 65536.0});
+    json_schema!({"type": "object", "additionalProperties": alpha})
 }
 
 /// The size of one module's adapter.
@@ -111,6 +129,8 @@ impl Default for Config {
             targets: Targets::default(),
             custom: Vec::new(),
             patterns: Vec::new(),
+            rank_pattern: ByPattern::default(),
+            alpha_pattern: ByPattern::default(),
             rslora: false,
             dora: false,
             b_lr_ratio: 1.0,
@@ -136,11 +156,31 @@ impl Config {
 
     /// Rank and alpha of the adapter of a module.
     pub fn size_of(&self, module: &str) -> RankAlpha {
-        let common = RankAlpha {
-            rank: self.rank,
-            alpha: self.alpha,
-        };
-        self.modules.get(module).copied().unwrap_or(common)
+        let own = self.modules.get(module).copied();
+        own.unwrap_or_else(|| RankAlpha {
+            rank: self.rank_pattern.get(module).unwrap_or(self.rank),
+            alpha: self.alpha_pattern.get(module).unwrap_or(self.alpha),
+        })
+    }
+
+    /// The least and the most of the ranks that it says.
+    pub fn ranks(&self) -> (usize, usize) {
+        let own = self.rank_pattern.entries().map(|(_, rank)| *rank);
+        let all = own.chain([self.rank]);
+        all.fold((usize::MAX, 0), |(least, most), rank| {
+            (least.min(rank), most.max(rank))
+        })
+    }
+
+    /// The modules of a model that have adapters, by whole names.
+    pub fn modules_of(&self, model: &ModelConfig) -> Vec<String> {
+        let module = |name: &str| name.trim_end_matches(".weight").to_string();
+        let infos = param_infos(model, 1).into_iter();
+        let adapted = infos.filter(|info| {
+            // Biases have the role of their matrix.
+            info.shape.len() == 2 && self.adapts(info.role, &module(&info.name))
+        });
+        adapted.map(|info| module(&info.name)).collect()
     }
 
     /// What the product of factors of this size is multiplied by.
@@ -258,15 +298,13 @@ impl Adapter for Config {
             },
             "targets: pattern with patterns: [q_proj, layers.0.*], or another word and no patterns",
         );
-        let infos = match by_name {
-            true => param_infos(model, 1),
+        let has_sizes = !self.rank_pattern.is_empty() || !self.alpha_pattern.is_empty();
+        let modules = match by_name || has_sizes {
+            true => self.modules_of(model),
             false => Vec::new(),
         };
-        let module = |name: &str| name.trim_end_matches(".weight").to_string();
         want(
-            !by_name
-                || self.patterns.is_empty()
-                || infos.iter().any(|i| self.adapts(i.role, &module(&i.name))),
+            !by_name || self.patterns.is_empty() || !modules.is_empty(),
             &["patterns"],
             "no linear layer of this model has a name like that",
             "llmtui model show MODEL lists the names; the end of one is enough, and * stands for anything",
@@ -300,6 +338,11 @@ impl Adapter for Config {
             "the feed-forward block has no gate",
             "leave gate out, or choose a gated model.mlp such as swiglu",
         );
+        // Of a choice that is wrong already no module is known.
+        if faults.is_empty() {
+            faults.extend(self.rank_pattern.faults(&["rank_pattern"], &modules));
+            faults.extend(self.alpha_pattern.faults(&["alpha_pattern"], &modules));
+        }
         faults
     }
 }
@@ -337,6 +380,44 @@ mod tests {
         assert!(minimal.faults(&llama()).is_empty());
         let whole = [Target::Query, Target::Key, Target::Value];
         assert!(lora(Targets::Custom, &whole).faults(&gpt2).is_empty());
+    }
+
+    #[test]
+    fn patterns_say_ranks_and_alphas_of_modules_that_have_adapters() {
+        let text = r#"{"rank": 4, "alpha": 8, "targets": "attention_only",
+            "rank_pattern": {"layers.0.*": 2, "q_proj": 16}, "alpha_pattern": {"q_proj": 32}}"#;
+        let lora: Config = serde_json::from_str(text).unwrap();
+        let of = |module: &str| {
+            let size = lora.size_of(module);
+            (size.rank, size.alpha, lora.scale(module))
+        };
+        assert_eq!(of("model.layers.0.self_attn.q_proj"), (2, 32.0, 16.0));
+        assert_eq!(of("model.layers.1.self_attn.q_proj"), (16, 32.0, 2.0));
+        assert_eq!(of("model.layers.1.self_attn.v_proj"), (4, 8.0, 2.0));
+        assert_eq!(lora.ranks(), (2, 16));
+        assert!(lora.faults(&llama()).is_empty());
+        let written = serde_json::to_string(&lora).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&written).unwrap(), lora);
+        for (table, what, hint) in [
+            (r#"{"up_proj": 2}"#, "`up_proj` is the end of no", "targets"),
+            (r#"{"proj": 2}"#, "`proj` is the end of no", "model show"),
+            (r#"{"q(_proj": 2}"#, "not read here", "write names"),
+            (
+                r#"{".*_proj": 2, "q_proj": 3}"#,
+                "`.*_proj` stands before `q_proj`",
+                "first",
+            ),
+        ] {
+            for key in ["rank_pattern", "alpha_pattern"] {
+                let text = format!(r#"{{"targets": "attention_only", "{key}": {table}}}"#);
+                let lora: Config = serde_json::from_str(&text).unwrap();
+                let faults = lora.faults(&llama());
+                assert_eq!(faults.len(), 1, "{text}: {faults:?}");
+                assert_eq!(faults[0].keys, [key]);
+                assert!(faults[0].what.contains(what), "{}", faults[0].what);
+                assert!(faults[0].hint.contains(hint), "{}", faults[0].hint);
+            }
+        }
     }
 
     #[test]

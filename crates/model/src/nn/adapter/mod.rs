@@ -2,8 +2,11 @@
 //! `layout` says where its factors lie, `fused/linear` and `composite` compute it.
 
 mod lora;
+mod patterns;
 
 pub use lora::{Config as Lora, RankAlpha, Target, Targets, Whole};
+pub use patterns::ByPattern;
+pub(crate) use patterns::{MAX_COMPILED, means_another_thing};
 
 use super::{Fault, ModelConfig, Role};
 

@@ -4,7 +4,7 @@ use super::ModelFacts;
 use crate::base::files::open_plain;
 use crate::base::paths::{astray, expand_home};
 use crate::base::text::one_line;
-use crate::spec::import::{self, DatasetInfo, Fate};
+use crate::spec::import::{self, DatasetInfo, Dialect, Fate};
 use crate::spec::{Draft, base_folder};
 use std::io::Read;
 use std::path::Path;
@@ -18,6 +18,12 @@ pub struct ConfigFacts {
     pub lines: Vec<import::Line>,
     /// The model that it starts from; where it is not here, what to do.
     pub base: Option<Result<ModelFacts, String>>,
+    /// The method that it is read for.
+    pub method: String,
+    /// That is a guess: what was taken, and why.
+    pub doubt: Option<String>,
+    /// The method as the user said it.
+    pub said: Option<String>,
     /// The run's name if the file has none, and the file's text.
     stem: String,
     text: String,
@@ -27,7 +33,8 @@ pub struct ConfigFacts {
 impl ConfigFacts {
     /// The resulting spec, with the architecture of its base model.
     pub fn draft(&self) -> Option<Draft> {
-        let imported = read(&self.stem, &self.text, self.info.as_ref());
+        let said = self.said.as_deref();
+        let imported = read(&self.stem, &self.text, self.info.as_ref(), said);
         let mut draft = imported.ok()?.draft;
         if let Some(Ok(model)) = &self.base {
             // Also what the file says as the default has it: the base model does not overrule it.
@@ -42,6 +49,11 @@ impl ConfigFacts {
             }
         }
         Some(draft)
+    }
+
+    /// Whether its tool leaves the method to a command line, so that another one can be said.
+    pub fn takes_a_method(&self) -> bool {
+        self.tool == Dialect::Trl.id()
     }
 
     /// Why there is no plan: its base model is not on this machine, or cannot be trained.
@@ -64,12 +76,14 @@ impl ConfigFacts {
 /// Largest accepted config file, in bytes.
 const CONFIG_BYTES: u64 = 1 << 20;
 
-/// Reads a LLaMA-Factory, Axolotl or TRL config. Models of the hub are looked for in `hub_cache`, those of `~` in `home`.
+/// Reads a LLaMA-Factory, Axolotl or TRL config, for `method` where one is said. Models of the hub are looked for in `hub_cache`,
+/// those of `~` in `home`.
 ///
 /// # Errors
 /// Why it is not one.
 pub fn config(
     path: &Path,
+    method: Option<&str>,
     hub_cache: Option<&Path>,
     home: Option<&Path>,
 ) -> Result<ConfigFacts, String> {
@@ -85,17 +99,21 @@ pub fn config(
         })?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let info = DatasetInfo::of(path, &text);
-    let imported = read(&stem, &text, info.as_ref()).map_err(|e| match e {
+    let imported = read(&stem, &text, info.as_ref(), method).map_err(|e| match e {
         import::ImportError::NoDialect => {
             format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
         }
         e => format!("{shown}: {e}"),
     })?;
     let from = imported.draft.value("train.from");
+    let taken = imported.draft.value("method");
     Ok(ConfigFacts {
         tool: imported.dialect.id(),
         lines: imported.lines,
         base: from.as_str().map(|word| base(word, hub_cache, home)),
+        method: taken.as_str().unwrap_or_default().to_string(),
+        doubt: imported.doubt,
+        said: method.map(String::from),
         stem: stem.into_owned(),
         text,
         info,
@@ -106,9 +124,11 @@ fn read(
     stem: &str,
     text: &str,
     info: Option<&DatasetInfo>,
+    method: Option<&str>,
 ) -> Result<import::Imported, import::ImportError> {
     let known = import::Known {
         info,
+        method,
         columns: import::columns_of(text),
         ..import::Known::default()
     };

@@ -63,6 +63,8 @@ pub enum Begin {
 pub struct Answers {
     pub begin: Begin,
     pub config_path: String,
+    /// The method that the config is for, where the user says one.
+    pub config_method: String,
     pub goal: Option<Goal>,
     pub data: Option<DataAnswer>,
     pub data_path: String,
@@ -96,6 +98,7 @@ impl Answers {
         };
         answers.goal = Some(goal);
         answers.config_path.clone_from(&self.config_path);
+        answers.config_method.clone_from(&self.config_method);
         if goal == Goal::NewModel {
             answers.start = None;
             answers.start_path.clear();

@@ -86,6 +86,8 @@ pub enum Look {
     /// Another tool's config.
     Config {
         path: PathBuf,
+        /// The method that it is for, where the user says one.
+        method: Option<String>,
         hub_cache: Option<PathBuf>,
     },
 }
@@ -125,9 +127,13 @@ impl Look {
                 let facts = full(&path).and_then(|path| look::model(&path, &sample));
                 Seen::Model(path, facts)
             }
-            Look::Config { path, hub_cache } => {
-                let facts =
-                    full(&path).and_then(|path| look::config(&path, hub_cache.as_deref(), home));
+            Look::Config {
+                path,
+                method,
+                hub_cache,
+            } => {
+                let (method, cache) = (method.as_deref(), hub_cache.as_deref());
+                let facts = full(&path).and_then(|path| look::config(&path, method, cache, home));
                 Seen::Config(path, facts)
             }
         }

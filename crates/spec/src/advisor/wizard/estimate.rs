@@ -48,7 +48,8 @@ pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
 fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
     let tokens = data.and_then(|d| tokens(d, spec.data.tokenizer.entry().id));
-    let training = tokens.map(|tokens| (tokens * (1.0 - spec.data.val_fraction)) as u64);
+    let share = spec.data.val_share().unwrap_or(0.0);
+    let training = tokens.map(|tokens| (tokens * (1.0 - share)) as u64);
     DataSize {
         // A start model brings its own.
         vocab_size: (spec.data.tokenizer.vocab_size())

@@ -1,17 +1,19 @@
-//! Counts of rows that are other ones here: those held out, and those of a micro-batch of KTO.
+//! Counts of rows: those held out, and those of a micro-batch of KTO, which are other ones here.
 
-use super::{Fate, Reader};
+use super::Reader;
 use crate::spec::draft::shown;
 
+const HELD_OUT_ROWS: &str = "random rows of all sources together";
+
 impl Reader {
-    /// A count of rows: what share of the data they are is not known before the data are read.
+    /// A count of rows.
     pub(super) fn held_out_rows(&mut self, theirs: String, rows: f64) {
-        let kept = shown(&self.draft.value("data.val_fraction"));
-        let words = format!(
-            "a count of rows: set data.val_fraction to {rows} over the number of rows (of 10,000: {}); it stays {kept}",
-            rows / 10_000.0
+        self.set(
+            theirs,
+            "data.val_rows",
+            &shown(&serde_json::Value::from(rows)),
+            HELD_OUT_ROWS,
         );
-        self.line(Fate::NoEqual, theirs, "", words);
     }
 
     fn whole(&self, path: &str) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Datasets of other tools as `data.sources`: names and paths carry over, along with their row settings.
 
-use super::layout::{layout, usual_roles};
+use super::layout::{Learns, layout, usual_roles};
 use super::{Fate, Line, Reader, brief, plain};
 use crate::data::source::is_data_file;
 use serde_json::{Map, Value, json};
@@ -53,6 +53,13 @@ fn is_text(map: &Map<String, Value>) -> bool {
 fn is_file(name: &str) -> bool {
     let path = Path::new(name);
     path.is_file() || is_data_file(path) || name.ends_with(".txt")
+}
+
+/// The rows of `train[:20%]`: the split, and the part of it that comes first.
+fn beginning(text: &str) -> Option<(&str, f64)> {
+    let (split, rest) = text.split_once("[:")?;
+    let percent: f64 = rest.strip_suffix("%]")?.trim().parse().ok()?;
+    (percent > 0.0 && percent <= 100.0).then_some((split, percent / 100.0))
 }
 
 /// A part of a dataset: what becomes of it, what of it is kept, and why not all. A file is read whole; shares of a split are
@@ -138,7 +145,12 @@ impl Reader {
         source.insert("name".into(), json!(path.unwrap_or(MISSING)));
         let is_file = file.is_some() || path.is_some_and(is_file);
         let method = plain(&self.draft.value("method"));
-        let laid_out = layout(map, LEARN_PAIRS.contains(&&*method));
+        let learns = match &*method {
+            "kto" => Learns::Labels,
+            method if LEARN_PAIRS.contains(&method) => Learns::Pairs,
+            _ => Learns::Texts,
+        };
+        let laid_out = layout(map, learns);
         if let Some(laid_out) = &laid_out {
             source.insert("format".into(), json!(laid_out.format));
             if !laid_out.columns.is_empty() {
@@ -154,6 +166,25 @@ impl Reader {
             let (fate, ours, words) = match (part, key.as_str(), value.as_str()) {
                 (_, _, None) if value.is_null() => {
                     (Fate::Needless, String::new(), "empty: the default")
+                }
+                (_, "split", Some(text)) if beginning(text).is_some() => {
+                    let (split, part) = beginning(text).unwrap_or((text, 1.0));
+                    source.insert("fraction".into(), json!(part));
+                    let mut ours = format!("fraction: {part}");
+                    if !is_file {
+                        source.insert("split".into(), json!(split));
+                        ours = format!("split: {split}; {ours}");
+                    }
+                    (Fate::Mapped, ours, "")
+                }
+                (_, "shards", None) if value.as_u64().is_some_and(|n| n > 1) => {
+                    let part = 1.0 / value.as_f64().unwrap_or(1.0);
+                    source.insert("fraction".into(), json!(part));
+                    (
+                        Fate::Differs,
+                        format!("fraction: {part}"),
+                        "as many rows, the first ones; the tool draws them",
+                    )
                 }
                 (Some((_, ours)), _, Some(text)) => {
                     let (fate, kept, words) = part_of(ours, text, is_file);
@@ -190,6 +221,15 @@ impl Reader {
                     String::new(),
                     "a format ignores columns it does not use",
                 ),
+                (_, "type", Some(word))
+                    if learns == Learns::Labels && word.ends_with(".argilla_chat") =>
+                {
+                    (
+                        Fate::NoEqual,
+                        String::new(),
+                        "its `completion` is a whole conversation: rename that column to `messages`, and it is read as labelled answers",
+                    )
+                }
                 (_, "type", Some(word)) => match FORMATS.iter().find(|(t, _)| *t == word) {
                     Some((_, "auto")) => (
                         Fate::Needless,
@@ -242,7 +282,18 @@ impl Reader {
                 self.line(Fate::NoEqual, theirs, "", words);
                 continue;
             };
-            let (fate, kept, words) = part_of(part, &text, is_file(&place(only)));
+            let first = beginning(&text).filter(|_| part == "split");
+            let text = first.map_or(&*text, |(split, _)| split);
+            let (fate, kept, words) = part_of(part, text, is_file(&place(only)));
+            if let Some((_, share)) = first {
+                only.insert("fraction".into(), json!(share));
+                if let Some(split) = kept {
+                    only.insert(part.into(), json!(split));
+                }
+                let ours = format!("data.sources: {part}: {text}, fraction: {share}");
+                self.line(Fate::Mapped, theirs, &ours, "");
+                continue;
+            }
             let ours =
                 kept.map_or_else(String::new, |kept| format!("data.sources: {part}: {kept}"));
             if let Some(kept) = kept {

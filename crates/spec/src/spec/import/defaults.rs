@@ -151,6 +151,14 @@ pub(super) fn says(map: &Map<String, Value>, key: &str) -> bool {
     map.get(key).is_some_and(|value| !value.is_null())
 }
 
+/// Whether a file says what is held out.
+fn says_held_out(map: &Map<String, Value>) -> bool {
+    let mixture = map.get("dataset_mixture").and_then(Value::as_object);
+    let keys = ["val_size", "val_set_size", "test_split_size"];
+    keys.iter().any(|key| says(map, key))
+        || mixture.is_some_and(|mixture| says(mixture, "test_split_size"))
+}
+
 impl Reader {
     /// What the file leaves to the tool and everything else hangs on: the method and other choices.
     pub(super) fn silent_choices(&mut self, map: &Map<String, Value>) {
@@ -226,7 +234,7 @@ impl Reader {
             self.silent(map, (packing, "data.packing", "padded"));
             self.silent_mask(map);
         }
-        if !says(map, "val_size") && !says(map, "val_set_size") {
+        if !says_held_out(map) {
             let path = "data.val_fraction";
             self.silent_as("no rows held out", path, LEAST_HELD_OUT, NOTHING_HELD_OUT);
         }

@@ -30,13 +30,16 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
                      cpo and kto are methods"
             .into(),
         To::Data(_) => "data.path names one source, data.sources several".into(),
+        To::Mixer | To::OfMixer | To::Mixture => {
+            "data.sources lists several, each with its split, and with `fraction: 0.5` for the first half of its rows".into()
+        }
         To::OfData(_) => "it is a setting of a source: data.sources".into(),
         To::Template(_) => here("data.template"),
         To::Tuning => "adapter=lora trains adapters; without it all weights train".into(),
         To::Targets => TARGETS.into(),
         To::AllLinear => "-s adapter.lora.targets=all".into(),
         To::Whole => here("adapter.lora.modules_to_save"),
-        To::HeldOut => here("data.val_fraction"),
+        To::HeldOut => "it is called data.val_fraction here for a share, and data.val_rows for a number of rows".into(),
         To::ScheduleSettings => here("schedule"),
         To::Floor => here("schedule.*.min_lr"),
         To::NoEqual(words) => words.into(),

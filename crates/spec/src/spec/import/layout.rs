@@ -21,6 +21,37 @@ const PAIRS: &[Fixed] = &[
     ("ultra", &[]),
 ];
 
+/// The same of labelled answers (KTO): `llama3.ultra`.
+const LABELS: &[Fixed] = &[
+    ("intel", &[("prompt", "question"), ("system", "system")]),
+    (
+        "argilla",
+        &[("prompt", "instruction"), ("system", "system")],
+    ),
+    ("ultra", &[]),
+    ("prompt_pairs", &[]),
+];
+
+/// Their keys of a `type` that names columns, and ours.
+const OWN: &[(&str, &str)] = &[
+    ("field_prompt", "prompt"),
+    ("field_chosen", "chosen"),
+    ("field_rejected", "rejected"),
+    ("field_completion", "completion"),
+    ("field_label", "label"),
+    ("field_system", "system"),
+];
+
+/// What a method learns from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Learns {
+    Texts,
+    /// A better and a worse answer.
+    Pairs,
+    /// Answers with a label.
+    Labels,
+}
+
 /// A format, the columns that are called otherwise, and the keys that said so.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layout {
@@ -29,8 +60,13 @@ pub(super) struct Layout {
     pub keys: &'static [&'static str],
 }
 
-/// The layout of a dataset's rows where its keys say one. `pairs`: the method learns from preferences.
-pub(super) fn layout(set: &Map<String, Value>, pairs: bool) -> Option<Layout> {
+/// The layout of a dataset's rows for a method, where its keys say one.
+pub(super) fn layout(set: &Map<String, Value>, learns: Learns) -> Option<Layout> {
+    let fixed = match learns {
+        Learns::Texts => None,
+        Learns::Pairs => Some(("preference", PAIRS)),
+        Learns::Labels => Some(("kto", LABELS)),
+    };
     let word = |key: &str| set.get(key).and_then(Value::as_str);
     let kind = set.get("type").map(plain).unwrap_or_default();
     let (first, rest) = kind.split_once(['.', ':']).unwrap_or((&kind, ""));
@@ -44,7 +80,7 @@ pub(super) fn layout(set: &Map<String, Value>, pairs: bool) -> Option<Layout> {
     let content = property(set, "content");
     let turns = (role.unwrap_or("role"), content.unwrap_or("content"));
     match first {
-        "chat_template" if pairs => Some(Layout {
+        "chat_template" if learns == Learns::Pairs => Some(Layout {
             format: "preference",
             columns: columns(&[
                 ("prompt", word("field_messages").unwrap_or("messages")),
@@ -85,16 +121,32 @@ pub(super) fn layout(set: &Map<String, Value>, pairs: bool) -> Option<Layout> {
             )]),
             keys: TURNS,
         }),
-        _ if pairs => {
-            let (_, names) = PAIRS.iter().find(|(name, _)| *name == rest)?;
+        _ => {
+            let (format, known) = fixed?;
+            let columns = match set.get("type") {
+                Some(Value::Object(own)) => own_columns(own)?,
+                _ => columns(known.iter().find(|(name, _)| *name == rest)?.1),
+            };
             Some(Layout {
-                format: "preference",
-                columns: columns(names),
+                format,
+                columns,
                 keys: &["type"],
             })
         }
-        _ => None,
     }
+}
+
+/// The columns of a `type: {field_prompt: …}`; `None` where it also says how texts are put together.
+fn own_columns(own: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let mut columns = Map::new();
+    for (key, value) in own.iter().filter(|(_, value)| !value.is_null()) {
+        let (_, ours) = OWN.iter().find(|(theirs, _)| theirs == key)?;
+        let name = value.as_str()?;
+        if name != *ours {
+            columns.insert((*ours).to_string(), json!(name));
+        }
+    }
+    Some(columns)
 }
 
 const TURNS: &[&str] = &[

@@ -11,6 +11,7 @@ pub(in crate::spec) mod equivalent;
 mod layout;
 mod llama_factory;
 mod losses;
+mod mixer;
 mod schedule;
 mod shared;
 mod targets;
@@ -24,6 +25,7 @@ use super::draft::{Draft, shown};
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
+use mixer::Mixer;
 use serde_json::{Map, Value};
 use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, TARGETS, UNQUANTIZED};
 use std::path::PathBuf;
@@ -118,6 +120,10 @@ enum To {
     Data(Sets),
     /// A setting of the one dataset.
     OfData(&'static str),
+    /// The alignment handbook's data sets with fractions, the keys beside them, and its newer form.
+    Mixer,
+    OfMixer,
+    Mixture,
     /// A chat template: theirs and ours.
     Template(&'static [(&'static str, &'static str)]),
     /// `true` means the first value at this path, `false` the second; what to know of the first.
@@ -291,6 +297,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
         lines: Vec::new(),
         sources: Vec::new(),
         parts: Vec::new(),
+        mixer: Mixer::of(&map),
         doubt: None,
         loss_weights: losses::weights(&map),
         max_steps: map
@@ -358,6 +365,8 @@ struct Reader {
     sources: Vec<Map<String, Value>>,
     /// Settings of the one dataset from keys of their own.
     parts: Vec<(String, &'static str, String)>,
+    /// What is said of all sets of `dataset_mixer`.
+    mixer: Mixer,
     doubt: Option<String>,
     /// What the losses of a list are multiplied by.
     loss_weights: Vec<f64>,
@@ -462,6 +471,9 @@ impl Reader {
             To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
+            To::Mixer => self.mixer(theirs, value),
+            To::OfMixer => self.of_mixer(key, theirs),
+            To::Mixture => self.mixture(theirs, value),
             To::Template(words) => self.template(theirs, words, value),
             To::Either(path, yes, no, words) => match value {
                 Value::Bool(true) => self.set(theirs, path, yes, words),
@@ -490,14 +502,7 @@ impl Reader {
                 _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
             },
             To::Whole => self.whole_modules(theirs, value),
-            To::HeldOut => match value.as_f64() {
-                Some(0.0) => {
-                    let least = defaults::LEAST_HELD_OUT;
-                    self.set(theirs, "data.val_fraction", least, NOTHING_HELD_OUT);
-                }
-                Some(rows) if rows >= 1.0 => self.held_out_rows(theirs, rows),
-                _ => self.set(theirs, "data.val_fraction", &plain(value), HELD_OUT),
-            },
+            To::HeldOut => self.held_out(theirs, value),
             To::ScheduleSettings => self.schedule_settings(theirs, value),
             To::Floor => self.floor_of_rate(theirs, value),
             To::NoEqual(words) => {
@@ -507,6 +512,18 @@ impl Reader {
                 self.line(fate, theirs, "", words);
             }
             To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
+        }
+    }
+
+    /// The share of rows held out, or their number.
+    fn held_out(&mut self, theirs: String, value: &Value) {
+        match value.as_f64() {
+            Some(0.0) => {
+                let least = defaults::LEAST_HELD_OUT;
+                self.set(theirs, "data.val_fraction", least, NOTHING_HELD_OUT);
+            }
+            Some(rows) if rows >= 1.0 => self.held_out_rows(theirs, rows),
+            _ => self.set(theirs, "data.val_fraction", &plain(value), HELD_OUT),
         }
     }
 

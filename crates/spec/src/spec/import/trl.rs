@@ -6,6 +6,9 @@ use super::{Row, Sets, To, row};
 pub(super) const MARKS: &[&str] = &[
     "dataset_name",
     "datasets",
+    "dataset_mixer",
+    "dataset_mixture",
+    "dataset_splits",
     "dataset_config",
     "dataset_text_field",
     "loss_weights",
@@ -27,6 +30,10 @@ pub(super) const MARKS: &[&str] = &[
 pub(super) const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
     row("datasets", To::Data(Sets::Maps)),
+    row("dataset_mixer", To::Mixer),
+    row("dataset_splits", To::OfMixer),
+    row("dataset_configs", To::OfMixer),
+    row("dataset_mixture", To::Mixture),
     row("test_split_size", To::HeldOut),
     row("dataset_config", To::OfData("subset")),
     row("dataset_train_split", To::OfData("split")),
@@ -137,6 +144,30 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "dataset_num_proc",
         To::Needless("train.threads applies to all work"),
+    ),
+    row(
+        "preprocessing_num_workers",
+        To::Needless("train.threads applies to all work"),
+    ),
+    row(
+        "chat_template",
+        To::NoEqual("data.template names a .jinja file; auto takes the model's own template"),
+    ),
+    row(
+        "auto_insert_empty_system_msg",
+        To::NoEqual(
+            "turns are those of the rows; data.template decides what is written around them",
+        ),
+    ),
+    row(
+        "use_flash_attention_2",
+        To::Needless("attention never materializes all scores here"),
+    ),
+    row("log_level", To::Needless("the log has everything")),
+    row("hub_strategy", To::NoEqual(NO_UPLOAD)),
+    row(
+        "model_revision",
+        To::NoEqual("train.from takes ORG/NAME@REVISION"),
     ),
     row(
         "activation_offloading",

@@ -5,7 +5,7 @@ use crate::base::finding::Finding;
 use crate::base::human::short;
 use crate::models::is_gguf;
 use crate::nn::AdapterConfig;
-use crate::nn::adapter::{Lora, Whole};
+use crate::nn::adapter::{Lora, RankAlpha, Whole};
 use crate::spec::{Growth, RunSpec};
 
 /// Tokens of text that adapters of a small rank cannot take in.
@@ -39,27 +39,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     list.extend(new_tokens(spec, lora));
-    let (rank, width) = (lora.rank, spec.model.d_model);
-    if 2 * rank > width {
-        list.push(poor(
-            "adapter",
-            format!("rank {rank} is more than half of the width {width}: two factors hold more than the matrix they change"),
-            format!("-s adapter.lora.rank={}, or train all weights", (width / 8).max(1)),
-            "Hu et al. 2021, arXiv 2106.09685: ranks from 1 to 64 are enough",
-        ));
-    }
-    let (scale, word) = match lora.rslora {
-        true => (lora.alpha / (rank as f64).sqrt(), "alpha / √rank"),
-        false => (lora.alpha / rank as f64, "alpha / rank"),
-    };
-    if !(0.2..=8.0).contains(&scale) {
-        list.push(poor(
-            "adapter",
-            format!("{word} is {scale:.2}: it multiplies the learning rate of all that is learned"),
-            format!("-s adapter.lora.alpha={}", 2 * rank),
-            "alpha = rank to 2 · rank: PEFT, QLoRA (arXiv 2305.14314); keep the ratio when the rank changes",
-        ));
-    }
+    list.extend(sizes(spec, lora));
+    let rank = lora.ranks().1;
     let much = subject
         .sizes
         .pass_tokens
@@ -99,4 +80,65 @@ fn new_tokens(spec: &RunSpec, lora: &Lora) -> Option<Finding> {
         format!("-s adapter.lora.modules_to_save={}", growth.tables()),
         "PEFT, developer guide on LoRA: embeddings that gained tokens train beside the adapters",
     ))
+}
+
+/// Rank and scale of all modules, and of the first whose own is out of range.
+fn sizes(spec: &RunSpec, lora: &Lora) -> Vec<Finding> {
+    let width = spec.model.d_model;
+    let common = RankAlpha {
+        rank: lora.rank,
+        alpha: lora.alpha,
+    };
+    let own = match lora.rank_pattern.is_empty() && lora.alpha_pattern.is_empty() {
+        true => Vec::new(),
+        false => lora.modules_of(&spec.model),
+    };
+    // With patterns for all of them the common size is nobody's.
+    let mut each: Vec<(Option<&str>, RankAlpha)> = own
+        .iter()
+        .map(|module| (Some(module.as_str()), lora.size_of(module)))
+        .collect();
+    if own.is_empty() {
+        each.push((None, common));
+    }
+    let of = |module: Option<&str>| module.map_or(String::new(), |module| format!(" of {module}"));
+    let mut list = Vec::new();
+    if let Some((module, size)) = each.iter().find(|(_, size)| 2 * size.rank > width) {
+        let least = (width / 8).max(1);
+        list.push(poor(
+            "adapter",
+            format!(
+                "rank {}{} is more than half of the width {width}: two factors hold more than the matrix they change",
+                size.rank,
+                of(*module)
+            ),
+            match size.rank == lora.rank {
+                true => format!("-s adapter.lora.rank={least}, or train all weights"),
+                false => format!("a rank of about {least} for it in adapter.lora.rank_pattern, or train all weights"),
+            },
+            "Hu et al. 2021, arXiv 2106.09685: ranks from 1 to 64 are enough",
+        ));
+    }
+    let far = |size: RankAlpha| !(0.2..=8.0).contains(&lora.scale_of(size));
+    if let Some((module, size)) = each.iter().find(|(_, size)| far(*size)) {
+        let word = if lora.rslora {
+            "alpha / √rank"
+        } else {
+            "alpha / rank"
+        };
+        list.push(poor(
+            "adapter",
+            format!(
+                "{word}{} is {:.2}: it multiplies the learning rate of all that is learned",
+                of(*module),
+                lora.scale_of(*size)
+            ),
+            match *size == common {
+                true => format!("-s adapter.lora.alpha={}", 2 * lora.rank),
+                false => format!("an alpha of about {} for it in adapter.lora.alpha_pattern", 2 * size.rank),
+            },
+            "alpha = rank to 2 · rank: PEFT, QLoRA (arXiv 2305.14314); keep the ratio when the rank changes",
+        ));
+    }
+    list
 }

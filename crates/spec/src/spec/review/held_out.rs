@@ -13,7 +13,8 @@ const MOST_SHARE: f64 = 0.2;
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, mut list) = (subject.spec, Vec::new());
     let (share, own) = (spec.data.val_fraction, spec.data.val_path.is_some());
-    if !own && share > LARGE_SHARE {
+    let counted = spec.data.val_rows;
+    if !own && counted.is_none() && share > LARGE_SHARE {
         list.push(poor(
             "data.val_fraction",
             format!(
@@ -29,12 +30,20 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         let noise = 1.5 / (tokens.max(1) as f64).sqrt();
         // The split grows with its share, whatever the size of the data.
         let wanted = (share * 2.0 * FEW as f64 / tokens.max(1) as f64).min(MOST_SHARE);
-        let (place, fix) = match own || share >= wanted {
-            true => (
+        let more = |rows: u64| rows.saturating_mul(2 * FEW).div_ceil(tokens.max(1));
+        let (place, fix) = match (own || share >= wanted, counted) {
+            (_, Some(rows)) if !own => (
+                "data.val_rows",
+                format!(
+                    "-s data.val_rows={}, or data.val_path with a text of its own",
+                    more(rows)
+                ),
+            ),
+            (true, _) => (
                 "data.val_path",
                 "set data.val_path to a longer text of its own".into(),
             ),
-            false => (
+            (false, _) => (
                 "data.val_fraction",
                 format!(
                     "-s data.val_fraction={wanted:.2}, or data.val_path with a text of its own"

@@ -376,6 +376,25 @@ fn adapters_have_a_rank_and_a_rate_of_their_own() {
         places(&of(&["method=pretrain"], KNOWN)),
         ["adapter.lora.rank=64"]
     );
+    // Sizes of single modules: the first that is out of range is named.
+    let of_one = |words: &[&str]| {
+        let found = of(words, KNOWN);
+        let found = found.iter().map(|f| format!("{} {}", f.evidence, f.fix));
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let wide = of_one(&[
+        "adapter.lora.rank_pattern={.*0.*q_proj|.*0.*c_attn: 100}",
+        "adapter.lora.alpha_pattern={.*0.*q_proj|.*0.*c_attn: 100}",
+    ]);
+    assert!(
+        wide.contains("rank 100 of ") && wide.contains("rank_pattern"),
+        "{wide}"
+    );
+    let loud = of_one(&["adapter.lora.alpha_pattern={.*0.*q_proj|.*0.*c_attn: 300}"]);
+    assert!(
+        loud.contains("_pattern") && loud.contains("alpha / rank of "),
+        "{loud}"
+    );
     let random = finds("sft-lora", &[], Sizes::default(), "random and stay so");
     assert!(random.fix.contains("-s train.from=MODEL"), "{}", random.fix);
 }

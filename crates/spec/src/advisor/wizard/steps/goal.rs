@@ -5,7 +5,11 @@ use crate::advisor::wizard::answers::Begin;
 use crate::advisor::wizard::question::{About, Ask, Row, note};
 use crate::advisor::wizard::{Look, Outcome, Step, Wizard};
 use crate::base::text::one_line;
-use crate::spec::import::Fate;
+use crate::spec::import::{Fate, METHODS};
+
+/// The row of the config, and the one of its method where its tool leaves it open.
+const CONFIG: usize = choose::Goal::ALL.len();
+const METHOD: usize = CONFIG + 1;
 
 pub(in crate::advisor::wizard) struct Goal;
 
@@ -27,7 +31,17 @@ impl Ask for Goal {
             &wizard.answers.config_path,
             "its path: LLaMA-Factory, Axolotl or TRL",
         );
-        goals.chain([config]).collect()
+        let open = wizard.config_facts().and_then(|facts| facts.as_ref().ok());
+        let open = open.filter(|facts| facts.takes_a_method());
+        let method = open.map(|facts| {
+            let placeholder = match facts.doubt {
+                Some(_) => format!("{}, a guess; or {}", facts.method, METHODS.join(", ")),
+                None => format!("{}; or {}", facts.method, METHODS.join(", ")),
+            };
+            let said = &wizard.answers.config_method;
+            Row::input("its training method", said, &placeholder)
+        });
+        goals.chain([config]).chain(method).collect()
     }
 
     fn about(&self, wizard: &Wizard, _: &[Row]) -> About {
@@ -65,12 +79,20 @@ impl Ask for Goal {
     fn chosen(&self, wizard: &Wizard) -> Option<usize> {
         let goal = wizard.answers.goal;
         match wizard.answers.begin {
-            Begin::Config => Some(choose::Goal::ALL.len()),
+            Begin::Config => Some(CONFIG),
             Begin::Questions => choose::Goal::ALL.iter().position(|g| Some(*g) == goal),
         }
     }
 
     fn type_in(&self, wizard: &mut Wizard, text: &str) {
+        if wizard.selected() == METHOD {
+            wizard.answers.config_method = text.to_string();
+            return;
+        }
+        // A method is said of one file.
+        if wizard.answers.config_path.trim() != text.trim() {
+            wizard.answers.config_method.clear();
+        }
         wizard.answers.config_path = text.to_string();
     }
 
@@ -89,8 +111,18 @@ impl Ask for Goal {
         if path.is_empty() {
             return wizard.refuse("which file? Type the path of its YAML");
         }
+        let method = wizard.answers.config_method.trim().to_lowercase();
+        if !method.is_empty() && !METHODS.contains(&&*method) {
+            let why = format!(
+                "`{}` is no method of TRL's: {}",
+                one_line(&method),
+                METHODS.join(", ")
+            );
+            return wizard.refuse(why);
+        }
+        let method = Some(method).filter(|method| !method.is_empty());
         match &wizard.config {
-            Some((known, Ok(_))) if *known == path => {
+            Some((known, Ok(facts))) if *known == path && facts.said == method => {
                 wizard.answers.begin = Begin::Config;
                 wizard.step = Step::Settings;
                 wizard.place_cursor();
@@ -98,6 +130,7 @@ impl Ask for Goal {
             }
             _ => Outcome::Look(Look::Config {
                 path: path.into(),
+                method,
                 hub_cache: wizard.context.hub_cache.clone(),
             }),
         }
@@ -112,6 +145,13 @@ fn config_notes(wizard: &Wizard) -> About {
     };
     let found = format!("{}: {}", facts.tool, facts.summary());
     let mut notes = vec![note("Found", found), note("Next", "enter imports it")];
+    notes.extend(facts.doubt.as_deref().map(|_| {
+        let words = format!(
+            "{} is a guess: no key of the file says which of TRL's trainers it is for; say it in the row below the path",
+            facts.method
+        );
+        note("Method", words)
+    }));
     notes.extend(facts.absent_base().map(|why| note("Base model", why)));
     for fate in Fate::ALL {
         for line in facts.lines.iter().filter(|l| l.fate == fate) {

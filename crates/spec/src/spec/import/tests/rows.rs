@@ -51,13 +51,29 @@ fn pairs_have_their_conversation_before_the_answers() {
 
 /// A spec with a split of a file failed once it was trained.
 #[test]
-fn a_file_has_no_splits_and_a_share_of_a_split_is_told() {
+fn a_file_has_no_splits_and_the_first_part_of_a_split_is_a_fraction() {
     let file = "{path: a/b.jsonl, ds_type: json, type: alpaca, split: train}";
     assert_eq!(
         axolotl(file, ""),
         json!({"name": "a/b.jsonl", "format": "alpaca"})
     );
     let hub = "{path: org/set, type: alpaca, split: \"train[:20%]\"}";
+    let first = json!({"name": "org/set", "format": "alpaca", "split": "train", "fraction": 0.2});
+    assert_eq!(axolotl(hub, ""), first);
+    let of_file = "{path: a/b.jsonl, type: alpaca, split: \"train[:5%]\"}";
+    let expected = json!({"name": "a/b.jsonl", "format": "alpaca", "fraction": 0.05});
+    assert_eq!(axolotl(of_file, ""), expected);
+    let shards = "{path: org/set, type: alpaca, shards: 4}";
+    let expected = json!({"name": "org/set", "format": "alpaca", "fraction": 0.25});
+    assert_eq!(axolotl(shards, ""), expected);
+    let (trl, _) =
+        sources("dataset_name: org/set\ndataset_train_split: \"train[:10%]\"\nbeta: 0.1\n");
+    assert_eq!(
+        trl,
+        json!([{"name": "org/set", "split": "train", "fraction": 0.1}])
+    );
+    // Other parts are no beginning.
+    let hub = "{path: org/set, type: alpaca, split: \"train[20%:40%]\"}";
     let whole = json!({"name": "org/set", "format": "alpaca", "split": "train"});
     assert_eq!(axolotl(hub, ""), whole);
     let text = format!("base_model: m\nsequence_len: 64\ndatasets:\n  - {hub}\n");
@@ -81,6 +97,94 @@ fn trls_mixtures_are_several_sources() {
         json!([{"name": "org/a", "subset": "en", "split": "train"}, "org/b"])
     );
     assert_eq!(imported.draft.value("data.mix"), "concatenate");
+}
+
+/// `dataset_mixer` of the alignment handbook reads the first rows of each set, and joins them.
+#[test]
+fn the_handbooks_mixers_are_sources_with_fractions() {
+    let text = "model_name_or_path: m\ndataset_mixer:\n  org/a: 1.0\n  org/b: 0.25\n  org/c: 0\n  org/d: 2\n\
+        dataset_splits: [train_sft, test_sft]\ndataset_configs: [null, en]\npreprocessing_num_workers: 12\n\
+        num_train_epochs: 1\nlearning_rate: 2.0e-05\nchat_template: \"{% for m in messages %}{% endfor %}\"\n";
+    let (all, imported) = sources(text);
+    assert_eq!(imported.dialect, Dialect::Trl);
+    let expected = json!([
+        {"name": "org/a", "split": "train_sft"},
+        {"name": "org/b", "subset": "en", "split": "train_sft", "fraction": 0.25},
+    ]);
+    assert_eq!(all, expected);
+    assert_eq!(imported.draft.value("data.mix"), "concatenate");
+    for (key, is, words) in [
+        ("dataset_mixer.org/a", Fate::Mapped, ""),
+        ("dataset_mixer.org/b", Fate::Differs, "first rows"),
+        ("dataset_mixer.org/c", Fate::Needless, "left out"),
+        ("dataset_mixer.org/d", Fate::NoEqual, "at most 1"),
+        ("dataset_splits", Fate::Differs, "test_sft is not read"),
+        ("dataset_configs", Fate::Mapped, ""),
+        ("preprocessing_num_workers", Fate::Needless, ""),
+        ("chat_template", Fate::NoEqual, "data.template"),
+    ] {
+        let line = fate(&imported, key);
+        assert!(
+            line.fate == is && line.words.contains(words),
+            "{key}: {line:?}"
+        );
+    }
+    // A spec of it can be read.
+    let yaml = imported.draft.to_yaml(&[]);
+    assert!(yaml.contains("fraction: 0.25"), "{yaml}");
+    let (one, _) = sources("dataset_mixer: {org/a: 0.5}\nbeta: 0.01\n");
+    assert_eq!(one, json!([{"name": "org/a", "fraction": 0.5}]));
+    let (newer, imported) = sources(
+        "model_name_or_path: m\ndataset_mixture:\n  datasets:\n    - {id: org/a, config: all, split: train, columns: [messages], weight: 0.5}\n    \
+         - {id: org/b}\n  seed: 1\n  test_split_size: 0.05\n",
+    );
+    let expected =
+        json!([{"name": "org/a", "subset": "all", "split": "train", "fraction": 0.5}, "org/b"]);
+    assert_eq!(newer, expected);
+    assert_eq!(imported.draft.value("data.val_fraction"), 0.05);
+    let line = fate(&imported, "dataset_mixture.datasets[0]");
+    assert!(line.words.contains("at random"), "{line:?}");
+}
+
+#[test]
+fn labelled_answers_of_axolotl_are_read_by_their_type() {
+    for (kind, columns) in [
+        ("llama3.ultra", json!(null)),
+        ("chatml.prompt_pairs", json!(null)),
+        ("chatml.argilla", json!({"prompt": "instruction"})),
+        ("llama3.intel", json!({"prompt": "question"})),
+        (
+            "{field_prompt: q, field_completion: a, field_label: good}",
+            json!({"prompt": "q", "completion": "a", "label": "good"}),
+        ),
+    ] {
+        let found = axolotl(&format!("{{path: org/set, type: {kind}}}"), "rl: kto");
+        let mut expected = json!({"name": "org/set", "format": "kto"});
+        if !columns.is_null() {
+            expected["columns"] = columns;
+        }
+        assert_eq!(found, expected, "{kind}");
+    }
+    let pairs = "{path: org/set, type: {field_prompt: q, field_chosen: good, field_rejected: bad}}";
+    let expected = json!({"name": "org/set", "format": "preference",
+        "columns": {"prompt": "q", "chosen": "good", "rejected": "bad"}});
+    assert_eq!(axolotl(pairs, "rl: dpo"), expected);
+    // What puts texts together is not passed over.
+    let text = "base_model: m\nsequence_len: 64\nrl: kto\ndatasets:\n  - {path: org/set, type: ";
+    for (kind, words) in [
+        (
+            "{field_prompt: q, prompt_format: \"<{prompt}>\"}",
+            "`format`",
+        ),
+        ("chatml.argilla_chat", "rename that column to `messages`"),
+    ] {
+        let (_, imported) = sources(&format!("{text}{kind}}}\n"));
+        let line = fate(&imported, "datasets[0].type");
+        assert!(
+            line.fate == Fate::NoEqual && line.words.contains(words),
+            "{line:?}"
+        );
+    }
 }
 
 #[test]

@@ -417,16 +417,23 @@ fn rows_of_kto_lie_together() {
 }
 
 #[test]
-fn a_count_of_held_out_rows_says_which_share_to_set() {
-    let imported = import("x", &format!("{AX}val_set_size: 100\n"), None).unwrap();
-    let line = fate(&imported, "val_set_size");
-    assert!(
-        line.fate == Fate::NoEqual
-            && line
-                .words
-                .contains("100 over the number of rows (of 10,000: 0.01)"),
-        "{line:?}"
-    );
+fn a_count_of_held_out_rows_stays_a_count() {
+    for (text, key) in [
+        (format!("{AX}val_set_size: 100\n"), "val_set_size"),
+        (format!("{LF}val_size: 100\n"), "val_size"),
+        (format!("{TRL}test_split_size: 100.0\n"), "test_split_size"),
+    ] {
+        let imported = import("x", &text, None).unwrap();
+        let line = fate(&imported, key);
+        assert_eq!(line.ours, "data.val_rows: 100", "{line:?}");
+        assert!(imported.draft.to_yaml(&[]).contains("val_rows: 100"));
+    }
+    let share = format!("{AX}val_set_size: 0.1\n");
+    assert_eq!(value(&share, "data.val_fraction"), 0.1);
+    assert!(value(&share, "data.val_rows").is_null());
+    // The default share once took the place of what TRL's key says.
+    let share = format!("{TRL}test_split_size: 0.2\n");
+    assert_eq!(value(&share, "data.val_fraction"), 0.2);
 }
 
 #[test]
