@@ -303,6 +303,23 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         &["this is data, not a spec", "data.path=chats.jsonl"],
     ),
     (
+        &["train", "axolotl.yml"],
+        2,
+        &["this is a config of axolotl", "llmtui import axolotl.yml"],
+    ),
+    // No folder of a like name: `runz` would be two letters away.
+    (&["presets", "show", "runz"], 2, &["presets: "]),
+    (
+        &["eval", "chats.jsonl", "--tasks", ","],
+        2,
+        &["--tasks names no task", "llmtui eval --list"],
+    ),
+    (
+        &["data", "inspect", "chats.jsonl", "--seq-len", "0"],
+        2,
+        &["--seq-len"],
+    ),
+    (
         &["--theme", "nope", "presets", "list"],
         2,
         &["there is no theme nope"],
@@ -315,6 +332,8 @@ fn every_ending_has_its_code_and_its_words() {
     let dir = tempfile::tempdir().unwrap();
     let row = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n";
     std::fs::write(dir.path().join("chats.jsonl"), row.repeat(2)).unwrap();
+    let axolotl = "base_model: a/b\nsequence_len: 8\nlearning_rate: 1e-4\n";
+    std::fs::write(dir.path().join("axolotl.yml"), axolotl).unwrap();
     let clock = llmtui::base::clock::SystemClock::new();
     let runs = dir.path().join("runs");
     let run = llmtui::run::RunDir::create(&runs, "earlier", "{}", "", &clock).unwrap();

@@ -160,6 +160,9 @@ fn named(args: &Args, cx: &Context) -> anyhow::Result<Vec<Task>> {
             .filter(|task| !task.is_empty())
             .collect(),
     };
+    if words.is_empty() {
+        return Err(Failure::yours("--tasks names no task", "llmtui eval --list").into());
+    }
     all(words.into_iter().map(|word| {
         let task = tasks::load(word, &cx.env)?;
         match args.shots {

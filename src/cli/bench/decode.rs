@@ -101,7 +101,10 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
         let what = format!(
             "the context is {seq_len} tokens; the prompt and {WRITTEN} decoded ones need {wanted}"
         );
-        let hint = format!("--prompt {}", seq_len.saturating_sub(WRITTEN).max(1));
+        let hint = match seq_len.saturating_sub(WRITTEN) {
+            0 => format!("a model with a context of {} tokens or more", WRITTEN + 1),
+            room => format!("--prompt {room}"),
+        };
         return Err(Failure::yours(what, hint).into());
     }
     Ok((model, formats))

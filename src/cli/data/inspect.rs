@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     pub template: Option<String>,
     /// Sequence length in tokens; longer rows are reported
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seq_len: Option<u64>,
     /// The validation file; training rows that overlap it are reported
     #[arg(long, value_name = "FILE")]

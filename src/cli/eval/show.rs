@@ -183,7 +183,10 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
     let _ = writeln!(
         out,
         "*: stands for the task · ±: standard error · answers: {}",
-        folder(models)
+        match &args.answers {
+            Some(file) => shown(file),
+            None => folder(models),
+        }
     );
     out
 }

@@ -246,15 +246,10 @@ fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
             human::number(run.epochs()?)
         ),
         "gap" => {
-            let (train, val) = (run.latest("train/loss")?, run.latest("val/loss")?);
-            let (gap, train, val) = (
-                human::number(val - train),
-                human::number(train),
-                human::number(val),
-            );
-            format!(
-                "{name}: training loss {train}, validation loss {val}, a gap of {gap} nats (its log)"
-            )
+            // As the diagnosis has it: losses of single steps are not those around an evaluation.
+            let judged = diagnosis::diagnose(run);
+            let gap = judged.findings.iter().find(|f| f.id == "overfitting")?;
+            format!("{name}: {} {} (`llmtui diagnose`)", gap.title, gap.evidence)
         }
         _ => return None,
     })

@@ -1,7 +1,7 @@
 //! Spec files outside the folders of presets: telling them from other YAML, and finding those of a folder. Nothing is validated: a
 //! file with a mistake is still the spec that somebody wants to open.
 
-use super::{layer, yaml};
+use super::{import, layer, yaml};
 use crate::base::files::read_small_text;
 use crate::base::paths::is_yaml;
 use serde_json::Value;
@@ -24,12 +24,14 @@ pub struct SpecFile {
 
 /// The spec in this file: YAML without `stages`, most of whose keys are settings of a spec.
 pub fn spec_file(path: &Path) -> Option<SpecFile> {
-    let value = yaml::parse(&read_small_text(path, MAX_BYTES).ok()?).ok()?;
+    let text = read_small_text(path, MAX_BYTES).ok()?;
+    let value = yaml::parse(&text).ok()?;
     let map = value.as_object()?;
     let extends = map.get("extends").and_then(Value::as_str);
     let known = |key: &&String| *key == "extends" || layer::key_is_known(key).is_ok();
     let n_known = map.keys().filter(known).count();
-    if map.contains_key("stages") || 2 * n_known <= map.len() {
+    let is_foreign = import::tool_of(&text).is_some();
+    if map.contains_key("stages") || 2 * n_known <= map.len() || is_foreign {
         return None;
     }
     let about = map.get("about").and_then(Value::as_str);
@@ -70,6 +72,12 @@ mod tests {
         write("stages.yaml", "name: two\nabout: Two.\nstages: []\n");
         write("compose.yaml", "name: web\nversion: 3\nservices: {}\n");
         write("broken.yaml", "a: [1\n");
+        write("flat.yaml", "micro_batch_size: 2\nlr: 1e-3\n");
+        // Another tool's, with more keys that are ours than others.
+        write(
+            "axolotl.yml",
+            "base_model: a/b\nsequence_len: 8\nlearning_rate: 1e-4\nseed: 1\nmax_steps: 3\n",
+        );
         write("empty.yaml", "");
         write("list.yaml", "- 1\n");
         write("notes.txt", "extends: quickstart\n");
@@ -85,6 +93,7 @@ mod tests {
         assert_eq!(
             told,
             [
+                ("flat.yaml".into(), ""),
                 ("mine.yaml".into(), "extends quickstart"),
                 ("own.yml".into(), "My own."),
                 ("typo.yaml".into(), "extends quickstart"),

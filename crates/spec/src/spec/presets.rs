@@ -4,10 +4,11 @@
 //! the lower presets of its name; a parent of the same name means exactly those.
 
 use super::PresetGroup;
+use super::import;
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
 use crate::base::files::read_plain_text;
-use crate::base::paths::expand_home;
+use crate::base::paths::{expand_home, is_yaml};
 use crate::data::source::is_data_file;
 use crate::embed;
 use crate::models::{self, SourceError};
@@ -249,6 +250,14 @@ fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
         }
         Err(_) => {}
     }
+    // Of another tool: each of its keys would be unknown.
+    let tool = is_yaml(target)
+        .then(|| read_plain_text(path).ok())
+        .flatten();
+    if let Some(tool) = tool.and_then(|text| import::tool_of(&text)) {
+        let what = format!("this is a config of {}, not a spec", tool.id());
+        return Some((what, format!("llmtui import {target}")));
+    }
     // JSON is both: a spec is a map, data are a list or several rows.
     let json_spec = || {
         let text = read_plain_text(path).unwrap_or_default();
@@ -320,7 +329,13 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
         }
     }
     let near_file = neighbours(&folder.join(target)).and_then(|files| {
-        let others = files.iter().map(String::as_str);
+        // Not any file or folder of a like name: a spec, or a run, which has one.
+        let is_spec = |file: &&str| {
+            file.ends_with(".yaml")
+                || file.ends_with(".yml")
+                || folder.join(file).join("spec.yaml").is_file()
+        };
+        let others = files.iter().map(String::as_str).filter(is_spec);
         let others = others.filter(|file| child.is_none_or(|child| child != *file));
         nearest(target, others).map(String::from)
     });

@@ -142,7 +142,7 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
     if answers.len() != items.len() {
         let (there, wanted) = (answers.len(), items.len());
         return Err(wrong(format!(
-            "it has {wanted} items, and there are {there} answers"
+            "{wanted} items need as many answers, in their order, and the file has {there}"
         )));
     }
     let until = |mut answer: String| {

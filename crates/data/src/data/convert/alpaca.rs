@@ -1,7 +1,9 @@
 //! Alpaca as LLaMA-Factory reads it: `instruction`, `input`, `output`, `system`, `history`; pairs with `chosen` and
 //! `rejected`, judged answers with `kto_tag`.
 
-use super::{PLAIN_TEXT, Writer, into_turns, joined, no_tools, one_text, plain, turns};
+use super::{
+    PLAIN_TEXT, Writer, earlier_answers, into_turns, joined, no_tools, one_text, plain, turns,
+};
 use crate::data::{Content, Example, Message};
 use serde_json::{Map, Value, json};
 
@@ -9,8 +11,18 @@ pub const WRITER: Writer = Writer {
     id: "alpaca",
     about: "instruction, input, output; earlier turns as history",
     write,
-    change: into_turns,
+    change,
 };
+
+fn change(example: &Example) -> Option<&'static str> {
+    match &example.content {
+        Content::Chat(_) => earlier_answers(
+            example,
+            "earlier answers of a conversation are its history: training learns from the last one alone",
+        ),
+        _ => into_turns(example),
+    }
+}
 
 fn write(example: &Example) -> Result<Map<String, Value>, String> {
     no_tools(example)?;

@@ -57,6 +57,17 @@ impl Writer {
     }
 }
 
+/// `what` of a conversation with more answers than its last.
+fn earlier_answers(example: &Example, what: &'static str) -> Option<&'static str> {
+    match &example.content {
+        Content::Chat(messages) => {
+            let answers = messages.iter().filter(|m| m.role == "assistant").count();
+            (answers > 1).then_some(what)
+        }
+        _ => None,
+    }
+}
+
 /// Formats of conversations: texts that follow each other become turns.
 fn into_turns(example: &Example) -> Option<&'static str> {
     let prompt = match &example.content {

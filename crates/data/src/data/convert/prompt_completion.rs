@@ -1,7 +1,7 @@
 //! TRL's columns `prompt` and `completion`, `chosen` and `rejected`, `label`: plain texts where the example is plain text, lists
 //! of turns where it is a conversation. As texts, turns would lose their roles and the chat template that goes around them.
 
-use super::{PLAIN_TEXT, Writer, no_tools, turns};
+use super::{PLAIN_TEXT, Writer, earlier_answers, no_tools, turns};
 use crate::data::{Content, Example, Message, Turns};
 use serde_json::{Map, Value, json};
 
@@ -105,13 +105,8 @@ fn last_answer(messages: &[Message]) -> Result<(&[Message], &Message), String> {
 }
 
 fn change(example: &Example) -> Option<&'static str> {
-    match &example.content {
-        Content::Chat(messages) => {
-            let answers = messages.iter().filter(|m| m.role == "assistant").count();
-            (answers > 1).then_some(
-                "earlier answers of a conversation are part of its prompt: training learns from the last one alone",
-            )
-        }
-        _ => None,
-    }
+    earlier_answers(
+        example,
+        "earlier answers of a conversation are part of its prompt: training learns from the last one alone",
+    )
 }

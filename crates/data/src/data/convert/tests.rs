@@ -55,12 +55,10 @@ fn a_conversation_in_every_format_that_can_say_it() {
         json!([{"role": "assistant", "content": "bye bye"}])
     );
     let change = |id: &str| find(id).unwrap().change(&example);
-    assert!(
-        change("prompt_completion")
-            .unwrap()
-            .contains("last one alone")
-    );
-    assert_eq!((change("messages"), change("alpaca")), (None, None));
+    for id in ["prompt_completion", "alpaca"] {
+        assert!(change(id).unwrap().contains("last one alone"), "{id}");
+    }
+    assert_eq!((change("messages"), change("sharegpt")), (None, None));
     assert!(
         written("text", &example)
             .unwrap_err()

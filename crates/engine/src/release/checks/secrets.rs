@@ -84,7 +84,7 @@ fn run(subject: &Subject) -> Vec<Finding> {
         findings.push(found.at(homes[0].clone()));
     }
     if findings.is_empty() {
-        findings.push(Finding::pass("no tokens, keys or paths of a machine"));
+        findings.push(Finding::pass("no tokens, keys or paths in home folders"));
     }
     findings
 }

@@ -22,6 +22,7 @@ pub use dataset_info::DatasetInfo;
 pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
+use super::layer;
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
@@ -264,6 +265,22 @@ fn detect(keys: &[&str]) -> Option<Dialect> {
     };
     let best = Dialect::ALL.into_iter().max_by_key(|d| score(*d))?;
     (score(best).1 > 0).then_some(best)
+}
+
+/// The tool whose config this text is: keys that only it has occur, and no part of a spec of ours.
+pub fn tool_of(text: &str) -> Option<Dialect> {
+    const OURS: [&str; 5] = ["extends", "data", "model", "train", "method"];
+    let Value::Object(map) = yaml::parse(text).ok()? else {
+        return None;
+    };
+    let keys: Vec<&str> = map.keys().map(String::as_str).collect();
+    if keys.iter().any(|key| OURS.contains(key)) {
+        return None;
+    }
+    // Some of their keys are ours as well.
+    let is_theirs =
+        |d: &Dialect, key: &&str| d.marks().contains(key) && layer::key_is_known(key).is_err();
+    detect(&keys).filter(|d| keys.iter().any(|key| is_theirs(d, key)))
 }
 
 /// Reads another tool's YAML. `name` becomes the run's name if the file has none.
