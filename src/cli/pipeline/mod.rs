@@ -41,7 +41,11 @@ impl Request<'_> {
     fn sets<'s>(&self, trains: impl Iterator<Item = &'s Stage>) -> Vec<String> {
         let has_engine = |stage: &Stage| {
             let own = format!("{}.engine", stage.name);
-            let mut said = self.spec.set.iter().filter_map(|word| word.strip_prefix(&own));
+            let mut said = self
+                .spec
+                .set
+                .iter()
+                .filter_map(|word| word.strip_prefix(&own));
             said.any(|rest| rest.starts_with(['=', '.']))
         };
         let words = trains.filter(|stage| !has_engine(stage)).flat_map(|stage| {

@@ -47,8 +47,8 @@ pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};
 pub use run_spec::{RunSpec, line_origins};
-pub use vocabulary::Growth;
 pub use saved::{CheckpointSize, FROZEN_COPIES, Kept};
+pub use vocabulary::Growth;
 pub use wants::wants;
 
 /// The embedded corpora.

@@ -287,7 +287,8 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         assert!(bits(&source.load().unwrap()) == bits(&model));
         let alone = answers(&mut HeldModel::load(&apart).unwrap());
         // Beside the base it takes its tokenizer along, for the base's own has no such tokens.
-        let mut beside = HeldModel::load_with(&start.original(), &[apart.clone()]).unwrap();
+        let mut beside =
+            HeldModel::load_with(&start.original(), std::slice::from_ref(&apart)).unwrap();
         assert_eq!(answers(&mut beside), alone);
         beside.use_adapter(None).unwrap();
         assert_ne!(answers(&mut beside), alone);
@@ -326,7 +327,8 @@ fn frozen_tables_grow_and_stay_and_the_spec_is_warned_of_it() {
     let folder = run.checkpoint(12);
     let own = answers(&mut HeldModel::load(&folder).unwrap());
     // On its base, which has fewer rows, the rows begin as they did in training.
-    let mut beside = HeldModel::load_with(&start.original(), &[folder.clone()]).unwrap();
+    let mut beside =
+        HeldModel::load_with(&start.original(), std::slice::from_ref(&folder)).unwrap();
     assert_eq!(answers(&mut beside), own);
     let to = start.dir.path().join("merged");
     merged(&start.extended(), &folder, &to);
