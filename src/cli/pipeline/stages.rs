@@ -96,8 +96,8 @@ fn train_stage(
     let run = match begun(&state.stages[at], cx) {
         Some(run) => run,
         None => {
-            let run = create(train, state, at, cx)?;
             state.stages[at].earlier_seconds = state.stages[at].seconds;
+            let run = create(train, state, at, cx)?;
             state.stages[at].run = Some(run.id().into());
             dir.save(state).map_err(|e| failed(&e))?;
             run
