@@ -13,6 +13,7 @@ use crate::report::{
     Album, Price, Sheet, html, markdown, picture, picture_png, pipeline_html, pipeline_markdown,
     pipeline_picture, pipeline_png,
 };
+use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
 use crate::spec;
 use crate::tasks;
@@ -101,15 +102,26 @@ fn of_pipeline(
     form: Form,
     cx: &Context,
 ) -> anyhow::Result<Vec<u8>> {
-    let state = dir
+    let mut state = dir
         .state()
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
     // Evaluations of the pipeline lie in its folder.
     let own = dir.path().join("evals");
     let evals = if own.is_dir() { &own } else { &args.evals };
     let mut told = Vec::new();
-    for id in state.stages.iter().filter_map(|stage| stage.run.as_deref()) {
-        told.push(Told::of(&run_ref::named(id, cx)?, args, evals, cx)?);
+    for stage in &mut state.stages {
+        let Some(id) = &stage.run else {
+            continue;
+        };
+        match index::resolve(&cx.runs_dir, id) {
+            Ok(run) => told.push(Told::of(&run, args, evals, cx)?),
+            Err(ResolveError::Unknown { .. }) => {
+                let (name, id) = (&stage.name, one_line(id));
+                tell!("note: the run of stage {name} is gone: {id}");
+                stage.message = "(its run is gone)".into();
+            }
+            Err(error) => return Err(run_ref::not_found(id, &error, cx).into()),
+        }
     }
     let album = Album {
         state: &state,

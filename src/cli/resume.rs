@@ -54,6 +54,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
+    if let Some(note) = run_ref::of_a_pipeline(&run, cx) {
+        tell!("note: {note}, once it has ended");
+    }
     Ok(Exit::Done)
 }
 

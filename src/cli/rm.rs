@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::pipeline::{PipelineDir, State};
+use crate::pipeline::{PipelineDir, State, membership};
 use crate::run::index::{ResolveError, RunSummary};
 use crate::run::lineage::find_parent;
 use crate::run::{RunDir, index};
@@ -54,6 +54,18 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| super::pipeline::failed(&e))?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
+    let gone: Vec<PipelineDir> = (args.runs.iter())
+        .filter_map(|word| Some(pipeline(word, &cx.runs_dir)?.0))
+        .collect();
+    for run in &runs {
+        if let Some(of) = membership(run, &cx.runs_dir).filter(|of| !gone.contains(&of.dir)) {
+            let (run, id) = (one_line(&run.folder()), one_line(&of.state.id));
+            tell!(
+                "note: {run} is stage {} of pipeline {id}, which stays",
+                of.stage
+            );
+        }
+    }
     for run in &runs {
         let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()

@@ -45,7 +45,7 @@ pub fn not_found(word: &str, error: &ResolveError, cx: &Context) -> Failure {
     let state = dir.filter(|_| unknown).and_then(|dir| dir.state().ok());
     let Some(state) = state else {
         return match unknown && pipeline::text_of(word, &cx.spec_sources()).is_some() {
-            true => is_a_pipeline(word),
+            true => never_started(word, cx),
             false => match error {
                 ResolveError::Run(error) => Failure::run(error),
                 ResolveError::Io { error: cause, path } => {
@@ -108,6 +108,28 @@ fn a_checkpoint(word: &str, runs_dir: &Path) -> Option<Failure> {
 pub fn means_a_pipeline(word: &str, cx: &Context) -> bool {
     PipelineDir::resolve(&cx.runs_dir, word).is_ok()
         || pipeline::text_of(word, &cx.spec_sources()).is_some()
+}
+
+/// A pipeline's name or file where one that was started, or a run of it, is asked for.
+fn never_started(word: &str, cx: &Context) -> Failure {
+    let folder = shown(&cx.runs_dir);
+    let what = format!("{word:?} is a pipeline, and none of that name was started in {folder}");
+    let word = quoted(&one_line(word));
+    Failure::yours(
+        what,
+        format!("llmtui train {word}{}", options(&cx.runs_dir)),
+    )
+}
+
+/// What a run that goes on or stops by itself leaves of its pipeline: how to go on with the stages behind it.
+pub fn of_a_pipeline(run: &RunDir, cx: &Context) -> Option<String> {
+    let of = pipeline::membership(run, &cx.runs_dir)?;
+    let resume = of.resume(&cx.runs_dir)?;
+    Some(format!(
+        "it is stage {} of pipeline {}: {resume} goes on with the stages behind it",
+        of.stage,
+        one_line(&of.state.name)
+    ))
 }
 
 /// A pipeline's name or file where a spec is asked for.

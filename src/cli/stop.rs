@@ -39,6 +39,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
         writeln!(out, "{resume} continues from step {step}")?;
     }
+    if let Some(note) = run_ref::of_a_pipeline(&run.run, cx) {
+        writeln!(out, "{note}")?;
+    }
     Ok(Exit::Done)
 }
 

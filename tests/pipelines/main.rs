@@ -6,7 +6,9 @@
     reason = "a helper of a test fails as a test does"
 )]
 
+mod amended;
 mod checks;
+mod plans;
 
 use llmtui::base::clock::{Clock, SystemClock};
 use serde_json::Value;

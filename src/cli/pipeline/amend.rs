@@ -1,10 +1,11 @@
 //! What a resume changes of a pipeline: `--skip`, `--redo`, and `-s` for stages that are not over. All of it is checked before
 //! anything is written.
 
-use super::{Request, check, failed, known, stages};
-use crate::cli::Context;
+use super::{Request, check, failed, known, needs, stages, table};
+use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use crate::cli::extend::{Asked, Extension};
+use crate::cli::{Context, out};
 use crate::pipeline::{Pipeline, PipelineDir, Stage, State, Status};
 use crate::run::RunDir;
 
@@ -37,6 +38,7 @@ impl Amended {
     /// A stage that does not exist or is done; a value that the stage, or the run that it has begun, cannot take.
     pub fn plan(dir: &PipelineDir, args: &Request, cx: &Context) -> anyhow::Result<Amended> {
         let mut pipeline = dir.pipeline().map_err(|e| failed(&e))?;
+        needs::agree(args)?;
         for name in args.skip.iter().chain(args.redo) {
             known(&pipeline, name)?;
         }
@@ -68,6 +70,11 @@ impl Amended {
                 .check_judges(&cx.spec_sources())
                 .map_err(|e| failed(&e))?;
         }
+        let standing = Standing::of(&state, args);
+        if args.resume.is_some() {
+            needs::values(&args.spec.set, args.skip, &standing.left_out)?;
+        }
+        needs::check(&pipeline, &standing.left_out, &standing.done, cx)?;
         // What is done stays, whatever became of its files.
         let over = state.stages.iter().filter(|stage| {
             matches!(stage.status, Status::Done | Status::Skipped)
@@ -120,6 +127,41 @@ impl Amended {
                 .map_err(|e| failed(&e))?;
         }
         let mut state = dir.state().map_err(|e| failed(&e))?;
+        Amended::mark(&mut state, args);
+        dir.save(&state).map_err(|e| failed(&e))?;
+        Ok(())
+    }
+
+    /// Shows how the stages would stand, and with which the pipeline would go on.
+    ///
+    /// # Errors
+    /// The state cannot be read; a closed standard output.
+    pub fn show(self, dir: &PipelineDir, args: &Request, cx: &Context) -> anyhow::Result<()> {
+        let mut state = dir.state().map_err(|e| failed(&e))?;
+        Amended::mark(&mut state, args);
+        if args.options.json {
+            say!("{}", out::json(&state)?)?;
+            return Ok(());
+        }
+        for (run, extension) in &self.extended {
+            for line in extension.lines(run) {
+                say!("{line}")?;
+            }
+        }
+        let stages = table::stages(&state, dir.is_live(), &cx.runs_dir);
+        say!("{}\n{}", one_line(&state.id), stages.trim_end())?;
+        let left = state.stages.iter().filter(|stage| !stage.status.is_over());
+        let left: Vec<&str> = left.map(|stage| stage.name.as_str()).collect();
+        match left.is_empty() {
+            true => say!("all stages are done: nothing would start")?,
+            false => say!("would do: {}", left.join(", "))?,
+        }
+        say!("dry run: nothing started")?;
+        Ok(())
+    }
+
+    /// What `--redo` and `--skip` make of the stages.
+    fn mark(state: &mut State, args: &Request) {
         for stage in &mut state.stages {
             if args.redo.contains(&stage.name) {
                 stage.redo();
@@ -127,7 +169,27 @@ impl Amended {
                 stage.status = Status::Skipped;
             }
         }
-        dir.save(&state).map_err(|e| failed(&e))?;
-        Ok(())
+    }
+}
+
+/// The stages that change no more.
+struct Standing {
+    /// Left out, now or before: they have no model.
+    left_out: Vec<String>,
+    done: Vec<String>,
+}
+
+impl Standing {
+    fn of(state: &State, args: &Request) -> Standing {
+        let mut state = state.clone();
+        Amended::mark(&mut state, args);
+        let of = |status: Status| {
+            let stages = state.stages.iter().filter(|stage| stage.status == status);
+            stages.map(|stage| stage.name.clone()).collect()
+        };
+        Standing {
+            left_out: of(Status::Skipped),
+            done: of(Status::Done),
+        }
     }
 }

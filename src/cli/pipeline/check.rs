@@ -2,6 +2,7 @@
 
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
+use crate::cli::tokenizer::{KINDS, Planned};
 use crate::cli::{Context, eval, export};
 use crate::engine::export::{ExportError, PEFT};
 use crate::pipeline::{Export, Pipeline, TrainTokenizer, Work};
@@ -10,7 +11,8 @@ use crate::tasks;
 use std::collections::HashMap;
 
 /// # Errors
-/// A task that does not exist, a format or a type of weights that `llmtui export` does not write; with its stage.
+/// A task that does not exist, a format or a type of weights that `llmtui export` does not write, a tokenizer that cannot be
+/// learned; with its stage.
 pub fn stages(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Result<()> {
     for stage in &pipeline.stages {
         if skip.contains(&stage.name) {
@@ -39,19 +41,17 @@ pub fn stages(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Res
     Ok(())
 }
 
-/// Kinds that `llmtui tokenizer train` learns from texts; `file` is there already.
-const LEARNED: [&str; 4] = ["bpe", "unigram", "wordpiece", "char"];
-
+/// A tokenizer whose files are not there would fail behind the trainings in front of it.
 fn learned(config: &TrainTokenizer) -> Result<(), (&'static str, Failure)> {
     let kind = config.kind.as_str();
-    if LEARNED.contains(&kind) {
-        return Ok(());
+    if KINDS.contains(&kind) {
+        return Planned::of(config).map(drop);
     }
-    let near = nearest(kind, LEARNED.iter().copied());
+    let near = nearest(kind, KINDS.iter().copied());
     let what = format!("no kind of tokenizer is called `{}`", one_line(kind));
     let hint = match near {
-        Some(near) => format!("did you mean {near}? There are {}", LEARNED.join(", ")),
-        None => format!("there are {}", LEARNED.join(", ")),
+        Some(near) => format!("did you mean {near}? There are {}", KINDS.join(", ")),
+        None => format!("there are {}", KINDS.join(", ")),
     };
     Err(("kind", Failure::yours(what, hint)))
 }

@@ -3,7 +3,7 @@
 
 use super::child::Stop;
 use super::stages::{Ended, perform};
-use super::{Options, failed, table};
+use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
 use crate::base::text::shown;
 use crate::cli::exit::{Exit, Failure, chain};
@@ -43,7 +43,7 @@ fn drive(
         run_ref::options(&cx.runs_dir)
     );
     for (at, stage) in pipeline.stages.iter().enumerate() {
-        if matches!(state.stages[at].status, Status::Done | Status::Skipped) {
+        if state.stages[at].status.is_over() {
             continue;
         }
         if stop.is_asked() {
@@ -57,7 +57,11 @@ fn drive(
         let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
         let ended = perform(dir, stage, &mut state, at, options, &stop, cx);
         let spent = cx.clock.elapsed().saturating_sub(begun);
-        state.stages[at].seconds = before + spent.as_secs_f64();
+        let driven = before + spent.as_secs_f64();
+        let run = state.stages[at].run_now(&cx.runs_dir);
+        // A run may have trained without the pipeline, too.
+        state.stages[at].seconds =
+            run.map_or(driven, |run| state.stages[at].earlier_seconds + run.seconds);
         let ended = ended.unwrap_or_else(|error| {
             let (exit, why) = match error.downcast::<Failure>() {
                 Ok(failure) => (failure.exit, failure.what),
@@ -89,15 +93,26 @@ fn drive(
                     format!(": {why}")
                 };
                 let what = format!("stage {} ({}) failed{why}", at + 1, stage.name);
-                let hint = format!(
-                    "{resume} tries it again; --skip {} leaves it out",
-                    stage.name
-                );
+                let skips = needs::skips(&pipeline, &stage.name, &done(&state), cx);
+                let hint = match skips.matches("--skip").count() {
+                    1 => format!("{resume} tries it again; {skips} leaves it out"),
+                    _ => format!(
+                        "{resume} tries it again; {skips} leaves it out with what needs its model"
+                    ),
+                };
                 return Err(Failure { exit, what, hint }.into());
             }
         }
     }
     finish(options, &state, dir, cx)
+}
+
+fn done(state: &State) -> Vec<String> {
+    let done = state
+        .stages
+        .iter()
+        .filter(|stage| stage.status == Status::Done);
+    done.map(|stage| stage.name.clone()).collect()
 }
 
 fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
@@ -135,7 +150,7 @@ fn finish(
     let whole: f64 = state.stages.iter().map(|stage| stage.seconds).sum();
     let whole = crate::base::human::duration(Duration::from_secs_f64(whole));
     say!("\n{}: all stages done in {whole}", state.id)?;
-    say!("{}", table::stages(state).trim_end())?;
+    say!("{}", table::stages(state, true, &cx.runs_dir).trim_end())?;
     let chat = state
         .stages
         .iter()

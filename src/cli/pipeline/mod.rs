@@ -5,18 +5,19 @@ mod amend;
 mod check;
 mod child;
 mod drive;
+mod needs;
 mod plan;
 mod stages;
 mod table;
 
-pub use table::list;
+pub use table::{list, objects};
 
 use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::one_line;
-use crate::pipeline::{self, From, Pipeline, PipelineDir, PipelineError, Stage, StageState, Work};
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, StageState};
 use crate::ui::What;
 use std::path::Path;
 
@@ -86,14 +87,7 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
         Some(dir) => {
             refuse_foreign(args)?;
             if args.dry_run {
-                amend::Amended::plan(&dir, args, cx)?;
-                let state = dir.state().map_err(|e| failed(&e))?;
-                if args.options.json {
-                    say!("{}", out::json(&state)?)?;
-                } else {
-                    say!("{}\n{}", state.id, table::stages(&state).trim_end())?;
-                    say!("dry run: nothing started")?;
-                }
+                amend::Amended::plan(&dir, args, cx)?.show(&dir, args, cx)?;
                 return Ok(Some(Exit::Done));
             }
             dir
@@ -173,7 +167,9 @@ fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
-    needed(&pipeline, args.skip, cx)?;
+    needs::agree(args)?;
+    needs::values(&args.spec.set, args.skip, &[])?;
+    needs::check(&pipeline, args.skip, &[], cx)?;
     check::stages(&pipeline, args.skip, cx)?;
     let planned = plan::plan(&pipeline, args.skip, args.options.force, args.dry_run, cx)?;
     if !args.options.json {
@@ -201,54 +197,6 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
     let names: Vec<&str> = pipeline.stages.iter().map(|s| s.name.as_str()).collect();
     let what = format!("{} has no stage {name:?}", pipeline.name);
     Err(Failure::yours(what, names.join(", ")).into())
-}
-
-/// Refuses to leave out the only model that a stage could take.
-fn needed(pipeline: &Pipeline, skip: &[String], cx: &Context) -> anyhow::Result<()> {
-    let trains = |stage: &&Stage| matches!(stage.work, Work::Train(_));
-    for (at, stage) in pipeline.stages.iter().enumerate() {
-        let judge = pipeline.judges_of(at, &cx.spec_sources()).into_iter();
-        if let Some(judge) = judge
-            .map(|judge| &judge.name)
-            .find(|name| skip.contains(name))
-            && !skip.contains(&stage.name)
-        {
-            let what = format!(
-                "stage {} learns from the reward model of {judge}, which --skip leaves out",
-                stage.name
-            );
-            return Err(Failure::yours(what, format!("--skip {} as well", stage.name)).into());
-        }
-        let named: Vec<&String> = match &stage.work {
-            Work::Train(train) => match &train.from {
-                From::Stage(name) => vec![name],
-                From::Spec => continue,
-            },
-            Work::Eval(config) => config.models.iter().collect(),
-            Work::Export(config) => config.model.iter().collect(),
-            Work::Tokenizer(_) | Work::Report(_) => continue,
-        };
-        let sources: Vec<&String> = match named.is_empty() {
-            // The models of all stages before it.
-            true => pipeline.stages[..at]
-                .iter()
-                .filter(trains)
-                .map(|stage| &stage.name)
-                .collect(),
-            false => named,
-        };
-        let gone = !sources.is_empty() && sources.iter().all(|name| skip.contains(name));
-        if gone && !skip.contains(&stage.name) {
-            let sources: Vec<&str> = sources.into_iter().map(String::as_str).collect();
-            let what = format!(
-                "stage {} needs the model of {}, which --skip leaves out",
-                stage.name,
-                sources.join(" or ")
-            );
-            return Err(Failure::yours(what, format!("--skip {} as well", stage.name)).into());
-        }
-    }
-    Ok(())
 }
 
 /// Options of `train` that mean one run.

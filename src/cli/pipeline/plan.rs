@@ -2,6 +2,7 @@
 
 use super::check;
 use crate::cli::exit::Failure;
+use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
 use crate::data::Surroundings;
 use crate::data::source::Origin;
@@ -14,7 +15,7 @@ use crate::plan::ranks::on_ranks;
 use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Estimator, plan as plan_of};
-use crate::spec::{self, RunSpec};
+use crate::spec::{self, RunSpec, ToCome};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -94,7 +95,19 @@ pub fn plan(
         }
         let named = pipeline.training(at, &sources);
         let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
-        let mut loaded = load(train, &stage.name, base.map(|(config, _)| config), cx)?;
+        let start = match (&train.from, base) {
+            (From::Stage(stage), Some((config, vocab_size))) => Some(ToCome {
+                stage,
+                config,
+                vocab_size: *vocab_size,
+            }),
+            _ => None,
+        };
+        let own = match &train.from {
+            From::Spec => vocabulary_before(pipeline, at, skip)?,
+            From::Stage(_) => None,
+        };
+        let mut loaded = load(train, &stage.name, start, own, cx)?;
         if loaded.spec.engine.is_open() {
             let installed = spec::torch_is_installed(&cx.env);
             start::decide(&mut loaded, gpus(&mut found, cx)?, installed);
@@ -107,17 +120,23 @@ pub fn plan(
                 ..DataSize::default()
             },
             None if unread => DataSize {
-                vocab_size: said_vocabulary(&spec, &stage.name)?,
+                vocab_size: match own {
+                    Some(vocab_size) => vocab_size,
+                    None => said_vocabulary(&spec, &stage.name)?,
+                },
                 ..DataSize::default()
             },
             None => {
                 let data = spec
                     .open_data(&Surroundings::from_env(&cx.env))
                     .map_err(|e| Failure::yours(format!("stage {}: {e}", stage.name), e.hint()))?;
-                DataSize {
-                    vocab_size: data.tokenizer.vocab_size(),
-                    epoch_tokens: Some(data.epoch_tokens()),
-                    ..DataSize::default()
+                match own {
+                    // That tokenizer comes to other passes, which are known once it is there.
+                    Some(vocab_size) => DataSize {
+                        vocab_size,
+                        ..DataSize::default()
+                    },
+                    None => DataSize::of(&spec, &data),
                 }
             }
         };
@@ -159,7 +178,7 @@ pub fn plan(
             stage: stage.name.clone(),
             method: spec.method.entry().id.into(),
             n_params: plan.params.total(),
-            length: counted.then(|| (spec.train.max_steps, spec.run_tokens())),
+            length: counted.then(|| (spec.train.max_steps, request.tokens)),
             bytes: plan.p50_bytes(),
             seconds: (plan.work.hours.filter(|_| counted)).map(|hours| hours * 3600.0),
             gpus: on_gpus.then(|| Gpus {
@@ -228,29 +247,60 @@ fn gpus<'a>(
     })
 }
 
-/// A stage's spec; with the architecture of what it starts from, which is not there yet.
+/// How many tokens the tokenizer has that a stage from scratch takes: the newest of those in front of it.
+fn vocabulary_before(
+    pipeline: &Pipeline,
+    at: usize,
+    skip: &[String],
+) -> Result<Option<usize>, Failure> {
+    let mut before = pipeline.stages[..at].iter().rev();
+    let found = before.find_map(|stage| match &stage.work {
+        Work::Tokenizer(config) if !skip.contains(&stage.name) => Some((stage, config)),
+        _ => None,
+    });
+    let Some((stage, config)) = found else {
+        return Ok(None);
+    };
+    let planned = tokenizer::Planned::of(config).map_err(|(_, failure)| failure);
+    let size = planned.and_then(|planned| planned.vocab_size());
+    size.map(Some).map_err(|e| of_stage(e, &stage.name))
+}
+
+/// A stage's spec; with the architecture of what it starts from, or the tokenizer of a stage, neither of which is there yet.
 fn load(
     train: &Train,
     name: &str,
-    base: Option<&ModelConfig>,
+    start: Option<ToCome<'_>>,
+    vocab_size: Option<usize>,
     cx: &Context,
 ) -> anyhow::Result<spec::Loaded> {
     let sources = cx.spec_sources();
-    let mut words = base.map(architecture).unwrap_or_default();
-    words.extend(train.words());
-    let loaded = match train.spec.as_str() {
-        Some(word) => {
-            crate::cli::model_ref::pull_for_spec(word, &words, cx)?;
-            spec::load(word, &words, &sources)
-        }
-        None => spec::load_text_with(
-            &format!("{name}.yaml"),
-            &spec::yaml::write(&train.spec),
-            &words,
-            &sources,
-        ),
+    let mut words = train.words();
+    if vocab_size.is_some() {
+        // In the place of the tokenizer to come: one that reads any text and learns nothing.
+        words.push("data.tokenizer=char".into());
+    }
+    if let Some(word) = train.spec.as_str() {
+        crate::cli::model_ref::pull_for_spec(word, &words, cx)?;
+    }
+    let load = |words: &[String]| {
+        let loaded = match train.spec.as_str() {
+            Some(word) => spec::load_on(word, words, start, &sources),
+            None => spec::load_text_on(
+                &format!("{name}.yaml"),
+                &spec::yaml::write(&train.spec),
+                words,
+                start,
+                &sources,
+            ),
+        };
+        named(loaded, name)
     };
-    let loaded = named(loaded, name)?;
+    let mut loaded = load(&words)?;
+    if let (Some(vocab_size), None) = (vocab_size, loaded.spec.model.vocab_size) {
+        words.push(format!("model.vocab_size={vocab_size}"));
+        loaded = load(&words)?;
+    }
     eval::known(&loaded.spec.eval.tasks, cx).map_err(|e| of_stage(e, name))?;
     Ok(loaded)
 }
@@ -260,14 +310,4 @@ fn named(
     stage: &str,
 ) -> Result<spec::Loaded, Failure> {
     loaded.map_err(|e| Failure::yours(format!("stage {stage}: {e}"), ""))
-}
-
-/// What a stage takes over from the model that it starts from; its context and its head are its own.
-fn architecture(config: &ModelConfig) -> Vec<String> {
-    let value = serde_json::to_value(config).unwrap_or_default();
-    let fields = value.as_object().into_iter().flatten();
-    fields
-        .filter(|(key, value)| !value.is_null() && !["seq_len", "head"].contains(&key.as_str()))
-        .map(|(key, value)| format!("model.{key}={value}"))
-        .collect()
 }

@@ -96,6 +96,7 @@ fn train_stage(
     let run = match begun(&state.stages[at], cx) {
         Some(run) => run,
         None => {
+            state.stages[at].earlier_seconds = state.stages[at].seconds;
             let run = create(train, state, at, cx)?;
             state.stages[at].begin(run.id());
             dir.save(state).map_err(|e| failed(&e))?;
@@ -254,10 +255,12 @@ fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<(String, P
         let run = index::resolve(&cx.runs_dir, stage.run.as_deref()?).ok()?;
         Some((run.id().to_string(), run.best_checkpoint()?.path))
     });
-    made.ok_or_else(|| {
-        let what = format!("stage {name} has no model: it was skipped, or its run is gone");
-        Failure::yours(what, format!("--redo {name}")).into()
-    })
+    made.ok_or_else(|| no_model(name))
+}
+
+fn no_model(stage: &str) -> anyhow::Error {
+    let what = format!("stage {stage} has no model: it was skipped, or its run is gone");
+    Failure::yours(what, format!("--redo {stage}")).into()
 }
 
 fn step_of(checkpoint: &Path) -> u64 {
@@ -278,7 +281,7 @@ fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsS
     if let Some(markers) = &config.chat_markers {
         words.extend(["--chat-markers".into(), markers.into()]);
     }
-    words.extend(["--out".into(), to.clone().into()]);
+    words.extend(["--out".into(), to.clone().into(), "--".into()]);
     words.extend(config.files.iter().map(|file| file.clone().into()));
     (words, to)
 }
@@ -286,6 +289,13 @@ fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsS
 /// The checkpoints of the named stages; of all training stages before, where none is named.
 fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
     let before = &state.stages[..at];
+    let lacking = names.iter().find(|name| {
+        let mut stages = before.iter();
+        !stages.any(|stage| stage.name == **name && stage.made.is_some())
+    });
+    if let Some(name) = lacking {
+        return Err(no_model(name));
+    }
     let named = |stage: &&StageState| {
         stage.kind == "train" && (names.is_empty() || names.contains(&stage.name))
     };

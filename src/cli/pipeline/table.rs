@@ -3,8 +3,9 @@
 use super::plan::Planned;
 use crate::base::human;
 use crate::base::text::{self, one_line};
-use crate::pipeline::{Pipeline, PipelineDir, State, Work};
+use crate::pipeline::{Pipeline, PipelineDir, StageState, State, Status, Work};
 use crate::plan::request::Method;
+use crate::run::index;
 use std::path::Path;
 use std::time::Duration;
 
@@ -165,8 +166,8 @@ fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
     notes
 }
 
-/// How each stage stands and what it made.
-pub fn stages(state: &State) -> String {
+/// How each stage stands and what it made; `live` while a process drives them.
+pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
     let mut rows = vec![
         ["stage", "what", "state", "time", "made"]
             .map(String::from)
@@ -181,12 +182,40 @@ pub fn stages(state: &State) -> String {
         rows.push(vec![
             stage.name.clone(),
             stage.kind.clone(),
-            stage.status.word().into(),
-            seconds(stage.seconds),
+            stands(stage, live, runs_dir).into(),
+            seconds(stage.spent(runs_dir)),
             made,
         ]);
     }
     columns(&rows)
+}
+
+/// Whatever became of the process that drove it, the run of a stage trains on to its end.
+fn stands(stage: &StageState, live: bool, runs_dir: &Path) -> &'static str {
+    match stage.status {
+        Status::Running if !live => stage
+            .run_now(runs_dir)
+            .map_or("crashed", |run| run.status.word()),
+        status => status.word(),
+    }
+}
+
+/// What to do about a pipeline that nobody drives and that is not over.
+fn advice(dir: &PipelineDir, state: &State, runs_dir: &Path) -> Option<String> {
+    if dir.is_live() || state.is_finished() {
+        return None;
+    }
+    let id = one_line(&state.id);
+    let options = index::option(runs_dir);
+    let resume = format!("llmtui train --resume {id}{options}");
+    let running = state.stages.iter().rfind(|s| s.status == Status::Running);
+    Some(match running {
+        Some(stage) => format!(
+            "the process that drove it has died; {resume} goes on with stage {}",
+            stage.name
+        ),
+        None => format!("{resume} goes on"),
+    })
 }
 
 /// Relative to the working directory where it lies below it.
@@ -198,23 +227,43 @@ fn shown(path: &Path) -> String {
 /// Every pipeline below a runs directory with its stages, the newest first; empty where there is none.
 pub fn list(runs_dir: &Path) -> String {
     let one = |(dir, state): &(PipelineDir, State)| {
-        let done = state
-            .stages
-            .iter()
-            .filter(|stage| stage.status.word() == "done")
-            .count();
+        let done = state.stages.iter().filter(|s| s.status == Status::Done);
+        let table = stages(state, dir.is_live(), runs_dir);
+        let rows = table.lines().skip(1).map(String::from);
+        let rows = rows.chain(advice(dir, state, runs_dir));
         format!(
-            "{}  {}, {done} of {} stages\n{}",
+            "{}  {}, {} of {} stages\n{}",
             one_line(&state.id),
             state.word(dir.is_live()),
+            done.count(),
             state.stages.len(),
-            stages(state)
-                .lines()
-                .skip(1)
-                .map(|line| format!("  {line}\n"))
-                .collect::<String>()
+            rows.map(|row| format!("  {row}\n")).collect::<String>()
         )
     };
     let all: Vec<String> = PipelineDir::list(runs_dir).iter().map(one).collect();
     all.join("\n")
+}
+
+/// The same for programs, an object each.
+pub fn objects(runs_dir: &Path) -> Vec<serde_json::Value> {
+    let one = |(dir, state): &(PipelineDir, State)| {
+        let mut stages = serde_json::json!(state.stages);
+        for (value, stage) in stages
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .zip(&state.stages)
+        {
+            value["seconds"] = serde_json::json!(stage.spent(runs_dir));
+        }
+        serde_json::json!({
+            "pipeline": state.id,
+            "name": state.name,
+            "path": dir.path(),
+            "status": state.word(dir.is_live()),
+            "created": state.created,
+            "stages": stages,
+        })
+    };
+    PipelineDir::list(runs_dir).iter().map(one).collect()
 }

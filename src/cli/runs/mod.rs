@@ -25,7 +25,7 @@ use std::io::Write;
   llmtui runs --compare shakespeare shakespeare-2 --by tokens
   llmtui runs --compare mine ../theirs/trainer_state.json --metric val/loss --json")]
 pub struct Args {
-    /// Print one JSON object per line
+    /// Print one JSON object per line, pipelines behind runs
     #[arg(long)]
     pub json: bool,
     /// With --json: go on, and print what changes; for `llmtui fleet`
@@ -77,6 +77,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.json {
         for run in &runs {
             writeln!(out, "{}", out::json_line(run)?)?;
+        }
+        for pipeline in super::pipeline::objects(&cx.runs_dir) {
+            writeln!(out, "{}", out::json_line(&pipeline)?)?;
         }
     } else if runs.is_empty() {
         let folder = shown(&cx.runs_dir);

@@ -4,6 +4,8 @@ mod check;
 mod texts;
 mod train;
 
+pub use train::{KINDS, Planned};
+
 use super::Context;
 use super::exit::{Exit, Failure};
 use crate::data::DataError;

@@ -24,6 +24,14 @@ const NOT_TEXT: [&str; 9] = [
 /// # Errors
 /// A path does not exist, a file is not text, or nothing is left.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    listed(paths, &|note| tell!("note: {note}"))
+}
+
+/// The same; what a folder holds besides is said to `note`.
+///
+/// # Errors
+/// As there.
+pub fn listed(paths: &[PathBuf], note: &dyn Fn(&str)) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -40,8 +48,8 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
                 ));
             }
             texts.sort();
-            if let Some(note) = left_out(path, &texts) {
-                tell!("note: {note}");
+            if let Some(said) = left_out(path, &texts) {
+                note(&said);
             }
             files.extend(texts);
             continue;

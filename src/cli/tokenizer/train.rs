@@ -7,9 +7,11 @@ use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::place::try_make;
-use crate::base::text::shown;
+use crate::base::text::{one_line, shown};
 use crate::data::tokenizer::{CONFIG, Tokenizer, TokenizerConfig};
+use crate::pipeline::TrainTokenizer;
 use std::io::{IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -18,6 +20,13 @@ use std::time::Duration;
 const PACE: Duration = Duration::from_millis(250);
 /// Bytes of the input that are encoded afterwards to report compression.
 const TRIAL_BYTES: usize = 16 << 20;
+
+/// Kinds that are learned from texts; `file` is there already.
+pub const KINDS: [&str; 4] = ["bpe", "unigram", "wordpiece", "char"];
+/// Vocabulary sizes that can be asked for.
+pub const SIZES: RangeInclusive<i64> = 100..=1_000_000;
+/// Chat templates with markers.
+pub const MARKERS: [&str; 4] = ["chatml", "llama3", "mistral", "gemma"];
 
 /// Train a tokenizer on text files
 #[derive(Debug, clap::Args)]
@@ -30,10 +39,10 @@ pub struct Args {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Kind of tokenizer
-    #[arg(long, value_name = "KIND", default_value = "bpe", value_parser = ["bpe", "unigram", "wordpiece", "char"])]
+    #[arg(long, value_name = "KIND", default_value = "bpe", value_parser = KINDS)]
     pub kind: String,
     /// Vocabulary size, special tokens included; `char` uses the characters it finds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(SIZES))]
     pub vocab_size: Option<u32>,
     /// Pre-tokenizer rule that splits text into words (bpe)
     #[arg(long, value_name = "RULE", value_parser = ["gpt2", "llama3", "qwen2"])]
@@ -42,7 +51,7 @@ pub struct Args {
     #[arg(long = "special", value_name = "TOKEN")]
     pub specials: Vec<String>,
     /// Add a chat template's markers as special tokens
-    #[arg(long, value_name = "TEMPLATE", value_parser = ["chatml", "llama3", "mistral", "gemma"])]
+    #[arg(long, value_name = "TEMPLATE", value_parser = MARKERS)]
     pub chat_markers: Option<String>,
     /// Output folder
     #[arg(long, value_name = "DIR", default_value = "tokenizer")]
@@ -66,7 +75,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     let files = texts::files(&args.files)?;
     try_make(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
     let clock = SystemClock::new();
-    let tokenizer = learn(&config, &files)?;
+    let tokenizer = learn(&config, &files, progress(text_bytes(&files)?))?;
     let took = clock.elapsed();
     std::fs::create_dir_all(&args.out).map_err(|e| Failure::not_made(&args.out, &e))?;
     let config_path = args.out.join(CONFIG);
@@ -134,7 +143,11 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     })
 }
 
-fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenizer> {
+/// Bytes of all files.
+///
+/// # Errors
+/// They hold nothing.
+fn text_bytes(files: &[PathBuf]) -> Result<u64, Failure> {
     let total: u64 = files
         .iter()
         .filter_map(|file| std::fs::metadata(file).ok())
@@ -143,15 +156,81 @@ fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenize
     if total == 0 {
         let names: Vec<String> = files.iter().map(|file| shown(file)).collect();
         let what = format!("{}: no text to learn from", names.join(", "));
-        return Err(Failure::yours(what, "name files that hold text").into());
+        return Err(Failure::yours(what, "name files that hold text"));
     }
-    let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress(total));
+    Ok(total)
+}
+
+fn learn(
+    config: &TokenizerConfig,
+    files: &[PathBuf],
+    progress: Box<dyn FnMut(u64) + Send>,
+) -> Result<Tokenizer, Failure> {
+    let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress);
     let outcome = config.learn(&mut pieces);
     // A file error that ended the reading is the cause of whatever came after.
     if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        return Err(fault.into());
+        return Err(fault);
     }
-    Ok(outcome.map_err(|e| yours(&e))?)
+    outcome.map_err(|e| yours(&e))
+}
+
+/// A tokenizer that a stage of a pipeline is to learn, held against its files; nothing is written.
+pub struct Planned {
+    config: TokenizerConfig,
+    files: Vec<PathBuf>,
+}
+
+impl Planned {
+    /// # Errors
+    /// A value that `llmtui tokenizer train` refuses, with its key: a kind, a size or markers that do not exist, a file that is not
+    /// there or holds no text.
+    pub fn of(asked: &TrainTokenizer) -> Result<Planned, (&'static str, Failure)> {
+        let sizes = SIZES;
+        if let Some(size) = asked.vocab_size
+            && !sizes.contains(&i64::from(size))
+        {
+            let what = format!("{size} is not from {} to {}", sizes.start(), sizes.end());
+            return Err(("vocab_size", Failure::yours(what, "vocab_size: 8192")));
+        }
+        if let Some(markers) = &asked.chat_markers
+            && !MARKERS.contains(&markers.as_str())
+        {
+            let what = format!("no chat template is called `{}`", one_line(markers));
+            let hint = format!("there are {}", MARKERS.join(", "));
+            return Err(("chat_markers", Failure::yours(what, hint)));
+        }
+        let args = Args {
+            files: asked.files.clone(),
+            kind: asked.kind.clone(),
+            vocab_size: asked.vocab_size,
+            split: None,
+            specials: Vec::new(),
+            chat_markers: asked.chat_markers.clone(),
+            out: PathBuf::new(),
+            force: true,
+        };
+        let config = config(&args).map_err(|failure| ("vocab_size", failure))?;
+        if args.files.is_empty() {
+            let failure = Failure::yours("it names none", "files: [corpus.txt]");
+            return Err(("files", failure));
+        }
+        // What a folder holds besides is told when the stage begins.
+        let files = texts::listed(&args.files, &|_| {}).map_err(|failure| ("files", failure))?;
+        text_bytes(&files).map_err(|failure| ("files", failure))?;
+        Ok(Planned { config, files })
+    }
+
+    /// How many tokens it comes to, at most; characters are counted.
+    ///
+    /// # Errors
+    /// A file that is no text.
+    pub fn vocab_size(&self) -> Result<usize, Failure> {
+        match self.config.vocab_size() {
+            Some(size) => Ok(size),
+            None => Ok(learn(&self.config, &self.files, Box::new(|_| {}))?.vocab_size()),
+        }
+    }
 }
 
 /// Shows progress on standard error: one updating line at a terminal, separate lines elsewhere.

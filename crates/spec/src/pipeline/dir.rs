@@ -40,6 +40,11 @@ impl Status {
             Status::Skipped => "skipped",
         }
     }
+
+    /// Nothing is left to do of it.
+    pub fn is_over(self) -> bool {
+        matches!(self, Status::Done | Status::Skipped)
+    }
 }
 
 /// One stage, so far.
@@ -61,6 +66,9 @@ pub struct StageState {
     /// Seconds it took, all attempts together.
     #[serde(default)]
     pub seconds: f64,
+    /// Those of attempts before its run, which are none of the run's own.
+    #[serde(default)]
+    pub earlier_seconds: f64,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -156,6 +164,7 @@ impl PipelineDir {
             earlier_runs: Vec::new(),
             made: None,
             seconds: 0.0,
+            earlier_seconds: 0.0,
             message: String::new(),
         });
         dir.save(&State {

@@ -8,11 +8,13 @@ mod dir;
 mod error;
 mod find;
 mod judges;
+mod runs;
 
 pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
 pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
 pub use error::PipelineError;
 pub use find::{find, names, text_of};
+pub use runs::{Membership, membership};
 
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,7 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
             what,
             stage.status.word().into(),
             human::duration(time),
-            one_line(made.trim()),
+            one_line(format!("{} {}", made.trim(), stage.message).trim()),
         ]
     };
     shown.map(row).collect()

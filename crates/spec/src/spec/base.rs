@@ -10,8 +10,8 @@ use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::embed;
 use crate::hub;
-use crate::models::{ModelSource, SourceError};
-use crate::nn::ModelConfig;
+use crate::models::{ModelSource, SourceError, TO_COME};
+use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -49,14 +49,42 @@ pub struct BaseModel {
     config: ModelConfig,
 }
 
+/// A model to start training from that an earlier stage of a pipeline is still to train.
+#[derive(Debug, Clone, Copy)]
+pub struct ToCome<'a> {
+    pub stage: &'a str,
+    /// As that stage's spec has it.
+    pub config: &'a ModelConfig,
+    /// Of its tokenizer.
+    pub vocab_size: usize,
+}
+
+impl ToCome<'_> {
+    /// As its checkpoint is going to describe it. Its head and its values are left to the method: what a reward model can start is
+    /// asked where stages are held against each other.
+    fn model(&self) -> BaseModel {
+        let mut config = self.config.in_files();
+        config.vocab_size = config.vocab_size.or(Some(self.vocab_size));
+        (config.head, config.value_head) = (HeadKind::default(), false);
+        // No file says that a run should drop anything.
+        config.dropout = 0.0;
+        BaseModel {
+            words: said_in_full(&config),
+            has_tokenizer: true,
+            has_chat_template: false,
+            family: String::new(),
+            n_params: 0,
+            config,
+        }
+    }
+}
+
 impl BaseModel {
     /// Its context in tokens.
     pub fn seq_len(&self) -> usize {
         self.config.seq_len
     }
-}
 
-impl BaseModel {
     fn of(source: &ModelSource) -> BaseModel {
         BaseModel {
             words: said_in_full(source.config()),
@@ -99,7 +127,14 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
         false => base_of_hub(&place),
     };
     match base {
-        Ok(base) => fill(merged, &place, base, sources, issues),
+        Ok(base) => {
+            let words = Words {
+                origin: shown(&place),
+                model: format!("the base model {}", place.display()),
+                otherwise: "remove train.from to train a new model",
+            };
+            fill(merged, &place, words, base, Some(sources), issues);
+        }
         // Reported with all other paths.
         Err(SourceError::Absent(_)) => {}
         Err(error) => issues.push(Issue {
@@ -109,6 +144,23 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
             what: one_line(&error.to_string()),
         }),
     }
+}
+
+/// The same where the model is still to be trained: nothing is looked for on the disk.
+pub(super) fn lay_on(merged: &mut Merged, start: ToCome<'_>, issues: &mut Vec<Issue>) {
+    let words = Words {
+        origin: format!("stage {}", start.stage),
+        model: format!("the model of stage {}", start.stage),
+        otherwise: "say `from: scratch` to train a new model",
+    };
+    if !merged.value["train"].is_object() {
+        merged.value["train"] = json!({});
+    }
+    merged.value["train"]["from"] = json!(TO_COME);
+    let origin = Origin::Model(words.origin.clone());
+    merged.origins.set(FROM, origin);
+    // Its tokenizer is that of the stage's data: nothing grows.
+    fill(merged, Path::new(TO_COME), words, start.model(), None, issues);
 }
 
 /// What is said, as a path.
@@ -140,30 +192,51 @@ pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> 
     hub::cached_model(hub_cache?, id, revision)
 }
 
+/// The tokenizer that the spec names, else the model's own.
+fn tokenizer_of(
+    merged: &Merged,
+    place: &Path,
+    model: &BaseModel,
+    sources: &SpecSources,
+) -> Option<PathBuf> {
+    match merged.value.pointer("/data/tokenizer") {
+        None => model.has_tokenizer.then(|| place.to_path_buf()),
+        Some(said) => {
+            let path = said.pointer("/file/path").and_then(Value::as_str);
+            path.map(|said| full_path(said, sources))
+        }
+    }
+}
+
+/// What a base model is called.
+struct Words {
+    /// As the origin of a value.
+    origin: String,
+    /// In an issue.
+    model: String,
+    /// What makes it none.
+    otherwise: &'static str,
+}
+
 fn fill(
     merged: &mut Merged,
     place: &Path,
+    words: Words,
     model: BaseModel,
-    sources: &SpecSources,
+    // Where a tokenizer may lie, for a vocabulary that grows.
+    sources: Option<&SpecSources>,
     issues: &mut Vec<Issue>,
 ) {
-    let origin = Origin::Model(shown(place));
+    let origin = Origin::Model(words.origin.clone());
     let mut base = model.words;
     give_way(merged, &model.config, model.has_tokenizer);
-    let tokenizer = match merged.value.pointer("/data/tokenizer") {
-        None => model.has_tokenizer.then(|| place.to_path_buf()),
-        Some(said) => said
-            .pointer("/file/path")
-            .and_then(Value::as_str)
-            .map(|said| full_path(said, sources)),
-    };
-    let tokenizer = tokenizer.as_deref();
-    vocabulary::grow(merged, &model.config, tokenizer, &mut base, issues);
+    let tokenizer = sources.and_then(|sources| tokenizer_of(merged, place, &model, sources));
+    vocabulary::grow(merged, &model.config, tokenizer.as_deref(), &mut base, issues);
     let said = merged.value.get("model").cloned().unwrap_or_default();
     let mut checking = Checking {
         merged,
         issues,
-        place,
+        words,
     };
     checking.hold("model", &said, &base);
     checking.length(&said, "seq_len", model.config.seq_len);
@@ -270,7 +343,7 @@ fn note(origins: &mut Origins, path: &str, value: &Value, origin: &Origin) {
 struct Checking<'a> {
     merged: &'a Merged,
     issues: &'a mut Vec<Issue>,
-    place: &'a Path,
+    words: Words,
 }
 
 impl Checking<'_> {
@@ -303,21 +376,20 @@ impl Checking<'_> {
         };
         self.complain(
             path,
+            format!("{said}, but {} {theirs}", self.words.model),
             format!(
-                "{said}, but the base model {} {theirs}",
-                self.place.display()
+                "remove {path} to use the base's value, or {}",
+                self.words.otherwise
             ),
-            format!("remove {path} to use the base's value, or remove {FROM} to train a new model"),
         );
     }
 
     /// A context may be shorter than the base's, not longer.
     fn length(&mut self, said: &Value, key: &str, most: usize) {
         if let Some(len) = said[key].as_u64().filter(|len| *len > most as u64) {
-            let place = self.place.display();
             self.complain(
                 &format!("model.{key}"),
-                format!("{len} tokens, but the base model {place} supports {most}"),
+                format!("{len} tokens, but {} supports {most}", self.words.model),
                 format!("use at most {most}, or remove it"),
             );
         }

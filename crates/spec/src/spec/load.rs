@@ -1,5 +1,6 @@
 //! From a name and overrides to a [`RunSpec`]: open, merge the layers, validate, fill in defaults.
 
+use super::base::ToCome;
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
@@ -70,8 +71,18 @@ pub fn load(
     overrides: &[String],
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
+    load_on(target, overrides, None, sources)
+}
+
+/// The same, to start from a model that is still to be trained, if one is given.
+pub fn load_on(
+    target: &str,
+    overrides: &[String],
+    start: Option<ToCome<'_>>,
+    sources: &SpecSources,
+) -> Result<Loaded, SpecErrors> {
     let files = presets::open(target, sources).map_err(SpecErrors::one)?;
-    finish(files, target, overrides, sources)
+    finish(files, target, overrides, start, sources)
 }
 
 /// [`load`] for a text that is not in a file yet; relative paths start at the project's folder.
@@ -86,8 +97,19 @@ pub fn load_text_with(
     overrides: &[String],
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
+    load_text_on(label, text, overrides, None, sources)
+}
+
+/// The same, to start from a model that is still to be trained, if one is given.
+pub fn load_text_on(
+    label: &str,
+    text: &str,
+    overrides: &[String],
+    start: Option<ToCome<'_>>,
+    sources: &SpecSources,
+) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
-    finish(files, label, overrides, sources)
+    finish(files, label, overrides, start, sources)
 }
 
 /// Hub models that a spec refers to, as written: they must be in the cache before it is loaded. Other problems of the
@@ -123,6 +145,7 @@ fn finish(
     files: Vec<Source>,
     target: &str,
     overrides: &[String],
+    start: Option<ToCome<'_>>,
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
     let mut issues = Vec::new();
@@ -136,7 +159,10 @@ fn finish(
             .collect::<String>()
     );
     let asked = heading + &yaml::write(&merged.value);
-    base::lay(&mut merged, sources, &mut issues);
+    match start {
+        Some(start) => base::lay_on(&mut merged, start, &mut issues),
+        None => base::lay(&mut merged, sources, &mut issues),
+    }
     let config = typed(&merged.value, &merged.origins, &mut issues);
     let config = config.map(|config| home::expand(config, &merged, sources, &mut issues));
     if let Some(config) = &config {

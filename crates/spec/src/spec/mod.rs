@@ -30,7 +30,7 @@ mod wants;
 pub mod yaml;
 
 pub use crate::nn::PrecisionError;
-pub use base::{BaseModel, base_folder, base_model, base_of_hub, starts_from};
+pub use base::{BaseModel, ToCome, base_folder, base_model, base_of_hub, starts_from};
 pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
@@ -42,7 +42,7 @@ pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
 pub use layer::{goes_along, is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
-pub use load::{Loaded, hub_models, load, load_text, load_text_with};
+pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use review::{GOOD_PASSES, Sizes, named_marks};
 pub use rollout::{RolloutConfig, RolloutLength};

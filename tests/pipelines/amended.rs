@@ -1,0 +1,192 @@
+//! What a resume changes of a pipeline, and runs of stages that go their own way.
+
+use super::{LONG, Place, code, err, out};
+use serde_json::Value;
+
+const THREE: &str = "name: three
+stages:
+  - {name: base, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1, train.threads: 1}}
+  - {name: bad, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1, train.threads: 1,
+      data.sources: [{synthetic: {sort: {}}, rows: 200}]}}
+  - {name: exam, eval: {tasks: [fine.yaml], models: [base, bad]}}
+  - {name: hf, export: {model: bad}}
+";
+
+impl Place {
+    /// Of `runs --json`: the objects of runs, and those of pipelines.
+    fn listed(&self) -> (Vec<Value>, Vec<Value>) {
+        let lines = out(&self.go(&["runs", "--json"]));
+        let objects = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        objects.partition(|object: &Value| object.get("pipeline").is_none())
+    }
+}
+
+/// Seconds of a stage, as lists tell them, and those of its run.
+fn times(place: &Place, stage: usize) -> (f64, f64) {
+    let (runs, pipelines) = place.listed();
+    let stage = &pipelines[0]["stages"][stage];
+    let run = runs.iter().find(|run| run["id"] == stage["run"]).unwrap();
+    let seconds = |of: &Value| of["seconds"].as_f64().unwrap();
+    (seconds(stage), seconds(run))
+}
+
+#[test]
+fn a_resume_leaves_no_stage_out_alone_that_others_need() {
+    let place = Place::new(THREE).with_tasks();
+    let failed = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&failed), 2, "{}{}", out(&failed), err(&failed));
+    assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
+    let said = err(&failed);
+    assert!(
+        said.contains("--skip bad --skip exam --skip hf leaves it out"),
+        "{said}"
+    );
+    let (stage, run) = times(&place, 0);
+    assert!(run > 0.0 && (stage - run).abs() < 1e-6, "{stage} {run}");
+
+    let resume = |arguments: &[&str]| {
+        let words = [&["train", "--resume", "three"], arguments].concat();
+        place.go(&words)
+    };
+    for (arguments, says) in [
+        (&["--skip", "bad"][..], "stage exam needs the model of bad"),
+        (
+            &["--skip", "bad", "--skip", "exam"],
+            "stage hf needs the model of bad",
+        ),
+        (&["--skip", "bad"], "-s exam.models=[base]"),
+        (
+            &["--skip", "base", "--redo", "base"],
+            "contradict each other",
+        ),
+        (
+            &[
+                "--skip",
+                "bad",
+                "--skip",
+                "exam",
+                "--skip",
+                "hf",
+                "-s",
+                "bad.lr=1e-4",
+            ],
+            "stage bad is left out",
+        ),
+    ] {
+        for extra in ["--headless", "--dry-run"] {
+            let refused = resume(&[arguments, &[extra]].concat());
+            assert_eq!(code(&refused), 2, "{arguments:?}: {}", out(&refused));
+            let said = err(&refused);
+            assert!(said.contains(says), "{arguments:?}: {said}");
+        }
+        assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
+    }
+    // At a fresh start, too.
+    for arguments in [
+        &["--skip", "bad", "-s", "hf.model=base"][..],
+        &["--skip", "base", "--redo", "base"],
+    ] {
+        let refused = place.go(&[&["train", "mine.yaml", "--headless"], arguments].concat());
+        assert_eq!(code(&refused), 2, "{arguments:?}: {}", out(&refused));
+    }
+
+    // What would be done, not what was.
+    let changes = [
+        "--skip",
+        "bad",
+        "--skip",
+        "hf",
+        "-s",
+        "exam.models=[base]",
+        "--redo",
+        "base",
+    ];
+    let shown = resume(&[&changes[..], &["--dry-run"]].concat());
+    assert_eq!(code(&shown), 0, "{}", err(&shown));
+    let said = out(&shown);
+    assert!(said.contains("would do: base, exam\n"), "{said}");
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(
+        row("base").contains("waiting") && row("bad").contains("skipped"),
+        "{said}"
+    );
+    assert_eq!(place.words(), ["done", "failed", "waiting", "waiting"]);
+}
+
+#[test]
+fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
+    let place = Place::new(LONG).with_tasks();
+    place.stop_in_the_second();
+    let run = place.run(1);
+    let run = run.to_str().unwrap();
+    let goes_on =
+        |said: &str| said.contains("stage more") && said.contains("llmtui train --resume");
+    let resumed = place.go(&["resume", run]);
+    assert_eq!(code(&resumed), 0, "{}", err(&resumed));
+    assert!(goes_on(&err(&resumed)), "{}", err(&resumed));
+    let stopped = place.go(&["stop", run]);
+    assert_eq!(code(&stopped), 0, "{}", err(&stopped));
+    assert!(goes_on(&out(&stopped)), "{}", out(&stopped));
+    let (stage, own) = times(&place, 1);
+    assert!((stage - own).abs() < 1e-6, "{stage} {own}");
+    let listed = out(&place.go(&["runs"]));
+    assert!(listed.contains("llmtui train --resume"), "{listed}");
+}
+
+#[test]
+fn a_report_tells_of_a_run_that_is_gone() {
+    let text = "name: two\nstages:\n  - {name: base, train: smoke, set: {train.threads: 1}}\n  \
+        - {name: more, train: smoke, set: {train.threads: 1}}\n";
+    let place = Place::new(text);
+    let output = place.go(&["train", "mine.yaml", "--headless"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let gone = place.run(0);
+    let id = gone.file_name().unwrap().to_str().unwrap();
+    let removed = place.go(&["rm", "--yes", id]);
+    assert_eq!(code(&removed), 0, "{}", err(&removed));
+    assert!(
+        err(&removed).contains("is stage base of pipeline"),
+        "{}",
+        err(&removed)
+    );
+    let report = place.go(&["report", "two", "--to", "report.md"]);
+    assert_eq!(code(&report), 0, "{}", err(&report));
+    assert!(
+        err(&report).contains("the run of stage base is gone"),
+        "{}",
+        err(&report)
+    );
+    let written = std::fs::read_to_string(place.dir.path().join("report.md")).unwrap();
+    assert!(
+        written.contains("its run is gone") && written.contains("two-more"),
+        "{written}"
+    );
+    // Of a pipeline that goes with its runs nothing stays.
+    let all = place.go(&["rm", "--yes", "two"]);
+    assert!(
+        code(&all) == 0 && !err(&all).contains("which stays"),
+        "{}",
+        err(&all)
+    );
+}
+
+#[test]
+fn a_pipeline_that_was_never_started_is_told_from_one_that_was() {
+    let place = Place::new(LONG);
+    for words in [
+        &["report", "speedrun"][..],
+        &["rm", "--yes", "speedrun"],
+        &["train", "--resume", "speedrun", "--headless"],
+    ] {
+        let refused = place.go(words);
+        assert_eq!(code(&refused), 2, "{words:?}: {}", out(&refused));
+        let said = err(&refused);
+        assert!(
+            said.contains("none of that name was started in runs")
+                && said.contains("try: llmtui train speedrun\n"),
+            "{words:?}: {said}"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! A plan says what the runs are going to be.
+
+use super::{Place, code, err, out};
+use serde_json::Value;
+
+impl Place {
+    /// The stages of a dry run.
+    fn planned(&self, arguments: &[&str]) -> Vec<Value> {
+        let words = [&["train"], arguments, &["--dry-run", "--json"]].concat();
+        let output = self.go(&words);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let outline: Value = serde_json::from_str(&out(&output)).unwrap();
+        outline["stages"].as_array().unwrap().clone()
+    }
+}
+
+fn tokens(stage: &Value) -> u64 {
+    stage["length"][1].as_u64().unwrap()
+}
+
+#[test]
+fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
+    let place = Place::new(
+        "name: mine\nstages:\n  - {name: base, train: quickstart}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
+    );
+    let speedrun = place.planned(&["speedrun"]);
+    // Micro-batches of 16 and of 128 rows, of 128 tokens each.
+    assert_eq!(tokens(&speedrun[1]), 800 * 16 * 128);
+    assert_eq!(tokens(&speedrun[2]), 300 * 128 * 128);
+    let said = ["chat", "rl"].map(|stage| format!("{stage}.model.seq_len=128"));
+    let said = place.planned(&["speedrun", "-s", &said[0], "-s", &said[1]]);
+    for (stage, said) in speedrun.iter().zip(&said) {
+        assert_eq!(stage["bytes"], said["bytes"]);
+    }
+
+    // A preset's context of 1,024 tokens is for a model of its own.
+    let mine = place.planned(&["mine.yaml"]);
+    assert_eq!(tokens(&mine[1]), 3 * 4 * 2 * 64);
+    assert_eq!(mine[0]["n_params"], mine[1]["n_params"]);
+    for (set, says) in [
+        (
+            "chat.model.seq_len=128",
+            "the model of stage base supports 64",
+        ),
+        ("chat.model.n_layer=2", "the model of stage base has 4"),
+    ] {
+        let refused = place.go(&["train", "mine.yaml", "--dry-run", "-s", set]);
+        assert_eq!(code(&refused), 2, "{}", out(&refused));
+        assert!(err(&refused).contains(says), "{says}: {}", err(&refused));
+    }
+}
+
+#[test]
+fn pairs_count_as_two_sequences() {
+    let place = Place::new(
+        "name: pairs\nstages:\n  - {name: dpo, train: dpo-demo, set: {max_steps: 3}}\n  \
+         - {name: rm, train: reward-demo, from: scratch, set: {max_steps: 3}}\n",
+    );
+    let planned = place.planned(&["mine.yaml"]);
+    for (stage, preset) in planned.iter().zip(["dpo-demo", "reward-demo"]) {
+        let alone = place.go(&["train", preset, "-s", "max_steps=3", "--dry-run", "--json"]);
+        let alone: Value = serde_json::from_str(&out(&alone)).unwrap();
+        assert_eq!(
+            Some(tokens(stage)),
+            alone["run_tokens"].as_u64(),
+            "{preset}"
+        );
+    }
+}
+
+#[test]
+fn a_tokenizer_of_a_stage_is_the_vocabulary_of_the_stages_behind_it() {
+    let place = Place::new("");
+    let text = "the quick brown fox jumps over the lazy dog\n".repeat(50);
+    std::fs::write(place.dir.path().join("text.txt"), text).unwrap();
+    let params = |tokenizer: &str| {
+        let text = format!(
+            "name: mine\nstages:\n{tokenizer}  - {{name: base, train: quickstart}}\n  \
+             - {{name: more, train: quickstart}}\n"
+        );
+        std::fs::write(place.dir.path().join("mine.yaml"), text).unwrap();
+        let stages = place.planned(&["mine.yaml"]);
+        assert_eq!(stages[0]["n_params"], stages[1]["n_params"]);
+        stages[0]["n_params"].as_u64().unwrap()
+    };
+    let own = params("");
+    let of_stage = |config: &str| {
+        params(&format!(
+            "  - {{name: tok, tokenizer: {{files: [text.txt], {config}}}}}\n"
+        ))
+    };
+    // Rows of the embeddings, of 128 numbers; Shakespeare has 65 characters, the text 27 and a line end.
+    assert_eq!(of_stage("vocab_size: 300"), own + (300 - 65) * 128);
+    assert_eq!(of_stage("kind: char"), own - (65 - 28) * 128);
+}
+
+#[test]
+fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
+    let place = Place::new("");
+    let path = place.dir.path();
+    std::fs::write(path.join("empty.txt"), "").unwrap();
+    std::fs::write(path.join("text.txt"), "some text").unwrap();
+    for (config, says) in [
+        ("files: [nope.txt]", "tokenizer.files: nope.txt"),
+        ("files: [empty.txt]", "no text to learn from"),
+        ("files: []", "tokenizer.files: it names none"),
+        (
+            "files: [text.txt], vocab_size: 5",
+            "tokenizer.vocab_size: 5 is not from 100",
+        ),
+        (
+            "files: [text.txt], chat_markers: chatmll",
+            "tokenizer.chat_markers: no chat template",
+        ),
+        (
+            "files: [text.txt], kind: char, vocab_size: 300",
+            "tokenizer.vocab_size: --kind char",
+        ),
+    ] {
+        let text = format!(
+            "name: mine\nstages:\n  - {{name: base, train: smoke}}\n  - {{name: tok, tokenizer: {{{config}}}}}\n"
+        );
+        std::fs::write(path.join("mine.yaml"), text).unwrap();
+        for extra in ["--headless", "--dry-run"] {
+            let refused = place.go(&["train", "mine.yaml", extra]);
+            assert_eq!(code(&refused), 2, "{config}: {}", out(&refused));
+            let said = err(&refused);
+            assert!(
+                said.contains("stage tok") && said.contains(says),
+                "{config}: {said}"
+            );
+        }
+        assert!(!path.join("runs").exists(), "{config}");
+    }
+}
