@@ -290,6 +290,7 @@ mod tests {
             verdict: Some("LEARNING".into()),
             message: String::new(),
             parent: None,
+            preset: String::new(),
             changed: Vec::new(),
         }
     }
