@@ -1,10 +1,6 @@
 //! Opens the workbench for every verb that ends in it.
 
-use super::{
-    Context,
-    exit::Exit,
-    probe, run_ref, stop,
-};
+use super::{Context, exit::Exit, probe, run_ref, stop};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::ui::{self, Left, UiOptions, What};
@@ -25,7 +21,11 @@ pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if let Some(left) = left {
         // The terminal may be gone: then nobody reads it.
-        let _ = writeln!(std::io::stdout(), "{}", told(&left, &cx.runs_dir, cx.env.utf8));
+        let _ = writeln!(
+            std::io::stdout(),
+            "{}",
+            told(&left, &cx.runs_dir, cx.env.utf8)
+        );
     }
     Ok(Exit::Done)
 }
@@ -71,7 +71,10 @@ mod tests {
     fn leaving_tells_what_became_of_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let running = told(&Left::Running("a".into()), dir.path(), true);
-        assert!(running.starts_with("a trains on · llmtui attach a"), "{running}");
+        assert!(
+            running.starts_with("a trains on · llmtui attach a"),
+            "{running}"
+        );
         let stopped = |outcome: Option<Outcome>, kept| {
             let finish = outcome.map(|outcome| Finish {
                 t: UnixMillis(0),
@@ -96,10 +99,19 @@ mod tests {
         assert_eq!(lines[0], "a stopped at step 40");
         assert!(lines[1].starts_with("llmtui resume a"), "{said}");
         assert!(lines[1].ends_with("continues from step 20"), "{said}");
-        assert_eq!(stopped(Some(Outcome::Stopped), None), "a stopped at step 40");
+        assert_eq!(
+            stopped(Some(Outcome::Stopped), None),
+            "a stopped at step 40"
+        );
         let said = stopped(Some(Outcome::Starved), Some(20));
-        assert!(said.starts_with("a ended at step 40: the disk is full\nllmtui resume a"), "{said}");
+        assert!(
+            said.starts_with("a ended at step 40: the disk is full\nllmtui resume a"),
+            "{said}"
+        );
         let said = stopped(None, Some(20));
-        assert!(said.starts_with("a crashed at step 40\nllmtui resume a"), "{said}");
+        assert!(
+            said.starts_with("a crashed at step 40\nllmtui resume a"),
+            "{said}"
+        );
     }
 }

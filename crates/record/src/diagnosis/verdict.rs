@@ -30,7 +30,9 @@ impl Verdict {
 
     /// The one of a word in a log or a list; `None` where a newer program wrote another.
     pub fn named(word: &str) -> Option<Verdict> {
-        Verdict::ALL.into_iter().find(|verdict| verdict.word() == word)
+        Verdict::ALL
+            .into_iter()
+            .find(|verdict| verdict.word() == word)
     }
 
     pub fn word(self) -> &'static str {

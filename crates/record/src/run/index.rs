@@ -379,9 +379,14 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
 
 /// What the first line of a run's request was made from: `# Requested: quickstart -s lr=1e-3`.
 fn preset_of(asked: &str) -> String {
-    let heading = asked.lines().next().and_then(|line| line.strip_prefix("# Requested: "));
+    let heading = asked
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("# Requested: "));
     let named = heading.and_then(|words| words.split(" -s ").next());
-    named.filter(|name| !name.starts_with("--")).map_or(String::new(), one_line)
+    named
+        .filter(|name| !name.starts_with("--"))
+        .map_or(String::new(), one_line)
 }
 
 /// The words behind `-s` on the first line of a run's request, as a resume changed them since.

@@ -503,7 +503,11 @@ mod tests {
         let coarse: Vec<String> = axis.coarser(2).into_iter().map(|tick| tick.1).collect();
         assert_eq!(coarse, ["0", "0.005", "0.010", "0.015"]);
         let around_zero = Axis::snapped(-0.0025, 0.005, 4, Scale::Linear);
-        let coarse: Vec<String> = around_zero.coarser(2).into_iter().map(|tick| tick.1).collect();
+        let coarse: Vec<String> = around_zero
+            .coarser(2)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
         assert_eq!(coarse, ["0", "0.005"]);
     }
 

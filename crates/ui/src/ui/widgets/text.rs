@@ -161,7 +161,9 @@ pub fn flow(parts: Vec<Vec<Word>>, between: &Word, width: usize) -> Vec<Vec<Word
     let mut lines: Vec<Vec<Word>> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if self::width(line) + between.text.width() + self::width(&part) <= width => {
+            Some(line)
+                if self::width(line) + between.text.width() + self::width(&part) <= width =>
+            {
                 line.push(between.clone());
                 line.extend(part);
             }

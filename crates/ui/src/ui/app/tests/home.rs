@@ -314,7 +314,8 @@ fn panes_without_a_run_list_no_keys_that_do_nothing() {
 /// A run's line on Home.
 fn line_of(picture: &str, run: &str) -> String {
     let line = picture.lines().find(|line| line.contains(run));
-    line.unwrap_or_else(|| panic!("{run}:\n{picture}")).to_string()
+    line.unwrap_or_else(|| panic!("{run}:\n{picture}"))
+        .to_string()
 }
 
 #[test]
@@ -330,7 +331,11 @@ fn the_age_is_that_of_the_order() {
     let picture = bench.picture(80, 40);
     assert!(picture.contains("newest first"), "{picture}");
     let rows: Vec<&str> = picture.lines().map(str::trim_end).collect();
-    let at = |end: &str| rows.iter().position(|row| row.ends_with(end)).unwrap_or_else(|| panic!("{picture}"));
+    let at = |end: &str| {
+        rows.iter()
+            .position(|row| row.ends_with(end))
+            .unwrap_or_else(|| panic!("{picture}"))
+    };
     assert!(at(" 2 h") < at(" 3 h"), "{picture}");
 }
 
@@ -349,7 +354,10 @@ fn runs_are_found_by_preset_phase_and_verdict() {
     ] {
         let mut bench = bench_with(all.clone());
         let picture = bench.press("/").write(typed).picture(100, 40);
-        assert!(picture.contains(found) && !picture.contains(lost), "{typed}\n{picture}");
+        assert!(
+            picture.contains(found) && !picture.contains(lost),
+            "{typed}\n{picture}"
+        );
     }
 }
 

@@ -96,9 +96,7 @@ fn control_keys_become_commands_and_answers_are_told() {
     let picture = bench.picture(100, 30);
     assert!(picture.contains("pause refused: it is stopping"));
     // A second box would say the same.
-    let words = "refused: it is stopping";
-    let toasts = picture.lines().filter(|line| line.contains(words) && !line.contains("10:"));
-    assert_eq!(toasts.count(), 1, "{picture}");
+    assert!(!picture.contains("! refused: it is stopping"), "{picture}");
     bench
         .event(Event::PhaseChanged {
             phase: Phase::Paused,
@@ -158,7 +156,10 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
         [Effect::Quit],
         "the first answer leaves it running"
     );
-    assert_eq!(bench.app.leaves(), Some(Left::Running("shakespeare-k3qf".into())));
+    assert_eq!(
+        bench.app.leaves(),
+        Some(Left::Running("shakespeare-k3qf".into()))
+    );
     let mut bench = Bench::new();
     bench.live();
     bench.press("q c");

@@ -516,7 +516,10 @@ pub(super) fn result_line(
     if let Some(kept) = best_checkpoint(state) {
         words.push(word(format!("{kept}  "), Meaning::Text));
     }
-    words.push(word(next(state, finish.outcome, diagnosis), Meaning::Accent));
+    words.push(word(
+        next(state, finish.outcome, diagnosis),
+        Meaning::Accent,
+    ));
     words
 }
 

@@ -159,9 +159,13 @@ fn value_labels(axis: &Axis, rows: u16, width: u16) -> Vec<(f64, String)> {
         rows.windows(2).all(|pair| pair[0].abs_diff(pair[1]) >= 2)
     };
     let coarser = (1..ticks.len()).map(|k| axis.coarser(k));
-    let coarser = coarser.filter(|ticks| ticks.iter().all(|(_, label)| fits(label)) && apart(ticks));
+    let coarser =
+        coarser.filter(|ticks| ticks.iter().all(|(_, label)| fits(label)) && apart(ticks));
     // Of as many labels those of the finer step, which come first.
-    let most = coarser.rev().max_by_key(Vec::len).filter(|ticks| ticks.len() > 1);
+    let most = coarser
+        .rev()
+        .max_by_key(Vec::len)
+        .filter(|ticks| ticks.len() > 1);
     most.unwrap_or_else(|| {
         let mut short = ticks;
         short.retain(|(_, label)| fits(label));

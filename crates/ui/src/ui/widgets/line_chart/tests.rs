@@ -66,7 +66,11 @@ fn value_labels_are_true_and_differ() {
     let mut ratio = chart(&s, Look::Line, &[]);
     ratio.from_zero = true;
     let (text, _) = picture(&ratio, 100, 40, false);
-    assert_eq!(value_labels(&text), ["0.015", "0.010", "0.005", "0"], "{text}");
+    assert_eq!(
+        value_labels(&text),
+        ["0.015", "0.010", "0.005", "0"],
+        "{text}"
+    );
 
     for (low, high, height) in [
         (0.0, 0.0095, 12),
@@ -90,7 +94,10 @@ fn value_labels_are_true_and_differ() {
             let Some(axis) = plot.axis else { continue };
             assert!(labels.len() > 1, "{text}");
             // Where the label stands is what it says, within the height of a row.
-            let row = |label: &String| text.lines().position(|row| row.trim().starts_with(&format!("{label}┤")));
+            let row = |label: &String| {
+                text.lines()
+                    .position(|row| row.trim().starts_with(&format!("{label}┤")))
+            };
             for label in &labels {
                 let (digits, unit) = match label.strip_suffix('k') {
                     Some(digits) => (digits, 1e3),
@@ -99,7 +106,10 @@ fn value_labels_are_true_and_differ() {
                 let value = digits.parse::<f64>().unwrap() * unit;
                 let place = (1.0 - axis.place(value)) * f64::from(plot.area.height);
                 let at = row(label).unwrap() as f64 + 0.5;
-                assert!((place - at).abs() <= 1.0, "{label} at {at}, not {place}\n{text}");
+                assert!(
+                    (place - at).abs() <= 1.0,
+                    "{label} at {at}, not {place}\n{text}"
+                );
             }
             let different: std::collections::BTreeSet<&String> = labels.iter().collect();
             assert_eq!(different.len(), labels.len(), "{text}");
