@@ -126,7 +126,7 @@ fn write_out(
             // Nobody chose this name, and the answers are worth more than it.
             if file.is_none() && path.symlink_metadata().is_ok() {
                 let taken = shown(&path);
-                path = free(&path);
+                path = crate::spec::free_path(&path);
                 writeln!(out, "\n{taken} already exists: {} instead", shown(&path))?;
             }
             crate::spec::save_new(&path, &yaml)
@@ -145,17 +145,6 @@ fn write_out(
             Err(Failure::yours(why, hint).into())
         }
     }
-}
-
-/// The first of `NAME-2.yaml`, `NAME-3.yaml` … that does not exist.
-fn free(taken: &Path) -> PathBuf {
-    let stem = taken.file_stem().unwrap_or_default().to_string_lossy();
-    let end = taken
-        .extension()
-        .map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
-    let names = (2..).map(|n: u64| taken.with_file_name(format!("{stem}-{n}{end}")));
-    let mut free = names.filter(|path| path.symlink_metadata().is_err());
-    free.next().unwrap_or_else(|| taken.to_path_buf())
 }
 
 #[cfg(test)]

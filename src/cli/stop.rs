@@ -7,8 +7,9 @@ use super::run_ref;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::state::Finish;
-use crate::wire::{Command, StopWhen};
+use crate::wire::{Command, Outcome, StopWhen};
 use std::io::Write;
+use std::path::Path;
 
 /// Stop a live run after a checkpoint; `llmtui resume` continues it
 #[derive(Debug, clap::Args)]
@@ -31,22 +32,40 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let finish = run.wait()?;
     let id = one_line(&run.run.folder());
     orderly(&id, &finish)?;
-    let step = human::grouped(run.state.step);
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{id} stopped at step {step}")?;
-    if let Some(kept) = run.state.checkpoints.last() {
-        let step = human::grouped(kept.step);
-        let resume = run_ref::command("resume", run.run.path(), &cx.runs_dir);
-        writeln!(out, "{resume} continues from step {step}")?;
-    }
-    if let Some(note) = run_ref::of_a_pipeline(&run.run, cx) {
-        writeln!(out, "{note}")?;
-    }
+    let kept = run.state.checkpoints.last().map(|kept| kept.step);
+    let mut lines = stopped(&id, &finish, kept, run.run.path(), &cx.runs_dir);
+    lines.extend(run_ref::of_a_pipeline(&run.run, cx));
+    writeln!(std::io::stdout(), "{}", lines.join("
+"))?;
     Ok(Exit::Done)
 }
 
+/// Where a run stopped, and how it goes on from the checkpoint of step `kept`. One that was faster has nothing left to do.
+pub fn stopped(
+    id: &str,
+    finish: &Finish,
+    kept: Option<u64>,
+    run: &Path,
+    runs_dir: &Path,
+) -> Vec<String> {
+    let step = human::grouped(finish.step);
+    if finish.outcome == Outcome::Completed {
+        return vec![format!("{id} finished all its steps at step {step}")];
+    }
+    let at = format!("{id} stopped at step {step}");
+    let on = goes_on(kept, run, runs_dir);
+    [at].into_iter().chain(on).collect()
+}
+
+/// `llmtui resume … continues from step 500`
+pub fn goes_on(kept: Option<u64>, run: &Path, runs_dir: &Path) -> Option<String> {
+    let step = human::grouped(kept?);
+    let resume = run_ref::command("resume", run, runs_dir);
+    Some(format!("{resume} continues from step {step}"))
+}
+
 /// An error where the run ended otherwise than by the stop: its end was not saved, or it failed meanwhile.
-fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
+pub fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
     match Exit::from(finish.outcome) {
         Exit::Done => Ok(()),
         exit => Err(Failure {
@@ -65,11 +84,9 @@ fn orderly(id: &str, finish: &Finish) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
-    use crate::wire::Outcome;
 
-    #[test]
-    fn a_stop_whose_end_was_not_saved_is_no_success() {
-        let finish = |outcome| Finish {
+    fn finish(outcome: Outcome) -> Finish {
+        Finish {
             t: UnixMillis(0),
             outcome,
             step: 1_200,
@@ -78,7 +95,25 @@ mod tests {
             train_loss: None,
             seconds: 1.0,
             message: "the disk is full".into(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_stopped_run_goes_on_and_a_finished_one_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("a");
+        let lines = |outcome, kept| stopped("a", &finish(outcome), kept, &run, dir.path());
+        let told = lines(Outcome::Stopped, Some(1_000));
+        assert_eq!(told[0], "a stopped at step 1,200");
+        assert!(told[1].starts_with("llmtui resume a"), "{told:?}");
+        assert!(told[1].ends_with("continues from step 1,000"), "{told:?}");
+        assert_eq!(lines(Outcome::Stopped, None).len(), 1);
+        let told = lines(Outcome::Completed, Some(1_200));
+        assert_eq!(told, ["a finished all its steps at step 1,200"]);
+    }
+
+    #[test]
+    fn a_stop_whose_end_was_not_saved_is_no_success() {
         for outcome in [Outcome::Stopped, Outcome::Completed] {
             assert!(orderly("a", &finish(outcome)).is_ok());
         }

@@ -1,8 +1,11 @@
 //! Opens the workbench for every verb that ends in it.
 
-use super::{Context, exit::Exit, probe, run_ref};
-use crate::ui::{self, UiOptions, What};
+use super::{Context, exit::Exit, probe, run_ref, stop};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::ui::{self, Left, UiOptions, What};
 use std::io::Write;
+use std::path::Path;
 
 /// Leaving it does not stop a run.
 pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
@@ -16,11 +19,99 @@ pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
         measure: probe::measure,
         sources: cx.spec_sources(),
     })?;
-    if let Some(run) = left {
-        let dot = if cx.env.utf8 { "·" } else { "-" };
-        let attach = format!("llmtui attach {run}{}", run_ref::options(&cx.runs_dir));
+    if let Some(left) = left {
         // The terminal may be gone: then nobody reads it.
-        let _ = writeln!(std::io::stdout(), "{run} trains on {dot} {attach}");
+        let _ = writeln!(
+            std::io::stdout(),
+            "{}",
+            told(&left, &cx.runs_dir, cx.env.utf8)
+        );
     }
     Ok(Exit::Done)
+}
+
+/// What became of the run, and the command that comes back to it.
+fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
+    let (run_dir, step, kept, finish) = match left {
+        Left::Running(run) => {
+            let dot = if utf8 { "·" } else { "-" };
+            let attach = format!("llmtui attach {run}{}", run_ref::options(runs_dir));
+            return format!("{run} trains on {dot} {attach}");
+        }
+        Left::Stopped {
+            run_dir,
+            step,
+            kept,
+            finish,
+        } => (run_dir, *step, *kept, finish),
+    };
+    let id = one_line(&run_dir.file_name().unwrap_or_default().to_string_lossy());
+    let faulty = |what: String| {
+        let on = stop::goes_on(kept, run_dir, runs_dir);
+        [what].into_iter().chain(on).collect()
+    };
+    let lines: Vec<String> = match finish {
+        Some(finish) => match stop::orderly(&id, finish) {
+            Ok(()) => stop::stopped(&id, finish, kept, run_dir, runs_dir),
+            Err(fault) => faulty(fault.what),
+        },
+        None => faulty(format!("{id} crashed at step {}", human::grouped(step))),
+    };
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::run::state::Finish;
+    use crate::wire::Outcome;
+
+    #[test]
+    fn leaving_tells_what_became_of_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = told(&Left::Running("a".into()), dir.path(), true);
+        assert!(
+            running.starts_with("a trains on · llmtui attach a"),
+            "{running}"
+        );
+        let stopped = |outcome: Option<Outcome>, kept| {
+            let finish = outcome.map(|outcome| Finish {
+                t: UnixMillis(0),
+                outcome,
+                step: 40,
+                val_loss: None,
+                best: None,
+                train_loss: None,
+                seconds: 1.0,
+                message: "the disk is full".into(),
+            });
+            let left = Left::Stopped {
+                run_dir: dir.path().join("a"),
+                step: 40,
+                kept,
+                finish,
+            };
+            told(&left, dir.path(), true)
+        };
+        let said = stopped(Some(Outcome::Stopped), Some(20));
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], "a stopped at step 40");
+        assert!(lines[1].starts_with("llmtui resume a"), "{said}");
+        assert!(lines[1].ends_with("continues from step 20"), "{said}");
+        assert_eq!(
+            stopped(Some(Outcome::Stopped), None),
+            "a stopped at step 40"
+        );
+        let said = stopped(Some(Outcome::Starved), Some(20));
+        assert!(
+            said.starts_with("a ended at step 40: the disk is full\nllmtui resume a"),
+            "{said}"
+        );
+        let said = stopped(None, Some(20));
+        assert!(
+            said.starts_with("a crashed at step 40\nllmtui resume a"),
+            "{said}"
+        );
+    }
 }

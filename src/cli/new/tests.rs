@@ -243,7 +243,7 @@ fn a_name_that_nobody_chose_gets_a_number_where_its_file_exists() {
     let dir = tempfile::tempdir().unwrap();
     let taken = dir.path().join("deep.v1.yaml");
     for next in ["deep.v1-2.yaml", "deep.v1-3.yaml"] {
-        let path = free(&taken);
+        let path = crate::spec::free_path(&taken);
         assert_eq!(path, dir.path().join(next));
         std::fs::write(&path, "").unwrap();
     }

@@ -293,6 +293,7 @@ mod tests {
             verdict: Some("LEARNING".into()),
             message: String::new(),
             parent: None,
+            preset: String::new(),
             changed: Vec::new(),
         }
     }

@@ -51,6 +51,13 @@ impl Diagnosis {
         }
     }
 
+    /// The finding whose settings are advised first: what failed before what is only doubtful.
+    pub fn advised(&self) -> Option<&Finding> {
+        let of = |status: Status| self.findings.iter().filter(move |f| f.status == status);
+        let mut wrong = of(Status::Fail).chain(of(Status::Warn));
+        wrong.find(|finding| !finding.changes().is_empty())
+    }
+
     /// The verdict first, then the findings: what programs read.
     pub fn list(&self) -> Vec<Finding> {
         let mut list = vec![self.finding()];

@@ -19,6 +19,22 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    const ALL: [Verdict; 6] = [
+        Verdict::Diverged,
+        Verdict::NotLearning,
+        Verdict::Overfitting,
+        Verdict::Learning,
+        Verdict::Stable,
+        Verdict::TooEarly,
+    ];
+
+    /// The one of a word in a log or a list; `None` where a newer program wrote another.
+    pub fn named(word: &str) -> Option<Verdict> {
+        Verdict::ALL
+            .into_iter()
+            .find(|verdict| verdict.word() == word)
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Diverged => "DIVERGED",

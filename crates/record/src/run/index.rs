@@ -114,6 +114,8 @@ pub struct RunSummary {
     pub message: String,
     /// Of a branch: where it came from.
     pub parent: Option<Parent>,
+    /// The preset or the spec file that its request names; empty for a branch.
+    pub preset: String,
     /// What its request changed of its preset: `lr=1e-5`.
     pub changed: Vec<String>,
 }
@@ -344,6 +346,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let best = scan.vals.iter().map(|(_, loss)| *loss);
     let status = scan.status(alive);
     let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
+    let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
         created_as: header.id,
@@ -377,16 +380,24 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         verdict: scan.verdict.filter(judged),
         message: scan.message,
         parent: header.parent,
-        changed: changed(run),
+        preset: preset_of(&asked),
+        changed: changed_by(&asked),
     })
 }
 
-/// The words behind `-s` on the first line of a run's request, as a resume changed them since.
-fn changed(run: &RunDir) -> Vec<String> {
-    let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
-    changed_by(&asked)
+/// What the first line of a run's request was made from: `# Requested: quickstart -s lr=1e-3`.
+fn preset_of(asked: &str) -> String {
+    let heading = asked
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("# Requested: "));
+    let named = heading.and_then(|words| words.split(" -s ").next());
+    named
+        .filter(|name| !name.starts_with("--"))
+        .map_or(String::new(), one_line)
 }
 
+/// The words behind `-s` on the first line of a run's request, as a resume changed them since.
 fn changed_by(asked: &str) -> Vec<String> {
     let words = |line: &str| -> Vec<String> { line.split(" -s ").skip(1).map(one_line).collect() };
     let mut lines = asked.lines();

@@ -159,6 +159,7 @@ mod tests {
                 run: run.into(),
                 step: 5,
             }),
+            preset: String::new(),
             changed: Vec::new(),
         }
     }

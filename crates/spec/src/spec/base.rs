@@ -196,11 +196,11 @@ pub fn base_folder(said: &str, project_dir: &Path, hub_cache: Option<&Path>) -> 
 fn tokenizer_of(
     merged: &Merged,
     place: &Path,
-    model: &BaseModel,
+    has_tokenizer: bool,
     sources: &SpecSources,
 ) -> Option<PathBuf> {
     match merged.value.pointer("/data/tokenizer") {
-        None => model.has_tokenizer.then(|| place.to_path_buf()),
+        None => has_tokenizer.then(|| place.to_path_buf()),
         Some(said) => {
             let path = said.pointer("/file/path").and_then(Value::as_str);
             path.map(|said| full_path(said, sources))
@@ -230,7 +230,7 @@ fn fill(
     let origin = Origin::Model(words.origin.clone());
     let mut base = model.words;
     give_way(merged, &model.config, model.has_tokenizer);
-    let tokenizer = sources.and_then(|sources| tokenizer_of(merged, place, &model, sources));
+    let tokenizer = sources.and_then(|sources| tokenizer_of(merged, place, model.has_tokenizer, sources));
     vocabulary::grow(merged, &model.config, tokenizer.as_deref(), &mut base, issues);
     let said = merged.value.get("model").cloned().unwrap_or_default();
     let mut checking = Checking {

@@ -402,6 +402,17 @@ pub fn save_new(path: &Path, yaml: &str) -> Result<(), SaveError> {
     })
 }
 
+/// The first of `NAME-2.yaml`, `NAME-3.yaml` … that does not exist.
+pub fn free_path(taken: &Path) -> PathBuf {
+    let stem = taken.file_stem().unwrap_or_default().to_string_lossy();
+    let end = taken
+        .extension()
+        .map_or_else(String::new, |end| format!(".{}", end.to_string_lossy()));
+    let names = (2..).map(|n: u64| taken.with_file_name(format!("{stem}-{n}{end}")));
+    let mut free = names.filter(|path| path.symlink_metadata().is_err());
+    free.next().unwrap_or_else(|| taken.to_path_buf())
+}
+
 /// A value as shown in a form: plain text, `auto` for null.
 pub fn shown(value: &Value) -> String {
     match value {

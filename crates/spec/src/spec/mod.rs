@@ -35,7 +35,7 @@ pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
 };
-pub use draft::{Change, Draft, Place, SaveError, save_new, shown};
+pub use draft::{Change, Draft, Place, SaveError, free_path, save_new, shown};
 pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;

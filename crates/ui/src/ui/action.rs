@@ -100,7 +100,7 @@ actions! {
     Home "home" "Home" {
         NewRun "new-run" "new run" "Let the wizard ask, explain and plan: from a goal to a run or a spec file."
         EditPreset "edit-preset" "edit" "Look at every value of the selected preset, change some, start it or save it as a file."
-        Filter "filter" "filter" "Show only runs whose name, preset or state contains a text."
+        Filter "filter" "filter" "Show only runs whose name, preset, method, state or verdict contains a text."
         Sort "sort" "sort" "Sort runs by age, validation loss or name."
         Refresh "refresh" "refresh" "Look for runs again."
         ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."

@@ -69,6 +69,8 @@ pub enum Effect {
     },
     /// Complete a path; the answer names what it was asked for.
     Complete(String),
+    /// Find a file name of this kind that nothing has yet; answered as a path that was completed.
+    FreeName(String),
     /// Keep the wizard's answers for the next time.
     Remember(String),
     /// Use this theme at the next start, too.

@@ -160,6 +160,19 @@ impl Workplace {
         Ok(SavedSpec { path, fault })
     }
 
+    /// The path itself where nothing is there, else the first of `NAME-2.yaml`, `NAME-3.yaml` … that is free, as it would be typed.
+    pub fn free_name(&self, said: &str) -> String {
+        let Ok(path) = self.typed(Path::new(said)) else {
+            return said.into();
+        };
+        if path.symlink_metadata().is_err() {
+            return said.into();
+        }
+        let free = crate::spec::free_path(&path);
+        let free = Path::new(said).with_file_name(free.file_name().unwrap_or_default());
+        free.display().to_string()
+    }
+
     /// Presets, and the spec files of the user.
     pub fn presets(&self) -> Vec<PresetRow> {
         listed::presets(&self.env, &self.sources)

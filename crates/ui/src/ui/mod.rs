@@ -23,6 +23,7 @@ pub mod theme;
 mod toasts;
 pub mod widgets;
 
+pub use app::Left;
 pub use jobs::{begin_pipeline, remember_spec};
 pub use runtime::{UiOptions, What, check_theme, run};
 pub use term::give_back_terminal;

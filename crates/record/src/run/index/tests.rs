@@ -515,3 +515,13 @@ fn what_a_resume_changed_takes_the_place_of_what_was_asked_for() {
         ["a=1"]
     );
 }
+
+#[test]
+fn a_request_names_its_preset() {
+    let of = |heading: &str| preset_of(&format!("{heading}\nextends: other\n"));
+    assert_eq!(of("# Requested: smoke -s lr=1e-3 -s seed=2"), "smoke");
+    assert_eq!(of("# Requested: specs/mine.yaml"), "specs/mine.yaml");
+    assert_eq!(of("# Requested: --branch smoke-a2b7@40 -s lr=1e-3"), "");
+    assert_eq!(of("# Requested"), "");
+    assert_eq!(preset_of(""), "");
+}

@@ -156,7 +156,12 @@ impl App {
             _ => false,
         };
         let shown = told_there && *self.entry() == run::ENTRY;
-        if live && !shown {
+        // The answer to a command of this screen is told with what was asked for.
+        let own = match &envelope.event {
+            Event::Rejected { id, .. } => self.pending.iter().any(|(pending, _)| pending == id),
+            _ => false,
+        };
+        if live && !shown && !own {
             for notice in fresh {
                 self.toast_about(About::Run, notice.level, &notice.text);
             }

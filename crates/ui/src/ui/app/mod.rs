@@ -21,7 +21,7 @@ use super::store::{HeldRun, Store};
 use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::{About, Toasts};
 use crate::base::clock::UnixMillis;
-use crate::run::state::Level;
+use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,6 +55,22 @@ pub enum First {
     Starting(String),
     /// The runs of several machines.
     Fleet,
+}
+
+/// What closing the workbench leaves behind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Left {
+    /// A run that goes on in a process of its own, by its short name.
+    Running(String),
+    /// A run that was stopped on the way out.
+    Stopped {
+        run_dir: PathBuf,
+        step: u64,
+        /// The step of its newest checkpoint.
+        kept: Option<u64>,
+        /// `None` where its engine died instead.
+        finish: Option<Finish>,
+    },
 }
 
 /// Whether the workbench is about to end.
@@ -138,10 +154,20 @@ impl App {
         self.store.held.as_ref().map(|held| held.slot)
     }
 
-    /// The short name of the run that goes on without the workbench.
-    pub fn leaves_running(&self) -> Option<String> {
+    /// What becomes of the run on the screen, once the workbench is closed.
+    pub fn leaves(&self) -> Option<Left> {
         let held = self.store.held.as_ref()?;
-        (held.live() && held.holder == Holder::Detached).then(|| held.name().to_string())
+        if held.live() && held.holder == Holder::Detached {
+            return Some(Left::Running(held.name().to_string()));
+        }
+        let stopped = self.leaving == Leaving::WhenStopped && !held.live();
+        let run_dir = held.path.clone().filter(|_| stopped)?;
+        Some(Left::Stopped {
+            run_dir,
+            step: held.state.step,
+            kept: held.state.checkpoints.last().map(|kept| kept.step),
+            finish: held.state.finished.clone(),
+        })
     }
 
     /// Whether a draw is due; the caller draws and then calls [`App::drawn`].

@@ -2,7 +2,7 @@
 //! what to do next with its key and its command. Which figures there are follows from the readings that the method declares.
 
 use super::{chat, examples, health, samples};
-use crate::base::finding::{Finding, Status};
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::{Diagnosis, diagnose};
@@ -447,10 +447,7 @@ impl<'a> Ending<'a> {
         if self.held.holder == Holder::Foreign {
             return None;
         }
-        let findings = &self.diagnosis.findings;
-        let of = |status: Status| findings.iter().filter(move |f| f.status == status);
-        let named = |finding: &&Finding| !finding.changes().is_empty();
-        let finding = of(Status::Fail).chain(of(Status::Warn)).find(named)?;
+        let finding = self.diagnosis.advised()?;
         let (_, step) = starts(self.held, finding).into_iter().next()?;
         Some((step, format!("-s {}", finding.changes().join(" -s "))))
     }

@@ -190,6 +190,23 @@ fn pause(store: &Store) -> Vec<Request> {
     }
 }
 
+/// Why there is no page on how a run ended.
+fn no_ending(held: &HeldRun, keymap: &Keymap) -> Option<String> {
+    if held.state.finished.is_some() {
+        return None;
+    }
+    if held.resumable().is_none() {
+        return Some("this run goes on".into());
+    }
+    // Its engine wrote no end.
+    let at = human::grouped(held.state.step);
+    let on = match held.state.checkpoints.last() {
+        Some(kept) => format!("{{pause}} resumes it from step {}", human::grouped(kept.step)),
+        None => "no checkpoint was kept, {pause} starts it again".into(),
+    };
+    Some(keymap.fill(&format!("this run crashed at step {at}: {on}")))
+}
+
 /// Asks what the model should continue.
 pub fn ask_sample(store: &Store) -> Vec<Request> {
     open_live(store, |_| Box::new(sample_prompt()))
@@ -420,13 +437,13 @@ impl Pane for RunPane {
             },
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
-            Action::Ending if store.held.as_ref().is_some_and(|h| h.state.finished.is_none()) => {
-                vec![Request::Toast(Level::Info, "this run goes on".into())]
-            }
-            Action::Ending => {
-                self.ending = !self.ending;
-                Vec::new()
-            }
+            Action::Ending => match store.held.as_ref().and_then(|held| no_ending(held, context.keymap)) {
+                Some(why) => vec![Request::Toast(Level::Info, why)],
+                None => {
+                    self.ending = !self.ending;
+                    Vec::new()
+                }
+            },
             Action::Stop => open_live(store, |held| Box::new(LeaveQuestion::new(false, held))),
             action => self.walk(action, store),
         }

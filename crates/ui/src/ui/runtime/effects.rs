@@ -56,6 +56,10 @@ impl Shell {
                     let (path, names) = jobs::complete(&of, place.env.home.as_deref());
                     Done::Msg(Msg::Completed { of, path, names })
                 }),
+                Effect::FreeName(of) => self.job(move |place| {
+                    let (path, names) = (place.free_name(&of), Vec::new());
+                    Done::Msg(Msg::Completed { of, path, names })
+                }),
                 Effect::RememberTheme(name) => self.place.remember_theme(&name),
                 Effect::RememberModel(path) => self.place.remember_model(&path),
                 Effect::Remember(answers) => {

@@ -16,7 +16,7 @@ use crate::pipeline::PipelineDir;
 use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::spec::SpecSources;
-use crate::ui::app::{App, First};
+use crate::ui::app::{App, First, Left};
 use crate::ui::freshness::Freshness;
 use crate::ui::jobs::{Linked, Workplace};
 use crate::ui::msg::{Holder, Msg, Opened, Slot};
@@ -89,8 +89,8 @@ pub struct UiOptions {
     pub sources: SpecSources,
 }
 
-/// Opens the workbench and returns when it is left. Runs in other processes go on.
-pub fn run(options: UiOptions) -> anyhow::Result<Option<String>> {
+/// Opens the workbench and returns when it is left, with what becomes of its run. Runs in other processes go on.
+pub fn run(options: UiOptions) -> anyhow::Result<Option<Left>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -216,7 +216,7 @@ impl Shell {
         }
     }
 
-    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<String>> {
+    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<Left>> {
         let mut terminal = EventStream::new();
         let mut stages = tokio::time::interval(STAGE);
         while !self.over {
@@ -251,7 +251,7 @@ impl Shell {
             }
         }
         self.stations.iter().for_each(Station::hang_up);
-        Ok(self.app.leaves_running())
+        Ok(self.app.leaves())
     }
 
     /// Goes over to the run of the next stage, unless something else was opened meanwhile.

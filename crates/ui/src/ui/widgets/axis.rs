@@ -144,8 +144,13 @@ impl Axis {
             let middle = (low + high) / 2.0;
             (low, high) = (middle - size * FINEST / 2.0, middle + size * FINEST / 2.0);
         }
+        // Steps of 2.5 take a digit more, which beside a value a thousand times as large a label has no room for.
+        let steps = |x: f64| match x < size * FINEST {
+            true => round_up_125(x),
+            false => round_up(x),
+        };
         // The snapped range may need one interval more than the raw one: widen the step until it fits.
-        let mut step = round_up((high - low) / max_ticks as f64);
+        let mut step = steps((high - low) / max_ticks as f64);
         loop {
             let (from, to) = (
                 (low / step + 1e-9).floor() * step,
@@ -161,7 +166,7 @@ impl Axis {
                     unit: ONE,
                 };
             }
-            step = round_up(step * 1.01);
+            step = steps(step * 1.01);
         }
     }
 
@@ -237,6 +242,23 @@ impl Axis {
         ticks
     }
 
+    /// Every k-th tick, among them zero where it is inside: their labels need no more digits than a step of k needs. Axes of powers
+    /// of ten have none but [`Axis::ticks`].
+    pub fn coarser(&self, k: usize) -> Vec<(f64, String)> {
+        if self.step <= 0.0 {
+            return Vec::new();
+        }
+        let k = k.max(1) as f64;
+        let (step, first) = (self.step * k, (self.low / self.step).round());
+        // As a whole number of steps: sums of fractions drift.
+        let first = (first / k).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last)
+            .take(65)
+            .map(|i| (step * i as f64, self.label(step * i as f64, step)))
+            .collect()
+    }
+
     fn label(&self, value: f64, finest: f64) -> String {
         let Unit { size, letter } = self.unit;
         let label = label(value / size, finest / size);
@@ -276,22 +298,39 @@ fn digit_below(x: f64, digits: &[f64]) -> f64 {
     found.copied().unwrap_or(1.0) * power
 }
 
-/// At most six columns: `1.5`, `400`, `20k`, `5e-4`.
+/// `1.5`, `400`, `20k`, `5e-4`: all digits that tell it from its neighbours in a distance of `step`, mostly in six columns.
 fn label(value: f64, step: f64) -> String {
     if value.abs() < step * 1e-6 {
         return "0".into();
     }
     let size = value.abs().max(step);
     if size >= 1e4 {
-        return trimmed(&human::short(value));
+        return large(value, step);
     }
     if step < 9.9e-4 && size < 0.1 {
         return scientific(value, step);
     }
-    let decimals = (0..4)
-        .find(|d| is_whole(step * 10f64.powi(*d)))
-        .unwrap_or(4);
-    format!("{value:.*}", decimals as usize)
+    format!("{value:.*}", decimals(step))
+}
+
+/// Most decimals of a label.
+const DECIMALS: usize = 6;
+
+/// Decimals that tell multiples of `step` in full.
+fn decimals(step: f64) -> usize {
+    let whole = |d: &usize| is_whole(step * 10f64.powi(*d as i32));
+    (0..DECIMALS).find(whole).unwrap_or(DECIMALS)
+}
+
+/// `20k`, `1.25M`
+fn large(value: f64, step: f64) -> String {
+    const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")];
+    // What rounds up to a unit has it.
+    let size = value.abs() * (1.0 + 1e-9);
+    let unit = UNITS.iter().find(|(unit, _)| size >= *unit);
+    let (unit, letter) = unit.copied().unwrap_or((1.0, ""));
+    let text = format!("{:.*}{letter}", decimals(step / unit), value / unit);
+    trimmed(&text)
 }
 
 fn is_whole(x: f64) -> bool {
@@ -312,9 +351,10 @@ fn trimmed(text: &str) -> String {
 }
 
 fn scientific(value: f64, step: f64) -> String {
-    let exponent = value.abs().log10().floor() as i32;
+    let exponent = (value.abs().log10() + 1e-9).floor() as i32;
     let mantissa = value / 10f64.powi(exponent);
-    let decimals = usize::from(!is_whole(mantissa) || step < 10f64.powi(exponent - 1));
+    let least = usize::from(step < 10f64.powi(exponent - 1) * (1.0 - 1e-9));
+    let decimals = decimals(mantissa).max(least);
     format!("{mantissa:.decimals$}e{exponent}")
 }
 
@@ -446,6 +486,29 @@ mod tests {
             );
             assert!(labels.iter().all(|l| l.len() <= 6), "{labels:?}");
         }
+    }
+
+    /// What a label says is the value of its tick.
+    #[test]
+    fn labels_are_the_values_of_their_ticks() {
+        assert_eq!(
+            labels(Axis::snapped(0.0, 1.2e-4, 5, Scale::Linear)),
+            ["0", "2.5e-5", "5e-5", "7.5e-5", "1e-4", "1.25e-4"]
+        );
+        let rate = Axis::snapped(12_340.0, 12_341.0, 4, Scale::Linear);
+        let different: std::collections::BTreeSet<String> = labels(rate).into_iter().collect();
+        assert_eq!(different.len(), rate.ticks().len(), "{different:?}");
+        let axis = Axis::snapped(0.0, 0.0175, 8, Scale::Linear);
+        assert_eq!(axis.ticks().len(), 8);
+        let coarse: Vec<String> = axis.coarser(2).into_iter().map(|tick| tick.1).collect();
+        assert_eq!(coarse, ["0", "0.005", "0.010", "0.015"]);
+        let around_zero = Axis::snapped(-0.0025, 0.005, 4, Scale::Linear);
+        let coarse: Vec<String> = around_zero
+            .coarser(2)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
+        assert_eq!(coarse, ["0", "0.005"]);
     }
 
     #[test]

@@ -155,6 +155,24 @@ pub fn broken(words: impl IntoIterator<Item = Word>, width: usize) -> Vec<Vec<Wo
     lines
 }
 
+/// Parts as lines of at most `width` columns where they allow it: those that fit stand in a line with `between` them, and none is
+/// broken.
+pub fn flow(parts: Vec<Vec<Word>>, between: &Word, width: usize) -> Vec<Vec<Word>> {
+    let mut lines: Vec<Vec<Word>> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line)
+                if self::width(line) + between.text.width() + self::width(&part) <= width =>
+            {
+                line.push(between.clone());
+                line.extend(part);
+            }
+            _ => lines.push(part),
+        }
+    }
+    lines
+}
+
 /// Breaks a text into lines of at most `columns`, at spaces where there are some; at most `rows` lines, the last of them cut
 /// with an ellipsis when text is left over. Line breaks of the text hold.
 pub fn wrap(text: &str, columns: usize, rows: usize, ascii: bool) -> Vec<String> {

@@ -165,6 +165,10 @@ fn a_diverged_run_gets_advice_and_no_praise() {
     for praise in ["chat with it", "llmtui export", "train longer"] {
         assert!(!picture.contains(praise), "{picture}");
     }
+    // The charts say the same.
+    let picture = bench.press("r").picture(120, 40);
+    assert!(picture.contains("train again, as advised"), "{picture}");
+    assert!(!picture.contains("chat with it"), "{picture}");
 }
 
 #[test]
@@ -358,4 +362,30 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
         other.contains("which writes nothing: this chat is with"),
         "{other}"
     );
+}
+
+#[test]
+fn a_run_whose_engine_was_killed_crashed_and_does_not_go_on() {
+    for (steps, words) in [
+        (
+            1_240,
+            "this run crashed at step 1,240: p resumes it from step 1,000",
+        ),
+        (
+            20,
+            "this run crashed at step 20: no checkpoint was kept, p starts it again",
+        ),
+    ] {
+        let mut bench = ended(tape::until(5, steps), Vec::new());
+        let slot = bench.app.run_slot().unwrap();
+        let batch = vec![Incoming::Closed(None)];
+        bench.msg(Msg::Incoming { slot, batch });
+        let picture = bench.press("2 r").picture(160, 24);
+        assert!(picture.contains(words), "{picture}");
+        assert!(!picture.contains("goes on"), "{picture}");
+    }
+    let mut bench = Bench::new();
+    bench.live();
+    let picture = bench.press("r").picture(160, 24);
+    assert!(picture.contains("this run goes on"), "{picture}");
 }

@@ -310,3 +310,75 @@ fn panes_without_a_run_list_no_keys_that_do_nothing() {
         assert_eq!(first, ": palette", "{}: {foot}", pane.id);
     }
 }
+
+/// A run's line on Home.
+fn line_of(picture: &str, run: &str) -> String {
+    let line = picture.lines().find(|line| line.contains(run));
+    line.unwrap_or_else(|| panic!("{run}:\n{picture}"))
+        .to_string()
+}
+
+#[test]
+fn the_age_is_that_of_the_order() {
+    let mut all = runs();
+    // Began an hour before the other one, and was resumed since.
+    all[1].created = UnixMillis(NOW.0 - 3 * 3_600_000);
+    all[1].updated = UnixMillis(NOW.0 - 17_000);
+    all[2].created = UnixMillis(NOW.0 - 2 * 3_600_000);
+    all[2].updated = UnixMillis(NOW.0 - 3_600_000);
+    all.truncate(3);
+    let mut bench = bench_with(all);
+    let picture = bench.picture(80, 40);
+    assert!(picture.contains("newest first"), "{picture}");
+    let rows: Vec<&str> = picture.lines().map(str::trim_end).collect();
+    let at = |end: &str| {
+        rows.iter()
+            .position(|row| row.ends_with(end))
+            .unwrap_or_else(|| panic!("{picture}"))
+    };
+    assert!(at(" 2 h") < at(" 3 h"), "{picture}");
+}
+
+#[test]
+fn runs_are_found_by_preset_phase_and_verdict() {
+    let mut all = runs();
+    all[1].preset = "smoke".into();
+    all[1].verdict = Some("DIVERGED".into());
+    all.truncate(3);
+    for (typed, found, lost) in [
+        ("smoke", "quickstart-a2b7", "my-poems"),
+        ("DIVERGED", "quickstart-a2b7", "my-poems"),
+        ("div smo", "quickstart-a2b7", "shakespeare-k3qf"),
+        ("training", "shakespeare-k3qf", "my-poems"),
+        ("stopped", "my-poems", "quickstart-a2b7"),
+    ] {
+        let mut bench = bench_with(all.clone());
+        let picture = bench.press("/").write(typed).picture(100, 40);
+        assert!(
+            picture.contains(found) && !picture.contains(lost),
+            "{typed}\n{picture}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_did_all_its_steps_and_diverged_has_no_check_mark() {
+    for (verdict, status, mark) in [
+        ("LEARNING", RunStatus::Finished, '✓'),
+        ("DIVERGED", RunStatus::Finished, '✗'),
+        ("DIVERGED", RunStatus::Stopped, '✗'),
+        ("NOT LEARNING", RunStatus::Finished, '✗'),
+        ("OVERFITTING", RunStatus::Finished, '!'),
+        ("OVERFITTING", RunStatus::Crashed, '✗'),
+        ("DIVERGED", RunStatus::Live, '●'),
+    ] {
+        let mut run = runs().remove(1);
+        (run.status, run.verdict) = (status, Some(verdict.into()));
+        for width in [80, 160] {
+            let mut bench = bench_with(vec![run.clone()]);
+            let line = line_of(&bench.picture(width, 40), "quickstart-a2b7");
+            let shown = line.trim_start_matches([' ', '▸']).chars().next();
+            assert_eq!(shown, Some(mark), "{verdict}: {line}");
+        }
+    }
+}

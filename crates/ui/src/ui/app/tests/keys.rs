@@ -93,11 +93,10 @@ fn control_keys_become_commands_and_answers_are_told() {
         id: 77,
         why: "it is stopping".into(),
     });
-    assert!(
-        bench
-            .picture(100, 30)
-            .contains("pause refused: it is stopping")
-    );
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("pause refused: it is stopping"));
+    // A second box would say the same.
+    assert!(!picture.contains("! refused: it is stopping"), "{picture}");
     bench
         .event(Event::PhaseChanged {
             phase: Phase::Paused,
@@ -157,6 +156,10 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
         [Effect::Quit],
         "the first answer leaves it running"
     );
+    assert_eq!(
+        bench.app.leaves(),
+        Some(Left::Running("shakespeare-k3qf".into()))
+    );
     let mut bench = Bench::new();
     bench.live();
     bench.press("q c");
@@ -174,6 +177,13 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
     let finished = tape::standard(5).pop().unwrap().event;
     bench.event(finished);
     assert_eq!(bench.effects, [Effect::Quit]);
+    // The shell is told where it goes on.
+    let left = bench.app.leaves();
+    assert!(
+        matches!(&left, Some(Left::Stopped { run_dir, kept: Some(1_000), finish: Some(_), .. })
+            if run_dir.ends_with("2026-11-21-1040-shakespeare-k3qf")),
+        "{left:?}"
+    );
     let mut bench = Bench::new();
     bench.live();
     bench.press("shift-s s");
@@ -186,6 +196,8 @@ fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
     let finished = tape::standard(5).pop().unwrap().event;
     bench.event(finished);
     assert!(bench.effects.is_empty(), "stopping without leaving stays");
+    bench.press("q");
+    assert_eq!(bench.app.leaves(), None, "the screen has told it");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod draw;
 
 use super::{Canvas, Choice, EDITOR, Overlay, PATH, Reply};
 use crate::spec::schema::Kind;
-use crate::spec::{Draft, Place, shown};
+use crate::spec::{Change, Draft, Place, shown};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
@@ -37,6 +37,8 @@ enum Mode {
 #[derive(Debug)]
 pub struct Editor {
     draft: Draft,
+    /// As it was opened, or saved last.
+    saved: Draft,
     undo: Vec<Draft>,
     redo: Vec<Draft>,
     mode: Mode,
@@ -61,6 +63,7 @@ impl Editor {
         let wanted = wanted.filter(|at| template && places[*at].value.is_null());
         Editor {
             selected: wanted.unwrap_or(0),
+            saved: draft.clone(),
             draft,
             undo: Vec::new(),
             redo: Vec::new(),
@@ -117,7 +120,7 @@ impl Editor {
             Action::ResetValue => self.reset(),
             Action::UndoEdit => self.take_back(),
             Action::RedoEdit => self.take_forth(),
-            Action::SaveSpec => self.ask_name(),
+            Action::SaveSpec => return self.ask_name(),
             Action::StartSpec => return self.start(),
             Action::Cancel if !self.query.is_empty() => self.query.clear(),
             Action::Cancel | Action::Leave => return self.leave(),
@@ -131,10 +134,19 @@ impl Editor {
         self.scroll = 0;
     }
 
+    /// How many places have another value than in the file.
+    fn unsaved(&self) -> usize {
+        let (now, then) = (self.draft.changes(), self.saved.changes());
+        let value = |list: &[Change], path: &str| list.iter().find(|c| c.path == path).map(|c| c.after.clone());
+        let differs = |change: &&Change| value(&then, &change.path).as_ref() != Some(&change.after);
+        let gone = |change: &&Change| value(&now, &change.path).is_none();
+        now.iter().filter(differs).count() + then.iter().filter(gone).count()
+    }
+
     /// Changes that nobody saved are worth a second Esc.
     fn leave(&mut self) -> Reply {
-        let n = self.draft.changes().len();
-        if !self.undo.is_empty() && n > 0 && !self.warned {
+        let n = self.unsaved();
+        if n > 0 && !self.warned {
             self.warned = true;
             let changes = if n == 1 { "change" } else { "changes" };
             self.error = Some(format!(
@@ -262,9 +274,11 @@ impl Editor {
         }
     }
 
-    fn ask_name(&mut self) {
+    /// No file is overwritten, so a name is offered that none has: it comes as a path that was completed.
+    fn ask_name(&mut self) -> Reply {
         self.mode = Mode::SaveAs;
         self.field.set(&format!("{}.yaml", self.draft.run_name()));
+        Reply::Do(Effect::FreeName(self.field.text()))
     }
 
     fn act_save(&mut self, action: Action) -> Reply {
@@ -301,11 +315,10 @@ impl Editor {
         };
     }
 
-    /// The file was written: what stands in it needs no undo.
+    /// The file was written; what led to it can still be taken back.
     fn saved(&mut self) {
         self.mode = Mode::Browse;
-        self.undo.clear();
-        self.redo.clear();
+        self.saved = self.draft.clone();
     }
 
     fn follow_search(&mut self) {
@@ -378,7 +391,7 @@ impl Overlay for Editor {
             Mode::Edit => self.act_edit(action),
             Mode::SaveAs => return self.act_save(action),
             Mode::Yaml => match action {
-                Action::SaveSpec => self.ask_name(),
+                Action::SaveSpec => return self.ask_name(),
                 Action::Cancel | Action::ViewYaml | Action::Accept => self.browse(),
                 Action::Leave => {
                     self.browse();

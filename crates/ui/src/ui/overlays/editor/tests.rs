@@ -76,6 +76,39 @@ fn unsaved_changes_are_worth_a_second_esc() {
 }
 
 #[test]
+fn what_was_saved_can_be_taken_back_and_the_next_file_has_a_name_of_its_own() {
+    let mut editor = editor();
+    say(&mut editor, "seed", "7");
+    editor.act(Action::SaveSpec);
+    editor.act(Action::Accept);
+    editor.saved();
+    // `quickstart.yaml` is there now.
+    let asked = editor.act(Action::SaveSpec);
+    assert_eq!(asked, Reply::Do(Effect::FreeName("quickstart.yaml".into())));
+    let found = |of: &str| Msg::Completed {
+        of: of.into(),
+        path: "quickstart-2.yaml".into(),
+        names: Vec::new(),
+    };
+    editor.incoming(&found("quickstart.yaml"));
+    assert_eq!(editor.field.text(), "quickstart-2.yaml");
+    // A name that was typed meanwhile stays.
+    editor.field.set("mine.yaml");
+    editor.incoming(&found("quickstart.yaml"));
+    assert_eq!(editor.field.text(), "mine.yaml");
+    editor.act(Action::Cancel);
+
+    assert_eq!(editor.unsaved(), 0);
+    editor.act(Action::UndoEdit);
+    assert!(editor.error.is_none() && editor.draft.changes().is_empty());
+    assert_eq!(editor.unsaved(), 1, "the file says another seed");
+    editor.act(Action::RedoEdit);
+    assert_eq!(editor.unsaved(), 0);
+    say(&mut editor, "train.max_steps", "77");
+    assert_eq!((editor.draft.changes().len(), editor.unsaved()), (2, 1));
+}
+
+#[test]
 fn saving_and_starting_give_the_yaml() {
     let mut editor = editor();
     say(&mut editor, "seed", "7");

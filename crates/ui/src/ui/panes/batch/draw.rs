@@ -58,8 +58,12 @@ impl BatchPane {
             }
             y += 1;
         };
-        line(&self.head(held, found.step));
-        line(&self.comparison());
+        let width = usize::from(inner.width);
+        let head = text::flow(self.head(held, found.step), &muted("   "), width);
+        let comparison = text::flow(self.comparison(), &muted(", "), width);
+        for words in head.iter().chain(&comparison) {
+            line(words);
+        }
         line(&[]);
         let rows = self.rows();
         let room = (inner.height / LIST_SHARE).max(2).min(rows.len() as u16);
@@ -125,51 +129,57 @@ impl BatchPane {
         Some(format!("{spinner} computing the batch of step {} again", grouped(step)))
     }
 
-    /// `step 1,240 · loss 3.21 · gradient norm 8.7`, as the log has them.
-    fn head(&self, held: &HeldRun, step: u64) -> Vec<Word> {
-        let mut words = vec![word(format!("batch of step {}", grouped(step)), Meaning::Title)];
+    /// `step 1,240   loss 3.21   gradient norm 8.7`, as the log has them: the parts of it.
+    fn head(&self, held: &HeldRun, step: u64) -> Vec<Vec<Word>> {
+        let title = word(format!("batch of step {}", grouped(step)), Meaning::Title);
+        let mut parts = vec![vec![title]];
         for (id, name) in READINGS {
             let series = held.state.series.get(id);
             let bucket = series.and_then(|series| series.nearest(step));
             let Some(value) = bucket.and_then(|bucket| bucket.mean()) else {
                 continue;
             };
-            words.push(muted(format!("   {name} ")));
-            words.push(word(human::number(value), Meaning::Text));
+            parts.push(vec![
+                muted(format!("{name} ")),
+                word(human::number(value), Meaning::Text),
+            ]);
         }
         if self.worst_first {
-            words.push(muted("   highest loss first"));
+            parts.push(vec![muted("highest loss first")]);
         }
-        words
+        parts
     }
 
-    /// Whose weights, and how these rows stand beside those of the step before.
-    fn comparison(&self) -> Vec<Word> {
+    /// How these rows stand beside those of the step before, and whose weights read them, as parts of a sentence.
+    fn comparison(&self) -> Vec<Vec<Word>> {
         let Some(found) = &self.found else {
             return Vec::new();
         };
         let first = found.rows.iter().find_map(|row| row.scored.as_ref());
         let (Some(scored), Some(mean)) = (first, mean_loss(&found.rows)) else {
-            return vec![muted("no loss per token: this method scores whole answers, or writes its own")];
+            let words = "no loss per token: this method scores whole answers, or writes its own";
+            return vec![vec![muted(words)]];
         };
         let by = match scored.weights_of {
             0 => "by the weights before the first step".to_string(),
             step => format!("by checkpoint {}", grouped(step)),
         };
-        let mut words = vec![
+        let mut parts = vec![vec![
             muted("its rows "),
             word(format!("{mean:.3}"), Meaning::Text),
             muted(" nats per token"),
-        ];
+        ]];
         if let Some(before) = found.before {
             let change = mean - before;
-            words.push(muted(format!(", those of step {} ", grouped(found.step - 1))));
-            words.push(word(format!("{before:.3}"), Meaning::Text));
             let meaning = if change > 0.0 { Meaning::Warn } else { Meaning::Good };
-            words.push(word(format!(" ({change:+.3})"), meaning));
+            parts.push(vec![
+                muted(format!("those of step {} ", grouped(found.step - 1))),
+                word(format!("{before:.3}"), Meaning::Text),
+                word(format!(" ({change:+.3})"), meaning),
+            ]);
         }
-        words.push(muted(format!(", {by}")));
-        words
+        parts.push(vec![muted(by)]);
+        parts
     }
 }
 

@@ -139,7 +139,9 @@ impl BatchPane {
         // `branch of X at step N`, then a line for each change, then what a dry run says besides.
         let title = lines.first().map_or("branch", |line| line.as_str());
         let changes = lines.iter().skip(1).take_while(|line| line.starts_with("  "));
-        let changes: Vec<&str> = changes.map(|line| line.trim()).collect();
+        // In a sentence the columns of the lines mean nothing.
+        let in_a_row = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let changes: Vec<String> = changes.map(in_a_row).collect();
         let items = vec![
             item("start it", changes.join("; "), "start"),
             item("other settings", "change what differs".into(), "again"),

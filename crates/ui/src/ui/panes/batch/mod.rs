@@ -10,6 +10,7 @@ mod tests;
 pub use advice::{advice, starts};
 
 use super::{Pane, PaneContext, PaneEntry, SPIN, run};
+use crate::base::human::grouped;
 use crate::run::revisit::Row;
 use crate::run::state::Level;
 use crate::ui::action::{Action, Context};
@@ -107,6 +108,23 @@ impl BatchPane {
             (self.marked, self.scroll) = (0, 0);
         }
         self.ask(store)
+    }
+
+    /// The step that was typed; of one that the run has not the nearest, and that is said.
+    fn go_to_typed(&mut self, step: u64, store: &Store) -> Vec<Request> {
+        let newest = store.held.as_ref().map_or(0, |held| held.state.step);
+        let asked = self.go_to(step, store);
+        let there = (1..=newest).contains(&step);
+        let words = match newest {
+            0 => "no step was made yet".into(),
+            newest => format!(
+                "there is no step {}: the run has steps 1 to {}",
+                grouped(step),
+                grouped(newest)
+            ),
+        };
+        let toast = (!there).then_some(Request::Toast(Level::Info, words));
+        toast.into_iter().chain(asked).collect()
     }
 
     /// The rows on the screen, in their order.
@@ -241,7 +259,7 @@ impl Pane for BatchPane {
         self.follow(context.store);
         match (about, answer) {
             ("step", Answer::Text(text)) => match text.replace([',', '_', ' '], "").parse() {
-                Ok(step) => self.go_to(step, context.store),
+                Ok(step) => self.go_to_typed(step, context.store),
                 Err(_) => {
                     let words = format!("`{text}` is no step: write a whole number");
                     vec![Request::Toast(Level::Warn, words)]

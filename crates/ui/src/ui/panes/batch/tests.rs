@@ -81,7 +81,11 @@ fn pane(around: &mut Around) -> BatchPane {
 }
 
 fn screen(pane: &mut BatchPane, around: &mut Around) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(90, 24)).unwrap();
+    screen_of(90, pane, around)
+}
+
+fn screen_of(width: u16, pane: &mut BatchPane, around: &mut Around) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
     terminal
         .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
         .unwrap();
@@ -102,6 +106,27 @@ fn the_step_its_rows_and_the_step_before_stand_on_the_screen() {
     assert_eq!(pane.rows()[0].text, "qzxv");
     let shown = screen(&mut pane, &mut around);
     assert!(shown.contains("highest loss first"), "{shown}");
+}
+
+#[test]
+fn whose_weights_read_the_rows_is_told_whole_on_80_columns() {
+    let mut around = around(true);
+    let mut pane = pane(&mut around);
+    pane.worst_first = true;
+    for (weights_of, words) in [
+        (30, "by checkpoint 30 "),
+        (0, "by the weights before the first step "),
+    ] {
+        for row in &mut pane.found.as_mut().unwrap().rows {
+            row.scored.as_mut().unwrap().weights_of = weights_of;
+        }
+        let shown = screen_of(80, &mut pane, &mut around);
+        for words in [words, "(+1.200)", "highest loss first "] {
+            assert!(shown.contains(words), "{words}\n{shown}");
+        }
+        let shown = screen_of(50, &mut pane, &mut around);
+        assert!(shown.contains(words), "{words}\n{shown}");
+    }
 }
 
 #[test]
@@ -143,8 +168,14 @@ fn keys_walk_through_the_steps_and_late_answers_are_dropped() {
     let shown = screen(&mut pane, &mut around);
     assert!(shown.contains("the training text changed"), "{shown}");
     // No step behind the newest, none before the first.
-    pane.answered("step", Answer::Text("1,000".into()), &mut around.context());
-    assert_eq!(pane.step, Some(50));
+    for (typed, at) in [("1,000", 50), ("0", 1)] {
+        let said = pane.answered("step", Answer::Text(typed.into()), &mut around.context());
+        assert_eq!(pane.step, Some(at));
+        let said = format!("{said:?}");
+        assert!(said.contains(&format!("there is no step {typed}: the run has steps 1 to 50")), "{said}");
+    }
+    let said = pane.answered("step", Answer::Text("50".into()), &mut around.context());
+    assert!(!format!("{said:?}").contains("there is no step"), "{said:?}");
 }
 
 #[test]
@@ -179,13 +210,19 @@ fn a_live_run_goes_back_and_any_run_branches() {
         matches!(&planned[..], [_, Request::Do(Effect::PlanBranch { plan: asked, .. })] if *asked == plan),
         "{planned:?}"
     );
-    let lines = ["branch of x at step 30", "  optimizer.adamw.lr  0.001 → 0.0001", "model …"];
+    let lines = [
+        "branch of x at step 30",
+        "  train.clip_norm     0 → 1",
+        "  optimizer.adamw.lr  0.001 → 0.0001",
+        "model …",
+    ];
     let msg = Msg::BranchPlanned {
         run_dir: "runs/x".into(),
         result: Ok(lines.map(String::from).to_vec()),
     };
     let opened = format!("{:?}", at.incoming(&msg, &mut around.context()));
-    assert!(opened.contains("0.001 → 0.0001") && !opened.contains("model …"), "{opened}");
+    let sentence = "train.clip_norm 0 → 1; optimizer.adamw.lr 0.001 → 0.0001";
+    assert!(opened.contains(sentence) && !opened.contains("model …"), "{opened}");
     let made = at.answered("planned", Answer::Text("start".into()), &mut around.context());
     assert!(
         matches!(&made[..], [Request::Do(Effect::MakeBranch { plan: asked, .. })] if *asked == plan),

@@ -16,13 +16,15 @@ use ratatui::layout::Rect;
 pub fn status(buffer: &mut Buffer, area: Rect, state: &RunState, glance: &Glance, theme: &Theme) {
     let diagnosis = &glance.diagnosis;
     let words = match (&state.finished, diagnosis.worst()) {
-        (Some(finish), _) if state.refused.is_some() => strips::result_line(state, finish, theme),
+        (Some(finish), _) if state.refused.is_some() => {
+            strips::result_line(state, finish, diagnosis, theme)
+        }
         _ if diagnosis.verdict.status() <= Status::Warn => verdict(diagnosis, theme),
         // What another program made of it lies elsewhere; how it went is known.
         (Some(finish), _) if state.is_foreign() && finish.message.is_empty() => {
             verdict(diagnosis, theme)
         }
-        (Some(finish), _) => strips::result_line(state, finish, theme),
+        (Some(finish), _) => strips::result_line(state, finish, diagnosis, theme),
         (None, Some(worst)) if worst.status <= Status::Warn => finding::row(worst, 0, theme),
         (None, Some(_)) if diagnosis.verdict == Verdict::TooEarly => calm(diagnosis, theme),
         (None, Some(_)) => verdict(diagnosis, theme),

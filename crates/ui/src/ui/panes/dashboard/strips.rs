@@ -463,7 +463,7 @@ pub fn result(
     }
     tail.push(vec![
         label("next"),
-        word(next(state, finish.outcome), Meaning::Accent),
+        word(next(state, finish.outcome, diagnosis), Meaning::Accent),
     ]);
 
     let row = |y: u16| Rect {
@@ -487,7 +487,12 @@ pub fn result(
     }
 }
 
-pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
+pub(super) fn result_line(
+    state: &RunState,
+    finish: &Finish,
+    diagnosis: &Diagnosis,
+    theme: &Theme,
+) -> Vec<Word> {
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     // The newest that happened to it; how it stands is said above.
     if let Some(refused) = &state.refused {
@@ -511,7 +516,10 @@ pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> V
     if let Some(kept) = best_checkpoint(state) {
         words.push(word(format!("{kept}  "), Meaning::Text));
     }
-    words.push(word(next(state, finish.outcome), Meaning::Accent));
+    words.push(word(
+        next(state, finish.outcome, diagnosis),
+        Meaning::Accent,
+    ));
     words
 }
 
@@ -539,9 +547,16 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
     best.or(state.checkpoints.last()).map(|c| c.path.as_str())
 }
 
-fn next(state: &RunState, outcome: Outcome) -> &'static str {
+fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static str {
     match outcome {
         _ if state.is_foreign() => "see what its own program kept",
+        // What learned nothing is of no use to anyone: it is trained anew, not used and not trained on.
+        _ if state.step > 0 && diagnosis.verdict.status() == Status::Fail => {
+            match diagnosis.advised().is_some() {
+                true => "train again, as advised",
+                false => "see what went wrong",
+            }
+        }
         // A reward model writes nothing.
         Outcome::Completed if state.judges() => "score answers with it: llmtui score",
         Outcome::Completed => "chat with it",

@@ -11,7 +11,7 @@ use crate::base::human;
 use crate::run::RunState;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
-use crate::ui::layout::scroll_to;
+use crate::ui::layout::{cut, scroll_to};
 use crate::ui::request::{Hints, Request};
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
@@ -210,7 +210,7 @@ fn detail(
     };
     let words = words(info, usize::from(body.width), theme);
     if only_words {
-        draw_lines(buffer, body, &words, theme);
+        draw_words(buffer, body, words, theme);
         return Rect::default();
     }
     // The picture takes what it needs, the words what is left; a chart leaves half.
@@ -232,7 +232,7 @@ fn detail(
         ..body
     };
     if rest.height >= 3 {
-        draw_lines(buffer, rest, &words, theme);
+        draw_words(buffer, rest, words, theme);
     }
     Rect {
         height: picture.bottom() - area.y,
@@ -244,6 +244,22 @@ fn draw_lines(buffer: &mut Buffer, area: Rect, lines: &[Vec<Word>], theme: &Them
     for (y, words) in (area.y..area.bottom()).zip(lines) {
         text::draw(buffer, area.x, y, area.width, words, theme);
     }
+}
+
+/// Lines of text; where not all have room, the last one says so, and no heading stands without its text.
+fn draw_words(buffer: &mut Buffer, area: Rect, mut lines: Vec<Vec<Word>>, theme: &Theme) {
+    let room = usize::from(area.height);
+    if lines.len() > room {
+        lines.truncate(room);
+        if lines.last().is_some_and(|line| line.iter().all(|w| w.meaning == Meaning::Muted)) {
+            lines.pop();
+        }
+        if let Some(last) = lines.last_mut().and_then(|line| line.last_mut()) {
+            let dots = theme.glyphs().ellipsis;
+            last.text = cut(&format!("{}{dots}", last.text.trim_end()), area.width.into(), dots);
+        }
+    }
+    draw_lines(buffer, area, &lines, theme);
 }
 
 /// `step 1,240 · band up to 0.3 (rule of thumb) · rows_16`
@@ -427,6 +443,31 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 50, 1));
         list::draw(&mut buffer, Rect::new(0, 0, 50, 1), &rows[0], false, &Theme::ansi());
         assert_eq!(buffer[(2, 0)].symbol(), "·");
+    }
+
+    /// An advice that ends in the middle reads as another one.
+    #[test]
+    fn words_without_room_say_that_there_are_more() {
+        let line = |text: &str, meaning| vec![word(text, meaning)];
+        let lines = || {
+            vec![
+                line("otherwise", Meaning::Muted),
+                line("  lower the rate or", Meaning::Accent),
+                line("  clip the gradient", Meaning::Accent),
+                line("see also", Meaning::Muted),
+                line("  more", Meaning::Accent),
+            ]
+        };
+        let shown = |height: u16| {
+            let area = Rect::new(0, 0, 20, height);
+            let mut buffer = Buffer::empty(area);
+            draw_words(&mut buffer, area, lines(), &Theme::ansi());
+            let row = |y| (0..20).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+            (0..height).map(row).map(|row| row.trim_end().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(2), ["otherwise", "  lower the rate or…"]);
+        assert_eq!(shown(4)[2..], ["  clip the gradient…", ""]);
+        assert_eq!(shown(5)[2..], ["  clip the gradient", "see also", "  more"]);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use super::HomePane;
 use super::list::Listed;
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
-use crate::run::index::{RunStatus, RunSummary, TOO_EARLY};
+use crate::diagnosis::Verdict;
+use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::find_parent;
 use crate::run::state::phase_word;
 use crate::ui::hit::Target;
@@ -61,7 +63,7 @@ impl HomePane {
     ///  ▸ quickstart       A 0.8M-parameter GPT learns to write Shakespeare, character by character.
     ///
     ///  ─ runs · ./runs · newest first ─────────────────────────────────────────
-    ///    ● shakespeare-k3qf        training   1,240 / 2,000   1.886  ▇▅▃▂▁    now
+    ///    ● shakespeare-k3qf        training   1,240 / 2,000   1.886  ▇▅▃▂▁  2 min
     /// ```
     pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
@@ -393,7 +395,12 @@ impl Columns {
             (None, _) => "-",
         };
         // Where there is no column for it, a verdict that something is wrong takes the place of the state.
-        let healthy = matches!(verdict, "" | "-" | "LEARNING" | "STABLE" | TOO_EARLY);
+        let status = match (verdict, Verdict::named(verdict)) {
+            ("" | "-", _) => Status::Unknown,
+            // The word of a newer program is shown, not passed over.
+            (_, named) => named.map_or(Status::Warn, Verdict::status),
+        };
+        let healthy = status > Status::Warn;
         let state = if self.verdict == 0 && !healthy {
             verdict
         } else {
@@ -401,7 +408,11 @@ impl Columns {
         };
         let (mark, meaning) = match healthy {
             true => (mark, meaning),
-            false => (mark, Meaning::Bad),
+            // That it is live, and so can be stopped, comes first.
+            false if run.status == RunStatus::Live => (mark, Meaning::Bad),
+            // All its steps are no success.
+            false if status == Status::Warn && meaning != Meaning::Bad => (glyphs.warn, Meaning::Warn),
+            false => (glyphs.bad, Meaning::Bad),
         };
         let steps = match run.max_steps {
             0 => human::grouped(run.step),
@@ -415,7 +426,8 @@ impl Columns {
             (None, None) => String::new(),
         };
         let curve = glyphs.sparkline(&run.curve, self.curve);
-        let age = human::age(store.now.since(run.updated));
+        // As `llmtui runs` has it, and as the list is sorted.
+        let age = human::age(store.now.since(run.created));
         // What tells runs of one name apart stands at its end.
         let room = self.name.saturating_sub(branch.width());
         let name = cut_middle(&one_line(short_run(&run.id)), room, glyphs.ellipsis);

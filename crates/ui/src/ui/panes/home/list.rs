@@ -3,6 +3,7 @@
 use super::{HomePane, HomeRow};
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
+use crate::run::state::phase_word;
 use crate::ui::store::{Store, short_run};
 
 /// The order of runs; live ones stand first in every order.
@@ -71,12 +72,16 @@ impl HomePane {
     fn sorted<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
         let wanted = self.filter.text().to_lowercase();
         let fits = |run: &&RunSummary| {
+            let (phase, verdict) = (run.phase.map(phase_word), run.verdict.as_deref());
             let text = format!(
-                "{} {} {} {}",
+                "{} {} {} {} {} {} {}",
                 run.id,
                 run.name,
+                run.preset,
                 run.method,
-                run.status.word()
+                run.status.word(),
+                phase.unwrap_or_default(),
+                verdict.unwrap_or_default(),
             );
             wanted
                 .split_whitespace()

@@ -15,8 +15,9 @@ const ROWS_FOR_STEPS: u16 = 4;
 const ROWS_FOR_AXIS_LINE: u16 = 9;
 /// Columns from which on values get labels.
 const COLUMNS_FOR_LABELS: u16 = 20;
-/// Columns of value labels.
+/// Columns of value labels, and the most that they get where no two true ones fit these.
 const LABEL_WIDTH: u16 = 5;
+const WIDEST_LABEL: u16 = 8;
 
 /// The parts of a chart's area.
 pub(super) struct Parts {
@@ -29,8 +30,13 @@ pub(super) struct Parts {
 
 impl Parts {
     pub fn of(area: Rect, steps: StepAxis) -> Self {
+        Parts::with_labels(area, steps, LABEL_WIDTH)
+    }
+
+    /// With so many columns for the labels of values.
+    fn with_labels(area: Rect, steps: StepAxis, width: u16) -> Self {
         let labels = if area.width >= COLUMNS_FOR_LABELS {
-            LABEL_WIDTH + 1
+            width + 1
         } else {
             0
         };
@@ -49,6 +55,14 @@ impl Parts {
             axis_line,
             step_labels,
         }
+    }
+
+    /// With columns for the labels of this axis, where it needs more; `None` where these do.
+    pub fn widened(&self, area: Rect, steps: StepAxis, axis: &Axis) -> Option<Self> {
+        let enough = |width: &u16| value_labels(axis, self.plot.height, *width).len() > 1;
+        let width = (LABEL_WIDTH..=WIDEST_LABEL).find(enough)?;
+        let wider = self.labels > 0 && width > LABEL_WIDTH;
+        wider.then(|| Parts::with_labels(area, steps, width))
     }
 }
 
@@ -117,19 +131,46 @@ pub(super) fn draw_value_axis(buffer: &mut Buffer, parts: &Parts, axis: &Axis, t
     for y in plot.y..plot.bottom() {
         buffer.set_stringn(line_x, y, theme.glyphs().vertical, 1, border);
     }
-    let row_of = |value: f64| dot_row(axis, value, plot.height) / DOWN;
-    let ticks = axis.ticks();
-    for (value, label) in labelled(&ticks, row_of) {
-        let fits = label.len() <= usize::from(LABEL_WIDTH);
-        let label = if fits { label } else { short_label(value) };
-        if label.len() > usize::from(LABEL_WIDTH) {
-            continue;
-        }
-        let y = plot.y + row_of(value) as u16;
+    for (value, label) in value_labels(axis, plot.height, parts.labels - 1) {
+        let y = plot.y + row_of(axis, value, plot.height) as u16;
         buffer.set_stringn(line_x, y, if theme.ascii { "+" } else { "┤" }, 1, border);
         let x = line_x - label.len() as u16;
         buffer.set_stringn(x, y, &label, label.len(), theme.style(Meaning::Muted));
     }
+}
+
+/// The row of a value in a plot of so many, from its top.
+fn row_of(axis: &Axis, value: f64, rows: u16) -> usize {
+    dot_row(axis, value, rows) / DOWN
+}
+
+/// The ticks that get a label, and their labels: each the tick's value in full, and no two alike. Where the labels of the axis are too
+/// wide, a coarser step has shorter ones.
+fn value_labels(axis: &Axis, rows: u16, width: u16) -> Vec<(f64, String)> {
+    let fits = |label: &str| label.len() <= usize::from(width);
+    let row = |value: f64| row_of(axis, value, rows);
+    let ticks = axis.ticks();
+    let usual = labelled(&ticks, row);
+    if usual.iter().all(|(_, label)| fits(label)) {
+        return usual;
+    }
+    let apart = |ticks: &[(f64, String)]| {
+        let rows: Vec<usize> = ticks.iter().map(|tick| row(tick.0)).collect();
+        rows.windows(2).all(|pair| pair[0].abs_diff(pair[1]) >= 2)
+    };
+    let coarser = (1..ticks.len()).map(|k| axis.coarser(k));
+    let coarser =
+        coarser.filter(|ticks| ticks.iter().all(|(_, label)| fits(label)) && apart(ticks));
+    // Of as many labels those of the finer step, which come first.
+    let most = coarser
+        .rev()
+        .max_by_key(Vec::len)
+        .filter(|ticks| ticks.len() > 1);
+    most.unwrap_or_else(|| {
+        let mut short = ticks;
+        short.retain(|(_, label)| fits(label));
+        labelled(&short, row)
+    })
 }
 
 /// Every k-th tick, so that labels keep a row between them; the ends are among them when k allows it.
@@ -150,9 +191,4 @@ fn labelled(ticks: &[(f64, String)], row_of: impl Fn(f64) -> usize) -> Vec<(f64,
         .step_by(stride.unwrap_or(last.max(1)))
         .cloned()
         .collect()
-}
-
-/// For values that no label of the usual kind fits: an exponent alone.
-fn short_label(value: f64) -> String {
-    format!("{value:.0e}")
 }

@@ -110,7 +110,7 @@ impl LineChart<'_> {
     /// Draws the chart; returns where its dots lie.
     pub fn draw(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) -> Plot {
         let area = area.intersection(buffer.area);
-        let parts = Parts::of(area, self.steps);
+        let mut parts = Parts::of(area, self.steps);
         let mut plot = Plot {
             area: parts.plot,
             from: self.from,
@@ -120,13 +120,17 @@ impl LineChart<'_> {
         if self.lines.is_empty() || parts.plot.is_empty() || self.to <= self.from {
             return plot;
         }
-        let columns: Vec<Columns> = self
-            .lines
-            .iter()
-            .map(|line| self.columns(*line, plot))
-            .collect();
+        let columns_of = |plot: Plot| -> Vec<Columns> {
+            let lines = self.lines.iter();
+            lines.map(|line| self.columns(*line, plot)).collect()
+        };
+        let mut columns = columns_of(plot);
         let axis = self.axis(&columns, parts.plot.height);
         plot.axis = axis;
+        if let Some(wider) = axis.and_then(|axis| parts.widened(area, self.steps, &axis)) {
+            (plot.area, parts) = (wider.plot, wider);
+            columns = columns_of(plot);
+        }
         self.draw_step_axis(buffer, &parts, theme);
         if let Some(axis) = &axis {
             draw_value_axis(buffer, &parts, axis, theme);

@@ -53,6 +53,70 @@ fn a_falling_line_with_axes() {
     assert!(text.is_ascii(), "{text}");
 }
 
+/// The labels of a picture's value axis, the topmost first.
+fn value_labels(text: &str) -> Vec<String> {
+    let labels = text.lines().filter_map(|row| row.split_once('┤'));
+    labels.map(|(label, _)| label.trim().to_string()).collect()
+}
+
+/// Half a number is another number: `7e-3` is no label of 0.0075.
+#[test]
+fn value_labels_are_true_and_differ() {
+    let s = series((0..=100).map(|i| (i, 0.00017 * i as f64)));
+    let mut ratio = chart(&s, Look::Line, &[]);
+    ratio.from_zero = true;
+    let (text, _) = picture(&ratio, 100, 40, false);
+    assert_eq!(
+        value_labels(&text),
+        ["0.015", "0.010", "0.005", "0"],
+        "{text}"
+    );
+
+    for (low, high, height) in [
+        (0.0, 0.0095, 12),
+        (0.0, 0.0095, 5),
+        (-0.0095, 0.0, 12),
+        (-0.0175, -0.012, 30),
+        (0.0, 1.2e-4, 30),
+        (3e-4, 3.002e-4, 30),
+        (4.133, 4.1339, 30),
+        (12.34, 12.345, 30),
+        (12_340.0, 12_345.0, 30),
+        (123_400.0, 123_420.0, 30),
+        (-1.234e-3, 1.234e-3, 9),
+    ] {
+        let s = series((0..=100).map(|i| (i, low + (high - low) * i as f64 / 100.0)));
+        for scale in [Scale::Linear, Scale::Log] {
+            let mut chart = chart(&s, Look::Line, &[]);
+            chart.scale = scale;
+            let (text, plot) = picture(&chart, 60, height, false);
+            let labels = value_labels(&text);
+            let Some(axis) = plot.axis else { continue };
+            assert!(labels.len() > 1, "{text}");
+            // Where the label stands is what it says, within the height of a row.
+            let row = |label: &String| {
+                text.lines()
+                    .position(|row| row.trim().starts_with(&format!("{label}┤")))
+            };
+            for label in &labels {
+                let (digits, unit) = match label.strip_suffix('k') {
+                    Some(digits) => (digits, 1e3),
+                    None => (label.as_str(), 1.0),
+                };
+                let value = digits.parse::<f64>().unwrap() * unit;
+                let place = (1.0 - axis.place(value)) * f64::from(plot.area.height);
+                let at = row(label).unwrap() as f64 + 0.5;
+                assert!(
+                    (place - at).abs() <= 1.0,
+                    "{label} at {at}, not {place}\n{text}"
+                );
+            }
+            let different: std::collections::BTreeSet<&String> = labels.iter().collect();
+            assert_eq!(different.len(), labels.len(), "{text}");
+        }
+    }
+}
+
 /// An axis that is outgrown gets room for more, but there is no more than all.
 #[test]
 fn a_share_has_no_room_above_the_whole() {
