@@ -228,7 +228,7 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
     {
         add(
             "validation loss",
-            format!("{:.4} at step {}", best.val_loss(), best.step),
+            format!("{} at step {}", human::loss(best.val_loss()), best.step),
         );
     }
     if state.seconds > 0.0 {

@@ -175,7 +175,7 @@ fn table(fleet: &Fleet, cx: &Context) -> String {
 fn cells(row: &Row<'_>) -> [String; 8] {
     let run = row.run;
     let loss = |x: Option<f64>, word: &str, instead: Option<f64>| match (x, instead) {
-        (Some(x), _) => format!("{x:.4}"),
+        (Some(x), _) => human::loss(x),
         (None, Some(x)) => format!("{word} {x:.4}"),
         (None, None) => "-".into(),
     };

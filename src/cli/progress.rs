@@ -46,6 +46,8 @@ impl Progress {
 
     /// Consumes an event; returns the lines to print, usually none.
     pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
+        // In the words of the log view.
+        let line = self.state.line_of(&envelope.event);
         self.state.apply(envelope);
         match &envelope.event {
             Event::Started { .. } => self.started(),
@@ -83,10 +85,12 @@ impl Progress {
                     .map(|rescue| vec![rescue.words()])
                     .unwrap_or_default()
             }
-            Event::RescueUndone { .. } => {
-                let told = self.state.log.back();
-                told.map(|line| vec![line.text.clone()]).unwrap_or_default()
-            }
+            // Settings changed on the way, pauses and what goes on behind them, requests that were refused.
+            Event::Adjusted { .. }
+            | Event::PhaseChanged { .. }
+            | Event::Skipped { .. }
+            | Event::Rejected { .. }
+            | Event::RescueUndone { .. } => line.into_iter().collect(),
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }
@@ -199,7 +203,7 @@ impl Progress {
             human::grouped(self.state.step)
         );
         if let Some(loss) = finish.val_loss {
-            line.push_str(&format!(", val loss {loss:.4}"));
+            line.push_str(&format!(", val loss {}", human::loss(loss)));
         }
         let took = spent::words(finish.seconds, self.state.seconds);
         line.push_str(&format!(", after {took}"));
@@ -298,7 +302,7 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Num, VERSION};
+    use crate::wire::{Num, Phase, VERSION};
 
     #[test]
     fn line_ends_alone_fill_no_screen() {
@@ -356,6 +360,41 @@ mod tests {
                 .last()
                 .unwrap()
                 .starts_with("step 100/100  loss 2.500")
+        );
+    }
+
+    /// What people did to a run from another terminal stands in its lines too.
+    #[test]
+    fn changes_pauses_and_refusals_are_told() {
+        let phase = |phase, step| Event::PhaseChanged { phase, step };
+        let adjusted = Event::Adjusted {
+            step: 40,
+            key: "lr\x1b".into(),
+            old: Num(1e-3),
+            new: Num(2e-3),
+        };
+        let refused = Event::Rejected {
+            id: crate::wire::CommandId(7),
+            why: "step 41 could not be saved: Not a directory".into(),
+        };
+        let (_, lines) = told(vec![
+            (0, started(100)),
+            (1, phase(Phase::Training, 0)),
+            (2, stepped(40)),
+            (3, adjusted),
+            (4, phase(Phase::Paused, 41)),
+            (5, refused),
+            (6, phase(Phase::Training, 41)),
+            (7, phase(Phase::Evaluating, 41)),
+        ]);
+        assert_eq!(
+            lines[2..],
+            [
+                "lr 1.00e-3 → 2.00e-3 from step 40 on",
+                "paused at step 41",
+                "refused: step 41 could not be saved: Not a directory",
+                "training resumed at step 41",
+            ]
         );
     }
 

@@ -125,10 +125,10 @@ fn tell(
         say!("                   {line}")?;
     }
     say!("text               {} tokens", before.tokens)?;
-    say!("perplexity before  {:.4}", before.value())?;
+    say!("perplexity before  {}", human::loss(before.value()))?;
     say!(
-        "perplexity after   {:.4}  ({} %)",
-        after.value(),
+        "perplexity after   {}  ({} %)",
+        human::loss(after.value()),
         change(before.value(), after.value())
     )?;
     Ok(())

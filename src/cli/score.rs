@@ -7,6 +7,7 @@ use super::exit::{Exit, Failure, absent};
 use super::model_ref;
 use crate::base::child::Child;
 use crate::base::files::read_plain_text;
+use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::chat::Template;
 use crate::data::formats::FormatChoice;
@@ -394,7 +395,8 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
         "log-probability   {logp:.4} nats, {:.4} per token",
         figure("logp_per_token")
     );
-    let _ = writeln!(out, "perplexity        {:.4}", figure("perplexity"));
+    let perplexity = human::loss(figure("perplexity"));
+    let _ = writeln!(out, "perplexity        {perplexity}");
     let _ = writeln!(out, "bits per byte     {:.4}", figure("bits_per_byte"));
     if let Some([whole, per_token, longer]) = ranked(scored) {
         let _ = writeln!(

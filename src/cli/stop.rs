@@ -35,8 +35,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let kept = run.state.checkpoints.last().map(|kept| kept.step);
     let mut lines = stopped(&id, &finish, kept, run.run.path(), &cx.runs_dir);
     lines.extend(run_ref::of_a_pipeline(&run.run, cx));
-    writeln!(std::io::stdout(), "{}", lines.join("
-"))?;
+    writeln!(
+        std::io::stdout(),
+        "{}",
+        lines.join(
+            "
+"
+        )
+    )?;
     Ok(Exit::Done)
 }
 

@@ -15,12 +15,14 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, whole multiples without zeros behind the point.
+/// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, whole multiples without zeros behind the point. Beyond the last
+/// suffix `5.60e33`: a cell that cuts a long number shows another one.
 pub fn short(x: f64) -> String {
     if !x.is_finite() {
         return number(x);
     }
     let (scaled, suffix) = match x.abs() {
+        a if a >= 999.5e12 => return format!("{x:.2e}"),
         a if a >= 999.5e9 => (x / 1e12, "T"),
         a if a >= 999.5e6 => (x / 1e9, "B"),
         a if a >= 999.5e3 => (x / 1e6, "M"),
@@ -38,7 +40,7 @@ pub fn short(x: f64) -> String {
 
 /// `78 MiB`, `1.1 GiB`
 pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = n as f64;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
@@ -90,6 +92,19 @@ pub fn number(x: f64) -> String {
     }
 }
 
+/// A loss to four decimals, `1.7640`; of a diverged run `5.600e33`.
+pub fn loss(x: f64) -> String {
+    match x.is_finite() {
+        true => with_error(x, None),
+        false => number(x),
+    }
+}
+
+/// The perplexity of a loss in nats: `5.871`; of a diverged run `5.60e33`.
+pub fn perplexity(loss: f64) -> String {
+    number(loss.exp())
+}
+
 /// Passes over the data: `2.00`, `0.25`, `0.0031` in the first hundredth.
 pub fn epochs(x: f64) -> String {
     match x {
@@ -106,6 +121,7 @@ pub fn reading(x: f64, unit: &str) -> String {
     match unit {
         "bytes" => bytes(x.max(0.0) as u64),
         "1/s" => short(x),
+        "%" if x.abs() >= MANY => format!("{} %", short(x)),
         "%" => format!("{x:.0} %"),
         "share" => percent(x * 100.0),
         "ms" if x.abs() >= 999.5 => format!("{} s", short(x / 1000.0)),
@@ -115,9 +131,13 @@ pub fn reading(x: f64, unit: &str) -> String {
     }
 }
 
+/// From here on a number is told by its first digits.
+const MANY: f64 = 1e6;
+
 /// `42 %`, `0.8 %`: a small share has a digit more, so that it is not told as none.
 fn percent(x: f64) -> String {
     match x.abs() {
+        a if a >= MANY => format!("{} %", short(x)),
         a if a > 0.0 && a < 9.95 => format!("{x:.1} %"),
         _ => format!("{x:.0} %"),
     }
@@ -157,6 +177,29 @@ mod tests {
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
         );
+    }
+
+    #[test]
+    fn what_ran_away_is_told_by_its_power_of_ten() {
+        let told = [999.4e12, 999.6e12, 5.6e33, -2e20, f64::MAX].map(short);
+        assert_eq!(told, ["999T", "1.00e15", "5.60e33", "-2.00e20", "1.80e308"]);
+        let told = [
+            (5.6e33, ""),
+            (5.6e33, "share"),
+            (5.6e33, "%"),
+            (5.6e33, "ms"),
+        ];
+        assert_eq!(
+            told.map(|(x, unit)| reading(x, unit)),
+            ["5.60e33", "5.60e35 %", "5.60e33 %", "5.60e30 s"]
+        );
+        assert_eq!(perplexity(78.0), "7.50e33");
+        assert_eq!(perplexity(1.77), "5.871");
+        assert_eq!(
+            [1.764, 3e30, f64::NAN].map(loss),
+            ["1.7640", "3.000e30", "NaN"]
+        );
+        assert_eq!([1 << 50, u64::MAX].map(bytes), ["1.0 PiB", "16 EiB"]);
     }
 
     #[test]

@@ -280,12 +280,7 @@ fn work(plan: &Plan, style: &Style) -> String {
         false => ("tokens", per),
     };
     rows.push((label, format!("{}{assumed}{per}", short(r.tokens as f64))));
-    // Beside the matmuls, not as a share of the sum.
-    let more = 100.0 * work.attention_flops / work.flops.max(1.0);
-    rows.push((
-        "compute",
-        format!("{:.2e} FLOPs, attention another {more:.1} %", work.flops),
-    ));
+    rows.push(("compute", work.compute_words()));
     rows.push(("time", time(plan)));
     if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {
         let basis = match r.device.price_source {

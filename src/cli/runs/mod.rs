@@ -119,7 +119,7 @@ fn beside(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// Method, steps and validation loss in words.
 fn rows_of(run: &RunSummary) -> [String; 3] {
     let val = match (run.val_loss, run.pass_at_1) {
-        (Some(loss), _) => format!("val {loss:.4}"),
+        (Some(loss), _) => format!("val {}", human::loss(loss)),
         (None, Some(share)) => format!("pass@1 {share:.4}"),
         (None, None) => "-".into(),
     };
@@ -215,7 +215,7 @@ fn changed(run: &RunSummary) -> String {
 
 fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     let loss = |loss: Option<f64>, word: &str, instead: Option<f64>| match (loss, instead) {
-        (Some(loss), _) => format!("{loss:.4}"),
+        (Some(loss), _) => human::loss(loss),
         (None, Some(x)) => format!("{word} {x:.4}"),
         (None, None) => "-".into(),
     };

@@ -24,6 +24,9 @@ impl<F: FnMut(Event) + Send> Emit for F {
     }
 }
 
+/// The rules have a word for so many steps.
+const FIRST_VERDICT: u64 = 20;
+
 /// How long a paused engine sleeps before it looks at the stop flag again.
 const PAUSE_TICK: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,8 @@ pub(super) struct Port<'a> {
     phase: Phase,
     /// The rules beside the run: what they find is said at each evaluation and at the end.
     rules: Rules,
+    /// From this step on the verdict is asked for again; evaluations ask anyway.
+    next_verdict: u64,
 }
 
 impl<'a> Port<'a> {
@@ -57,6 +62,7 @@ impl<'a> Port<'a> {
             clock,
             phase: Phase::Preparing,
             rules: Rules::new(),
+            next_verdict: FIRST_VERDICT,
         }
     }
 
@@ -69,10 +75,22 @@ impl<'a> Port<'a> {
         if let Event::Finished { .. } = event {
             self.diagnose(true);
         }
-        let evaluated = matches!(event, Event::Evaluated { .. });
+        let (evaluated, judge) = match event {
+            Event::Evaluated { .. } => (true, false),
+            // Lists of runs tell a verdict before the first evaluation too, and while the run waits.
+            Event::Stepped { step, .. } if step >= self.next_verdict => {
+                self.next_verdict = 2 * step;
+                (false, true)
+            }
+            Event::PhaseChanged { phase, .. } => (false, phase == Phase::Paused),
+            _ => (false, false),
+        };
         self.emit.emit(event);
         if evaluated {
             self.diagnose(false);
+        }
+        if judge && let Some(verdict) = self.rules.new_verdict() {
+            self.emit.emit(verdict);
         }
     }
 

@@ -24,7 +24,7 @@ const GRADIENT: Metric = metric(
     "L2 norm of a block's gradient before clipping (Pascanu et al. 2013, arXiv 1211.5063)",
 )
 .estimator("l2")
-.label("grad norm")
+.label("grad norm/layer")
 .per_layer()
 .meaning(
     "Falls fast in the warm-up, then drifts slowly. Blocks lie within a factor of about ten of each other: residual connections carry the gradient to all of them. The size itself depends on the model and has no band.",

@@ -143,6 +143,42 @@ fn a_calm_run_passes_everything() {
     assert_eq!(titles, ["train loss", "val − train", "gradient norm"]);
 }
 
+/// Charts begin at the first reading, and so do all words of a beginning.
+#[test]
+fn the_summary_begins_where_the_log_begins() {
+    let tape = fresh().steps(1, 200, |s| match s {
+        1 => 4.152,
+        2 => 3.8,
+        s => 3.7 - 0.005 * s as f64 + noise(s),
+    });
+    let diagnosis = tape.diagnose();
+    assert_eq!(diagnosis.verdict, Verdict::Learning);
+    let summary = diagnosis.summary;
+    assert!(summary.starts_with("train loss 4.152 → "), "{summary}");
+    // A run that falls fast and then explodes began there too.
+    let tape = fresh().steps(1, 200, |s| match s {
+        1 => 4.152,
+        s if s < 100 => 3.7,
+        _ => 9.0,
+    });
+    let found = tape.found("diverged").unwrap();
+    let evidence = found.evidence.to_string();
+    let began = "it began at 4.152 and was at 3.700 within five steps";
+    assert!(evidence.contains(began), "{evidence}");
+}
+
+/// Several numbers of one metric on one screen say what they are of.
+#[test]
+fn means_and_differences_say_what_they_are_of() {
+    let mut tape = fresh().steps(1, 420, learning);
+    tape.evaluate(400, learning(400) + 0.03);
+    let told = |id: &str| tape.found(id).unwrap().evidence.to_string();
+    let norm = told("gradient_spike");
+    assert!(norm.ends_with("steady, median of 200 steps"), "{norm}");
+    let gap = told("overfitting");
+    assert!(gap.ends_with("by the train loss around step 400"), "{gap}");
+}
+
 #[test]
 fn a_run_that_has_learned_and_stays_is_stable() {
     let tape = fresh().steps(1, 3000, |s| {

@@ -138,7 +138,7 @@ impl Verdict {
         };
         // As the last step was logged: a mean over the newest steps of a short run is none of its values.
         let newest = view.state.latest(metric::LOSS).unwrap_or(loss.now);
-        let (start, now) = (human::number(loss.start), human::number(newest));
+        let (start, now) = (human::number(loss.opening), human::number(newest));
         let mut text = format!("train loss {start} → {now}");
         if let Some(val) = view.state.latest(metric::VAL_LOSS) {
             text.push_str(&format!(", val {}", human::number(val)));

@@ -2,6 +2,7 @@
 //! readings of other metrics. Losses are nats per token.
 
 use super::metric;
+use crate::base::human;
 use crate::base::stats;
 use crate::run::RunState;
 use crate::run::series::{Point, Series};
@@ -41,7 +42,9 @@ pub struct Window {
 /// The training loss in a few numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loss {
-    /// Before training: the first reading, or the median of the first five where that is lower.
+    /// The first reading, as the log has it: what words of a beginning name.
+    pub opening: f64,
+    /// Before training, for judging: the first reading, or the median of the first five where that is lower.
     pub start: f64,
     /// Mean of the newest 20 readings; of a sparse log the newest quarter, if that is fewer.
     pub now: f64,
@@ -56,6 +59,25 @@ pub struct Loss {
     /// The window whose readings all lie highest.
     pub worst: Window,
     pub trend: Trend,
+}
+
+/// A median of the first readings that lies further below the first one is told beside it, as a share.
+const TOLD: f64 = 0.02;
+
+impl Loss {
+    /// `it began at 4.152`; where the first steps gained much `it began at 4.152 and was at 3.698 within five steps`, which is
+    /// what the rules compare with.
+    pub fn began(&self) -> String {
+        let number = human::number;
+        let mut text = format!("it began at {}", number(self.opening));
+        if self.opening - self.start > TOLD * self.opening.abs() {
+            text.push_str(&format!(
+                " and was at {} within five steps",
+                number(self.start)
+            ));
+        }
+        text
+    }
 }
 
 /// The newest quarter of the run, or 200 readings: its two halves.
@@ -186,6 +208,14 @@ impl<'a> View<'a> {
         self.state.series.get(metric::LOSS).is_some_and(is_sparse)
     }
 
+    /// What the log tells one of at a time.
+    pub fn unit(&self) -> &'static str {
+        match self.is_sparse() {
+            true => "readings",
+            false => "steps",
+        }
+    }
+
     /// The newest training loss that was read up to `step`.
     pub fn loss_at(&self, step: u64) -> Option<f64> {
         let series = self.state.series.get(metric::LOSS)?;
@@ -275,6 +305,7 @@ fn read(series: &Series) -> Option<Loss> {
     };
     let all = || windows.iter().copied().chain([newest]);
     Some(Loss {
+        opening: *opening.first()?,
         start,
         now,
         n_now: tail,
@@ -364,6 +395,23 @@ mod tests {
         assert!(loss.worst.min < 4.0, "{:?}", loss.worst);
         assert!(loss.trend.z().abs() < 1.0, "{:?}", loss.trend);
         assert_eq!(read(&series(19, |_| 1.0)), None);
+    }
+
+    #[test]
+    fn words_of_the_beginning_name_the_first_reading() {
+        let falls = |s: u64| match s {
+            1 => 4.152,
+            2 => 3.8,
+            _ => 3.698,
+        };
+        let fast = read(&series(40, falls)).unwrap();
+        assert_eq!((fast.opening, fast.start), (4.152, 3.698));
+        assert_eq!(
+            fast.began(),
+            "it began at 4.152 and was at 3.698 within five steps"
+        );
+        let slow = read(&series(40, |s| 4.2 - 0.001 * s as f64)).unwrap();
+        assert_eq!(slow.began(), "it began at 4.199");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Watch {
     milder: BTreeMap<String, u32>,
     /// How often a rule raised a warning.
     raised: BTreeMap<String, u32>,
+    /// The word of the verdict that was given last.
+    word: Option<&'static str>,
     /// Steps were taken back since the last look: what was said of them holds no longer.
     rewound: bool,
 }
@@ -119,12 +121,24 @@ impl Watch {
         let rewound = std::mem::take(&mut self.rewound);
         findings.retain(|f| self.is_news(f, rewound));
         // Each time, so that a list of runs finds it near the end of a log.
+        self.word = Some(diagnosis.verdict.word());
         findings.push(diagnosis.finding());
         let event = |finding: Finding| Event::Diagnosed {
             step,
             finding: finding.into(),
         };
         findings.into_iter().map(event).collect()
+    }
+
+    /// The verdict alone, where its word is another one than was given last: for lists of runs between evaluations. What single
+    /// rules say waits for those.
+    pub fn new_verdict(&mut self) -> Option<Event> {
+        let diagnosis = diagnose(&self.state);
+        let word = diagnosis.verdict.word();
+        (self.word.replace(word) != Some(word)).then(|| Event::Diagnosed {
+            step: self.state.step,
+            finding: diagnosis.finding().into(),
+        })
     }
 
     /// Whether a rule comes out otherwise than it said last, for long enough.

@@ -21,6 +21,9 @@ const PLACES: usize = 4_096;
 /// Points of a curve over tokens or time.
 const POINTS: usize = 2_048;
 
+/// Changes of settings on the way that are kept of one run.
+const MAX_CHANGES: usize = 32;
+
 /// What curves are laid over each other by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum By {
@@ -72,6 +75,8 @@ pub struct Track {
     seen: u64,
     spent: Spent,
     now: Place,
+    /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
+    changes: Vec<(u64, String, f64)>,
 }
 
 impl Track {
@@ -105,6 +110,13 @@ impl Track {
         self.spent.take(envelope.t, &envelope.event);
         // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
         self.now.millis = self.now.millis.max(self.spent.millis());
+        match &envelope.event {
+            Event::Adjusted { step, key, new, .. } => self.changed(*step, key, new.0),
+            Event::Rescued { step, lr, .. } | Event::RescueUndone { step, lr, .. } => {
+                self.changed(*step, "lr", lr.1.0);
+            }
+            _ => {}
+        }
         match envelope.event {
             Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
             Event::Stepped { step, tokens, .. } => {
@@ -115,6 +127,25 @@ impl Track {
             }
             _ => {}
         }
+    }
+
+    fn changed(&mut self, step: u64, key: &str, new: f64) {
+        if self.changes.len() == MAX_CHANGES {
+            self.changes.remove(0);
+        }
+        self.changes.push((step, one_line(key), new));
+    }
+
+    /// What a setting was changed to on the way: `2.00e-3 from step 40, 1.00e-3 from step 90`.
+    fn live(&self, key: &str) -> Option<Value> {
+        let of_key = self.changes.iter().filter(|(_, of, _)| of == key);
+        let words: Vec<String> = of_key
+            .map(|(step, _, new)| {
+                let new = human::number(*new);
+                format!("{new} from step {}", human::grouped(*step))
+            })
+            .collect();
+        (!words.is_empty()).then(|| words.join(", ").into())
     }
 
     fn keep(&mut self) {
@@ -278,7 +309,8 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
 /// What a spec says of itself: no setting.
 const WORDS: [&str; 3] = ["name", "about", "group"];
 
-/// The settings in which runs differ; their names and descriptions do not count.
+/// The settings in which runs differ; their names and descriptions do not count. What was changed while a run went on is no part
+/// of its spec and has a row of its own: `lr (live)`.
 pub fn differing(tracks: &[Track]) -> Vec<Setting> {
     let nothing = Value::Null;
     let specs: Vec<&Value> = tracks
@@ -293,6 +325,16 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
         .collect();
     let mut found = settings(&specs);
     found.retain(|setting| !WORDS.contains(&setting.path.as_str()));
+    let changes = tracks.iter().flat_map(|track| &track.changes);
+    let keys: BTreeSet<&str> = changes.map(|(_, key, _)| key.as_str()).collect();
+    found.extend(keys.into_iter().filter_map(|key| {
+        let values: Vec<Option<Value>> = tracks.iter().map(|track| track.live(key)).collect();
+        let differs = values.windows(2).any(|pair| pair[0] != pair[1]);
+        differs.then(|| Setting {
+            path: format!("{key} (live)"),
+            values,
+        })
+    }));
     found
 }
 
@@ -511,6 +553,28 @@ mod tests {
         // A log of another program tells a rate without its optimizer.
         let log = json!({"optimizer": {"of the log": {"lr": 0.1}}});
         assert_eq!(settings(&[&log, &json!({})])[0].path, "optimizer.lr");
+    }
+
+    /// Two runs of one spec, one of which was tuned on its way, are no equals.
+    #[test]
+    fn what_was_changed_live_is_a_difference() {
+        let adjusted = |step, new| Event::Adjusted {
+            step,
+            key: "lr".into(),
+            old: Num(1e-3),
+            new: Num(new),
+        };
+        let tuned = || {
+            let events = [hello(), adjusted(40, 2e-3), adjusted(90, 1e-3)];
+            track((0..).zip(events).collect())
+        };
+        let plain = track(vec![(0, hello())]);
+        let found = differing(&[tuned(), plain]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "lr (live)");
+        let words = json!("2.00e-3 from step 40, 1.00e-3 from step 90");
+        assert_eq!(found[0].values, [Some(words), None]);
+        assert!(differing(&[tuned(), tuned()]).is_empty());
     }
 
     #[test]

@@ -377,7 +377,11 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
-        verdict: scan.verdict.filter(judged),
+        // A live run that has said none has taken too few steps for one.
+        verdict: scan.verdict.filter(judged).or_else(|| {
+            let too_early = status == RunStatus::Live && scan.step > 0;
+            too_early.then(|| TOO_EARLY.into())
+        }),
         message: scan.message,
         parent: header.parent,
         preset: preset_of(&asked),

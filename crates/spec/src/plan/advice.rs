@@ -7,6 +7,7 @@ use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
 use crate::base::human::short;
+use crate::spec::less_often;
 
 /// One sentence: a failure does not fit, what passes is a note.
 fn advice(id: &str, status: Status, what: impl Into<Evidence>, source: &str) -> Finding {
@@ -153,7 +154,7 @@ fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
     let epochs = request.tokens as f64 / epoch as f64;
     if epochs > 4.5 {
         let steps = 4 * epoch / request.batch_tokens().max(1);
-        let fix = format!("more data, or -s max_steps={}", steps.max(1));
+        let fix = less_often(steps, request.is_from_scratch());
         list.push(Finding { fix, ..advice("repeated_data", Status::Warn, format!(
                 "{} epochs over the same {} tokens: up to 4 are nearly as good as new text, later ones less and less",
                 two_digits(epochs),

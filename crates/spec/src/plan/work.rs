@@ -48,6 +48,15 @@ pub struct Work {
     pub cost: Option<f64>,
 }
 
+impl Work {
+    /// `7.41e12 FLOPs, attention +8.2 %`: beside the matmuls, not as a share of the sum. The wizard, the plan pane and `llmtui plan`
+    /// say it so, the pane in 35 columns.
+    pub fn compute_words(&self) -> String {
+        let more = 100.0 * self.attention_flops / self.flops.max(1.0);
+        format!("{:.2e} FLOPs, attention +{more:.1} %", self.flops)
+    }
+}
+
 /// FLOPs, time and cost of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
 /// this engine it includes attention, as the dashboard's MFU does.
 pub fn work(request: &Request) -> Work {

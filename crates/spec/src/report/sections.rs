@@ -135,14 +135,15 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
         facts.push(fact(
             "best validation loss",
             format!(
-                "{loss:.4} (perplexity {:.3}) at step {}",
-                loss.exp(),
+                "{} (perplexity {}) at step {}",
+                human::loss(loss),
+                human::perplexity(loss),
                 best.step
             ),
         ));
     }
     if let Some(loss) = state.latest("train/loss") {
-        facts.push(fact("last training loss", format!("{loss:.4}")));
+        facts.push(fact("last training loss", human::loss(loss)));
     }
     if let Some(finished) = state.finished.as_ref().filter(|f| !f.message.is_empty()) {
         facts.push(fact("ended", one_line(&finished.message)));
@@ -162,10 +163,10 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
         ));
     }
     facts.extend(cost(engines, sheet.price.as_ref()));
-    if let Some(rate) = mean(state, "tok_per_sec") {
+    if let Some(rate) = state.mean_tok_per_sec() {
         facts.push(fact(
             "tokens per second of the steps, mean",
-            human::grouped(rate as u64),
+            human::grouped(rate.round() as u64),
         ));
     }
     if let Some(mfu) = mean(state, "mfu") {

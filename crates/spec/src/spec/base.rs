@@ -160,7 +160,14 @@ pub(super) fn lay_on(merged: &mut Merged, start: ToCome<'_>, issues: &mut Vec<Is
     let origin = Origin::Model(words.origin.clone());
     merged.origins.set(FROM, origin);
     // Its tokenizer is that of the stage's data: nothing grows.
-    fill(merged, Path::new(TO_COME), words, start.model(), None, issues);
+    fill(
+        merged,
+        Path::new(TO_COME),
+        words,
+        start.model(),
+        None,
+        issues,
+    );
 }
 
 /// What is said, as a path.
@@ -230,8 +237,15 @@ fn fill(
     let origin = Origin::Model(words.origin.clone());
     let mut base = model.words;
     give_way(merged, &model.config, model.has_tokenizer);
-    let tokenizer = sources.and_then(|sources| tokenizer_of(merged, place, model.has_tokenizer, sources));
-    vocabulary::grow(merged, &model.config, tokenizer.as_deref(), &mut base, issues);
+    let tokenizer =
+        sources.and_then(|sources| tokenizer_of(merged, place, model.has_tokenizer, sources));
+    vocabulary::grow(
+        merged,
+        &model.config,
+        tokenizer.as_deref(),
+        &mut base,
+        issues,
+    );
     let said = merged.value.get("model").cloned().unwrap_or_default();
     let mut checking = Checking {
         merged,

@@ -107,7 +107,7 @@ impl Emitter {
         let alarm = Alarm {
             code: STALLED,
             message: format!("nothing can be logged, so training waits: {error}"),
-            hint: "make room, or stop the run",
+            hint: "make room if the disk is full, or stop the run",
         };
         self.raise.send_if_modified(|now| {
             let news = now.as_ref() != Some(&alarm);

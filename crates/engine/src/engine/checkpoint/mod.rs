@@ -28,6 +28,7 @@ use super::context::RunContext;
 use super::rollouts::in_use::InUse;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
+use crate::base::text::shown;
 use crate::data::Dataset;
 use crate::data::render::padding;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
@@ -253,13 +254,20 @@ impl Checkpoints {
         let step = cx.step();
         match self.save(cx) {
             Err(EngineError::Checkpoint(error)) => {
-                let hint = "the older checkpoints are untouched and training goes on; make room on the disk";
+                let fix = self.fix(&error);
+                let hint =
+                    format!("the older checkpoints are untouched and training goes on; {fix}");
                 cx.port
-                    .warn(step, "checkpoint_failed", error.to_string(), hint);
+                    .warn(step, "checkpoint_failed", error.to_string(), &hint);
                 Ok(())
             }
             done => done,
         }
+    }
+
+    /// What lets the next checkpoint be written after one that was not.
+    pub fn fix(&self, error: &CheckpointError) -> String {
+        error.fix(self.store.folder())
     }
 
     /// The last save of this process. A run whose end is not on the disk has not come to its end: it can be resumed from
@@ -270,10 +278,13 @@ impl Checkpoints {
             |step| format!("the newest checkpoint is of step {step}"),
         );
         self.save(cx).map_err(|error| match error {
-            EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => EngineError::Machine(format!(
-                "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
-                cx.job.run_dir.path().display()
-            )),
+            EngineError::Checkpoint(error @ CheckpointError::Write { .. }) => {
+                EngineError::Machine(format!(
+                    "{error}; {kept}. To go on, {}, then: llmtui train --resume {}",
+                    self.fix(&error),
+                    shown(cx.job.run_dir.path())
+                ))
+            }
             other => other,
         })
     }

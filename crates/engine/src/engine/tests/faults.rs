@@ -231,6 +231,26 @@ fn a_run_whose_end_cannot_be_saved_has_not_completed_and_a_resume_completes_it()
     assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
 }
 
+/// What is in the way is named; only a full disk asks for room.
+#[test]
+fn a_file_in_place_of_the_checkpoints_is_named_and_nothing_is_said_of_room() {
+    let run = Run::new(&[]);
+    let folder = run.job.run_dir.checkpoints_path();
+    let events = run.go_with(&mut |event, _, _| {
+        if matches!(event, Event::Stepped { step: 19, .. }) {
+            std::fs::remove_dir_all(&folder).unwrap();
+            std::fs::write(&folder, "in the way").unwrap();
+        }
+    });
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Starved, 20));
+    let fix = format!("move {} away", folder.display());
+    assert!(
+        message.contains(&fix) && !message.to_lowercase().contains("room"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_stop_whose_save_fails_is_no_orderly_stop() {
     let run = Run::new(&["checkpoint.every=0"]);

@@ -1,6 +1,7 @@
 //! The order of things in an undisturbed run.
 
 use super::*;
+use crate::diagnosis::VERDICT;
 
 #[test]
 fn a_run_greets_declares_trains_and_finishes_with_the_whole_split() {
@@ -37,6 +38,18 @@ fn a_run_greets_declares_trains_and_finishes_with_the_whole_split() {
     let samples = events.iter().filter(|e| matches!(e, Event::Sampled { .. }));
     assert_eq!(samples.count(), 2);
     assert_eq!(run.kept().len(), 2 + usize::from(!run.kept().contains(&15)));
+}
+
+/// A list of runs does not wait for an evaluation.
+#[test]
+fn a_verdict_is_told_before_the_first_evaluation() {
+    let run = Run::new(&["train.max_steps=60", "eval.every=50"]);
+    let events = run.go();
+    let at = |what: fn(&Event) -> bool| events.iter().position(what).unwrap();
+    let verdict = at(|e| matches!(e, Event::Diagnosed { finding, .. } if finding.id == VERDICT));
+    let twenty = at(|e| matches!(e, Event::Stepped { step: 20, .. }));
+    assert_eq!(verdict, twenty + 1);
+    assert!(verdict < at(|e| matches!(e, Event::Evaluated { .. })));
 }
 
 #[test]

@@ -92,7 +92,8 @@ impl Trainer<'_, '_> {
         match self.checkpoints.save(&mut self.cx) {
             Ok(()) => Ok(true),
             Err(EngineError::Checkpoint(error)) => {
-                self.cx.port.reject(id, format!("{error}{hint}"));
+                let fix = self.checkpoints.fix(&error);
+                self.cx.port.reject(id, format!("{error}; {fix}{hint}"));
                 Ok(false)
             }
             Err(error) => {

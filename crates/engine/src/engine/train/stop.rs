@@ -23,7 +23,7 @@ impl Trainer<'_, '_> {
     pub(super) fn stop(&mut self, id: CommandId, when: StopWhen) -> Result<Flow, EngineError> {
         let phase = self.cx.port.phase();
         self.cx.port.enter(Phase::Stopping, self.cx.step());
-        let hint = "; make room, or stop now without a checkpoint";
+        let hint = ", or stop now without a checkpoint";
         if when == StopWhen::AfterCheckpoint && !self.save_for(id, hint)? {
             self.cx.port.enter(phase, self.cx.step());
             return Ok(Flow::Continue);

@@ -24,11 +24,11 @@ impl Trainer<'_, '_> {
         let kept = self.keep();
         kept.unwrap_or_else(|e| {
             let what = format!("this rescue cannot be undone: {e}");
-            let hint =
-                "make room on the disk: one checkpoint more is kept while a rescue can be undone";
+            let fix = e.fix(&folder(&self.cx));
+            let hint = format!("{fix}: one checkpoint more is kept while a rescue can be undone");
             self.cx
                 .port
-                .warn(self.cx.step(), "rescue_final", what, hint);
+                .warn(self.cx.step(), "rescue_final", what, &hint);
             None
         })
     }

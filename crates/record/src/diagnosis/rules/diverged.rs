@@ -149,7 +149,7 @@ fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
     if loss.now < height {
         text.push_str(&format!(", now {}", human::number(loss.now)));
     }
-    let start = format!("it began at {}{guessing}", human::number(loss.start));
+    let start = format!("{}{guessing}", loss.began());
     let mut signals = vec![
         Signal::of(metric::LOSS, height, text).at(worst.last),
         Signal::of(metric::LOSS, loss.start, start),

@@ -58,7 +58,7 @@ fn cause(outcome: Outcome) -> Option<&'static str> {
     Some(match outcome {
         Outcome::Completed | Outcome::Stopped => return None,
         Outcome::Failed => "the training could not go on",
-        Outcome::Starved => "the machine ran out of memory, disk or threads",
+        Outcome::Starved => "the machine failed it: no memory, no threads, or no place to write to",
         Outcome::Refused => "a check before training failed",
         Outcome::Invalid => "its spec, its data or its checkpoints do not fit",
         Outcome::Crashed => "a bug in the engine",

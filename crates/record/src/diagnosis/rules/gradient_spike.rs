@@ -45,7 +45,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         if diverged::RULE.ask(view).is_some() {
             return None;
         }
-        let text = format!("{}  steady", human::number(typical));
+        // Charts show the newest step's: this is another number, and says so.
+        let n = norms.iter().filter(|p| p.value.is_finite()).count();
+        let of = view.unit();
+        let text = format!("{}  steady, median of {n} {of}", human::number(typical));
         return Some(Finding::pass(Signal::of(metric::GRAD_NORM, typical, text)));
     };
     let at = human::grouped(worst.step);

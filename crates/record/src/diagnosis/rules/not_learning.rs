@@ -58,10 +58,10 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         None => String::new(),
     };
     let text = format!(
-        "train loss {} at step {}, it began at {}{guessing}",
+        "train loss {} at step {}, {}{guessing}",
         human::number(loss.now),
         human::grouped(step),
-        human::number(loss.start)
+        loss.began()
     );
     let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(step)];
     let gradient = view.typical(metric::GRAD_NORM);

@@ -88,3 +88,32 @@ fn a_warning_is_cleared_by_the_second_look_without_it() {
     // A roll-back takes back the steps that the warning was about.
     assert_eq!(look(0, 0.0), Some(Status::Pass));
 }
+
+/// Between evaluations a list of runs is told each new word, once.
+#[test]
+fn a_new_verdict_is_told_once() {
+    let mut watch = Watch::new();
+    let mut step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>| {
+        for step in range {
+            let loss = 4.0 - 0.01 * step as f64;
+            watch.hear(&Event::Stepped {
+                step,
+                tokens: step,
+                values: [("train/loss".to_string(), Num(loss))].into(),
+            });
+        }
+    };
+    let word = |event: Option<Event>| match event {
+        Some(Event::Diagnosed { finding, .. }) => finding.title,
+        _ => String::new(),
+    };
+    step(&mut watch, 1..=10);
+    assert_eq!(word(watch.new_verdict()), "TOO EARLY");
+    step(&mut watch, 11..=40);
+    assert_eq!(word(watch.new_verdict()), "LEARNING");
+    assert_eq!(watch.new_verdict(), None);
+    // What an evaluation has said is no news either.
+    step(&mut watch, 41..=50);
+    watch.news();
+    assert_eq!(watch.new_verdict(), None);
+}

@@ -208,6 +208,10 @@ fn the_newest_verdict_of_a_log_is_its_own() {
     };
     log(&run, [hello(), started(10), stepped(1, 4.0)]);
     assert_eq!(summarize(&run).unwrap().verdict, None);
+    // While it is live it has taken too few steps, as `diagnose` says.
+    let lock = run.lock().unwrap();
+    assert_eq!(summarize(&run).unwrap().verdict.as_deref(), Some(TOO_EARLY));
+    drop(lock);
     log(
         &run,
         [

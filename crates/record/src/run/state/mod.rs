@@ -2,6 +2,7 @@
 //! state, live or replayed, in any batching. No clock, file or UI here.
 
 mod given_up;
+mod mean_speed;
 mod pace;
 mod parts;
 mod speed;

@@ -63,6 +63,11 @@ impl RunState {
         );
     }
 
+    /// The log view's line for an event, given the state before it.
+    pub fn line_of(&self, event: &Event) -> Option<String> {
+        Some(text::one_line(&self.line(event)?.text))
+    }
+
     fn line(&self, event: &Event) -> Option<Line> {
         Some(match event {
             // What logs of other programs do not tell is 0 in their events.

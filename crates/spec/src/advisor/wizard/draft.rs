@@ -7,7 +7,7 @@ use crate::advisor::choose::{Adapter, DataKind, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::chat::PLAIN;
-use crate::spec::{Draft, Issue};
+use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, Issue};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -15,9 +15,6 @@ use std::path::{Component, Path};
 const PASSES: f64 = 10.0;
 /// Epochs of fine-tuning beyond which a pretrained model forgets and recites.
 const TUNING_PASSES: f64 = 3.0;
-/// Fewest steps worth running, from scratch and from a model.
-const FEWEST_STEPS: u64 = 100;
-const FEWEST_TUNING_STEPS: u64 = 20;
 /// The shortest rows recommended for a base model.
 const SHORTEST: usize = 128;
 /// Distinct characters beyond which a character vocabulary is no longer small.
@@ -359,7 +356,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         return list;
     }
     let train = &spec.train;
-    let epoch = (tokens - held_out).max(1.0);
+    let epoch = (estimate::training_tokens(tokens, &spec) as f64).max(1.0);
     let mut accumulated = train.grad_accum_steps;
     if context.is_some() && accumulated > 1 {
         let passes = train.epochs.unwrap_or(TUNING_PASSES);

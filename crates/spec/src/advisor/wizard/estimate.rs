@@ -38,6 +38,11 @@ pub(super) fn tokens(facts: &DataFacts, tokenizer: &str) -> Option<f64> {
     })
 }
 
+/// Tokens of the training split: the pass that every page and every comment counts in.
+pub(super) fn training_tokens(tokens: f64, spec: &RunSpec) -> u64 {
+    (tokens * (1.0 - spec.data.val_share().unwrap_or(0.0))) as u64
+}
+
 /// Parameter count of a draft's model; the vocabulary comes from the data if the tokenizer is trained on it.
 pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
     let spec = draft.spec().ok()?;
@@ -48,8 +53,7 @@ pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
 fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
     let tokens = data.and_then(|d| tokens(d, spec.data.tokenizer.entry().id));
-    let share = spec.data.val_share().unwrap_or(0.0);
-    let training = tokens.map(|tokens| (tokens * (1.0 - share)) as u64);
+    let training = tokens.map(|tokens| training_tokens(tokens, spec));
     DataSize {
         // A start model brings its own.
         vocab_size: (spec.data.tokenizer.vocab_size())
@@ -164,8 +168,7 @@ pub(super) fn lines(
         ),
     ));
     if unread.is_none() {
-        let flops = plan.work.flops + plan.work.attention_flops;
-        lines.push(("Compute", format!("{flops:.1e} FLOPs")));
+        lines.push(("Compute", plan.work.compute_words()));
     }
     lines.push((
         "Time",
@@ -301,6 +304,14 @@ mod tests {
         assert_eq!(
             line(&machine, "Data"),
             "1.5 passes over 1.00M training tokens"
+        );
+        // As the plan says it of the same run.
+        let compute = line(&machine, "Compute");
+        let plan = of(&spec, data.as_ref(), &machine);
+        assert_eq!(compute, plan.work.compute_words());
+        assert!(
+            compute.starts_with("7.41e12 FLOPs, attention +8."),
+            "{compute}"
         );
         assert!(line(&machine, "Memory").starts_with("fits: "));
         assert!(line(&machine, "Time").contains("no earlier run"));

@@ -14,6 +14,22 @@ const GOOD_PASSES_OF_PAIRS: f64 = 2.0;
 const MOST: f64 = 4.5;
 const MOST_OF_PAIRS: f64 = 3.5;
 
+/// Fewest steps worth running, from scratch and from a model: with fewer it is the data that are too few.
+pub const FEWEST_STEPS: u64 = 100;
+pub const FEWEST_TUNING_STEPS: u64 = 20;
+
+/// What helps against passes too many: `more data, or -s max_steps=400`, which is told where so few steps are a training.
+pub fn less_often(steps: u64, from_scratch: bool) -> String {
+    let fewest = match from_scratch {
+        true => FEWEST_STEPS,
+        false => FEWEST_TUNING_STEPS,
+    };
+    match steps < fewest {
+        true => "more data".into(),
+        false => format!("more data, or -s max_steps={steps}"),
+    }
+}
+
 /// Passes that are nearly as good as new data.
 pub(super) fn good_passes(subject: &Subject<'_>) -> f64 {
     match subject.learns_preferences() {
@@ -79,7 +95,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if passes <= most {
         return Vec::new();
     }
-    let steps = (good * pass as f64 / step as f64).floor().max(1.0);
+    let steps = (good * pass as f64 / step as f64) as u64;
     let accum = subject.spec.train.grad_accum_steps;
     // Fewer steps are no way where one of them reads the data several times.
     let fix = match step as f64 > good * pass as f64 && accum > 1 {
@@ -87,7 +103,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             let fits = (accum as f64 * pass as f64 / step as f64).floor().max(1.0);
             format!("more data, or smaller batches: -s train.grad_accum_steps={fits}")
         }
-        false => format!("more data, or -s max_steps={steps}"),
+        false => less_often(steps, subject.begins_at_random()),
     };
     let finding = poor(
         "train",

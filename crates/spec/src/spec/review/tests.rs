@@ -239,6 +239,21 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     assert!(found.fix.ends_with("grad_accum_steps=1"), "{}", found.fix);
 }
 
+/// A step or a handful are no training: where four passes are no more, only more data help.
+#[test]
+fn so_few_steps_that_nothing_is_learned_are_no_advice() {
+    let few = |pass| Sizes {
+        step_tokens: Some(768),
+        pass_tokens: Some(pass),
+        ..KNOWN
+    };
+    let fix = |pass| finds("quickstart", &[], few(pass), "epochs over the same").fix;
+    assert_eq!(fix(12), "more data");
+    // Four passes in 99 steps, and in 101.
+    assert_eq!(fix(768 * 99 / 4), "more data");
+    assert_eq!(fix(768 * 101 / 4 + 1), "more data, or -s max_steps=101");
+}
+
 #[test]
 fn few_rows_in_large_batches_leave_hardly_any_updates() {
     let told_of = |preset: &str, set: &[&str], rows_of_step: u64, rows: u64, starts: bool| {

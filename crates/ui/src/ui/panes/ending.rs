@@ -301,7 +301,7 @@ impl<'a> Ending<'a> {
             }
         }
         let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
-        // Over the whole time, as both stand here: evaluations and checkpoints are part of it.
+        // Over the whole time, as both stand here: pauses, evaluations and checkpoints are part of it.
         let speed = state.tokens as f64 / state.seconds;
         let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
         let per_second = |x: f64| format!("{} tokens/s", human::short(x));
@@ -310,10 +310,10 @@ impl<'a> Ending<'a> {
             "time",
             human::duration(spent),
             Meaning::Text,
-            speed.iter().map(|speed| format!(", {speed}")).collect(),
+            speed.iter().map(|x| format!(", {x} in all")).collect(),
         ));
-        // The speed of the dashboard, which leaves them out.
-        let of_steps = state.tok_per_sec().map(per_second);
+        // As the report says it.
+        let of_steps = state.mean_tok_per_sec().map(per_second);
         if let Some(of_steps) = of_steps.filter(|of_steps| speed.as_ref() != Some(of_steps)) {
             rows.push(row("steps alone", of_steps, Meaning::Text, String::new()));
         }
@@ -361,6 +361,19 @@ impl<'a> Ending<'a> {
             });
         };
         let judged = self.diagnosis.verdict.status();
+        let kept = !state.checkpoints.is_empty();
+        let best = state.checkpoints.last().map_or(0, |c| c.step);
+        let mut go_on = self.held.resumable().map(|_| match kept {
+            true => format!("go on from step {}", human::grouped(best)),
+            false => "try again".into(),
+        });
+        // Other settings help against a training that failed, not against a disk.
+        if lost(self.finish.outcome)
+            && self.finish.outcome != Outcome::Failed
+            && let Some(what) = go_on.take()
+        {
+            add(key(Action::Pause), &what, format!("llmtui resume {name}"));
+        }
         if let Some((step, settings)) = self.advised() {
             let command = format!("llmtui train --branch {name}@{step} {settings}");
             let what = match step {
@@ -377,16 +390,10 @@ impl<'a> Ending<'a> {
                 command,
             );
         }
-        let kept = !state.checkpoints.is_empty();
-        let best = state.checkpoints.last().map_or(0, |c| c.step);
-        if self.held.resumable().is_some() {
-            if !kept {
-                add(key(Action::Evaluate), "edit the spec", String::new());
-            }
-            let what = match kept {
-                true => format!("go on from step {}", human::grouped(best)),
-                false => "try again".into(),
-            };
+        if self.held.resumable().is_some() && !kept {
+            add(key(Action::Evaluate), "edit the spec", String::new());
+        }
+        if let Some(what) = go_on {
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
         let judges = state.judges();

@@ -61,15 +61,16 @@ impl Ask for Model {
         let n = estimate::n_params(&draft, data).unwrap_or(1).max(1);
         let tokens = data.and_then(|facts| {
             let word = draft::tokenizer_word(&preset.draft, facts);
-            estimate::tokens(facts, word)
+            let tokens = estimate::tokens(facts, word)?;
+            Some(estimate::training_tokens(tokens, &draft.spec().ok()?))
         });
         if let Some(tokens) = tokens
             && wizard.start_model().is_none()
         {
-            let each = tokens / n as f64;
+            let each = tokens as f64 / n as f64;
             notes.push(note(
                 "Your data",
-                format!("about {each:.2} tokens per parameter; 20 are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
+                format!("about {each:.2} training tokens per parameter; 20 are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
             ));
         }
         (notes, Vec::new())

@@ -336,3 +336,42 @@ fn a_model_that_cannot_read_the_data_is_refused_with_what_it_lacks() {
     let whole = 99 * known.len() as u64;
     assert_eq!(wizard.inputs().tokens, Some(whole));
 }
+
+/// One pass is one number of tokens on all pages, and what the wizard sets by itself it does not advise against.
+#[test]
+fn passes_over_few_rows_are_one_number_and_their_steps_are_not_advised_against() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rows.jsonl");
+    let row = r#"{"text": "To be, or not to be: that is the question."}"#;
+    std::fs::write(&path, format!("{row}\n{row}\n")).unwrap();
+    let mut wizard = with_file(&path);
+    until(&mut wizard, Step::Plan);
+    let notes = wizard.question().notes;
+    let data = notes.iter().find(|n| n.label == "Data").unwrap();
+    let mut numbers = data.text.split_whitespace().filter_map(|w| w.parse().ok());
+    let passes: f64 = numbers.next().unwrap();
+    let yaml = wizard.yaml().unwrap();
+    let (before, _) = yaml.split_once(" epochs over your data").unwrap();
+    let epochs: f64 = before.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((passes - epochs).abs() < 1.0, "{passes} and {epochs}");
+    let spec = wizard.draft().unwrap().0.spec().unwrap();
+    let machine = &wizard.context.machine;
+    let advice = estimate::advice(&spec, wizard.chosen_data(), machine).join("\n");
+    assert!(advice.contains("epochs over the same"), "{advice}");
+    assert!(!advice.contains("max_steps="), "{advice}");
+}
+
+#[test]
+fn tokens_per_parameter_are_those_of_the_training_split() {
+    let mut wizard = wizard();
+    until(&mut wizard, Step::Model);
+    let preset = &wizard.fitting_presets()[wizard.selected()];
+    let draft = wizard.recipe(preset);
+    let n = estimate::n_params(&draft, wizard.chosen_data()).unwrap();
+    // Shakespeare without its last tenth.
+    let each = 1_003_854.0 / n as f64;
+    let notes = wizard.question().notes;
+    let told = notes.iter().find(|n| n.label == "Your data").unwrap();
+    let expected = format!("about {each:.2} training tokens per parameter");
+    assert!(told.text.starts_with(&expected), "{} {expected}", told.text);
+}

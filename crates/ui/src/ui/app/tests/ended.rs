@@ -1,6 +1,7 @@
 //! Finished and failed runs: the end screen, its error and the next steps.
 
 use super::*;
+use crate::base::human;
 use crate::wire::Outcome;
 
 fn finish(outcome: Outcome, step: u64, message: &str) -> Event {
@@ -85,6 +86,64 @@ fn a_character_model_is_trained_longer_and_never_taught_conversations() {
         picture.contains(&format!("train longer  {command}")),
         "{picture}"
     );
+}
+
+/// A pause of an hour is time of the run, and no part of its speed.
+#[test]
+fn the_last_page_tells_the_speed_of_the_steps_as_the_report_does() {
+    let pages = [0, 3_600_000].map(|pause| {
+        let mut log = tape::until(5, 40);
+        let phase = |phase| Event::PhaseChanged { phase, step: 40 };
+        for (wait, event) in [
+            (40, phase(crate::wire::Phase::Paused)),
+            (pause, phase(crate::wire::Phase::Training)),
+        ] {
+            let last = log.last().unwrap();
+            let (seq, t) = (last.seq + 1, UnixMillis(last.t.0 + wait));
+            log.push(Envelope {
+                v: 1,
+                seq,
+                t,
+                event,
+            });
+        }
+        let state = crate::run::RunState::from_events(&log);
+        let speed = state.mean_tok_per_sec().unwrap();
+        let mut bench = ended(log, vec![finish(Outcome::Stopped, 40, "")]);
+        let picture = bench.press("r").picture(120, 40);
+        let told = format!("steps alone {} tokens/s", human::short(speed));
+        let picture = flowing(&picture);
+        assert!(picture.contains(&told), "{told}\n{picture}");
+        told
+    });
+    assert_eq!(pages[0], pages[1]);
+}
+
+/// Other settings do not help against a disk.
+#[test]
+fn a_run_that_the_machine_failed_is_tried_again_before_advice_is_followed() {
+    let advised = Event::Diagnosed {
+        step: 40,
+        finding: crate::base::finding::Finding {
+            fix: "-s warmup_steps=6".into(),
+            status: crate::base::finding::Status::Warn,
+            ..crate::base::finding::Finding::pass("too short").named("new_rule", "warm-up")
+        }
+        .into(),
+    };
+    let first = |outcome| {
+        let end = finish(outcome, 40, "step 40 could not be saved");
+        let mut bench = ended(tape::until(5, 40), vec![advised.clone(), end]);
+        let picture = bench.press("r").picture(120, 40);
+        let at = |words: &str| {
+            picture
+                .find(words)
+                .unwrap_or_else(|| panic!("{words}\n{picture}"))
+        };
+        at("try again") < at("as advised")
+    };
+    assert!(first(Outcome::Starved));
+    assert!(!first(Outcome::Failed));
 }
 
 #[test]

@@ -452,7 +452,7 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "tokens",
         format!("{at_most}{}{per}", short(r.tokens as f64)),
     ));
-    facts.push(("compute", format!("{:.2e} FLOPs", work.flops)));
+    facts.push(("compute", work.compute_words()));
     let basis = if r.mfu_said == Said::Assumed {
         " assumed"
     } else {
