@@ -93,7 +93,7 @@ fn a_warning_is_cleared_by_the_second_look_without_it() {
 #[test]
 fn a_new_verdict_is_told_once() {
     let mut watch = Watch::new();
-    let mut step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>| {
+    let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>| {
         for step in range {
             let loss = 4.0 - 0.01 * step as f64;
             watch.hear(&Event::Stepped {
