@@ -133,6 +133,24 @@ fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
     assert!((stage - own).abs() < 1e-6, "{stage} {own}");
     let listed = out(&place.go(&["runs"]));
     assert!(listed.contains("llmtui train --resume"), "{listed}");
+
+    // As a process leaves it that is killed while it drives the stage.
+    let path = place.folder().join("state.json");
+    let state = std::fs::read_to_string(&path).unwrap();
+    let at = state.find("\"more\"").unwrap();
+    let (before, after) = state.split_at(at);
+    let killed = after.replacen("\"stopped\"", "\"running\"", 1);
+    std::fs::write(&path, format!("{before}{killed}")).unwrap();
+    let listed = out(&place.go(&["runs"]));
+    assert!(
+        listed.contains("the process that drove it has died"),
+        "{listed}"
+    );
+    let row = listed
+        .lines()
+        .find(|line| line.trim().starts_with("more "))
+        .unwrap();
+    assert!(row.contains("stopped"), "the run's own state: {row}");
 }
 
 #[test]
