@@ -162,15 +162,8 @@ impl Workplace {
 
     /// The path itself where nothing is there, else the first of `NAME-2.yaml`, `NAME-3.yaml` … that is free, as it would be typed.
     pub fn free_name(&self, said: &str) -> String {
-        let Ok(path) = self.typed(Path::new(said)) else {
-            return said.into();
-        };
-        if path.symlink_metadata().is_err() {
-            return said.into();
-        }
-        let free = crate::spec::free_path(&path);
-        let free = Path::new(said).with_file_name(free.file_name().unwrap_or_default());
-        free.display().to_string()
+        let place = self.typed(Path::new(said));
+        place.map_or(said.into(), |place| free_name(said, &place))
     }
 
     /// Presets, and the spec files of the user.
@@ -400,4 +393,30 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         path: entry.path,
     };
     run.checkpoints().into_iter().rev().map(row).collect()
+}
+
+/// A name for a new file, written like `said`, which means `place`.
+fn free_name(said: &str, place: &Path) -> String {
+    if place.symlink_metadata().is_err() {
+        return said.into();
+    }
+    let free = crate::spec::free_path(place);
+    let free = Path::new(said).with_file_name(free.file_name().unwrap_or_default());
+    free.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_name_is_written_as_the_taken_one_was() {
+        let home = tempfile::tempdir().unwrap();
+        let place = home.path().join("a.yaml");
+        assert_eq!(free_name("~/a.yaml", &place), "~/a.yaml");
+        std::fs::write(&place, "").unwrap();
+        assert_eq!(free_name("~/a.yaml", &place), "~/a-2.yaml");
+        std::fs::write(home.path().join("a-2.yaml"), "").unwrap();
+        assert_eq!(free_name("a.yaml", &place), "a-3.yaml");
+    }
 }
