@@ -374,7 +374,7 @@ mod tests {
             new: Num(2e-3),
         };
         let refused = Event::Rejected {
-            id: crate::wire::CommandId(7),
+            id: 7,
             why: "step 41 could not be saved: Not a directory".into(),
         };
         let (_, lines) = told(vec![

@@ -176,7 +176,7 @@ fn means_and_differences_say_what_they_are_of() {
     let norm = told("gradient_spike");
     assert!(norm.ends_with("steady, median of 200 steps"), "{norm}");
     let gap = told("overfitting");
-    assert!(gap.ends_with("by the train loss around step 400"), "{gap}");
+    assert!(gap.ends_with("  at step 400"), "{gap}");
 }
 
 #[test]

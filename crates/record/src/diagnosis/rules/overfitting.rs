@@ -38,9 +38,8 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let last = *all.last()?;
     let train = beside(view, last.step)?;
     let gap = last.val_loss() - train;
-    // Neither the newest training loss nor its mean gives this difference, so it says what does.
-    let at = human::grouped(last.step);
-    let text = format!("{gap:.3}  by the train loss around step {at}");
+    // Neither the newest training loss nor its mean gives this difference: it is by those around that step.
+    let text = format!("{gap:.3}  at step {}", human::grouped(last.step));
     let signal = Signal::of(metric::VAL_LOSS, gap, text).at(last.step);
     // A part of the split and the whole of it are two measures.
     let alike: Vec<&Evaluation> = all

@@ -307,10 +307,10 @@ impl<'a> Ending<'a> {
         let per_second = |x: f64| format!("{} tokens/s", human::short(x));
         let speed = speed.map(per_second);
         rows.push(row(
-            "time",
+            "time in all",
             human::duration(spent),
             Meaning::Text,
-            speed.iter().map(|x| format!(", {x} in all")).collect(),
+            speed.iter().map(|speed| format!(", {speed}")).collect(),
         ));
         // As the report says it.
         let of_steps = state.mean_tok_per_sec().map(per_second);
