@@ -17,7 +17,7 @@ use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
 use crate::base::text::one_line;
-use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, StageState};
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Stage, StageState};
 use crate::ui::What;
 use std::path::Path;
 
@@ -230,6 +230,7 @@ fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Ex
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::Work;
 
     #[test]
     fn machines_are_those_of_every_stage_that_trains_and_says_no_engine() {
