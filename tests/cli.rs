@@ -332,7 +332,7 @@ fn every_ending_has_its_code_and_its_words() {
     let dir = tempfile::tempdir().unwrap();
     let row = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n";
     std::fs::write(dir.path().join("chats.jsonl"), row.repeat(2)).unwrap();
-    let axolotl = "base_model: a/b\nsequence_len: 8\nlearning_rate: 1e-4\n";
+    let axolotl = "base_model: a/b\ndatasets: []\nsequence_len: 8\n";
     std::fs::write(dir.path().join("axolotl.yml"), axolotl).unwrap();
     let clock = llmtui::base::clock::SystemClock::new();
     let runs = dir.path().join("runs");

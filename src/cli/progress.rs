@@ -390,7 +390,8 @@ mod tests {
         assert_eq!(
             lines[2..],
             [
-                "lr 1.00e-3 → 2.00e-3 from step 40 on",
+                // A control character is shown as a dot.
+                "lr· 1.00e-3 → 2.00e-3 from step 40 on",
                 "paused at step 41",
                 "refused: step 41 could not be saved: Not a directory",
                 "training resumed at step 41",

@@ -76,7 +76,7 @@ mod tests {
         // Another tool's, with more keys that are ours than others.
         write(
             "axolotl.yml",
-            "base_model: a/b\nsequence_len: 8\nlearning_rate: 1e-4\nseed: 1\nmax_steps: 3\n",
+            "base_model: a/b\ndatasets: []\nlearning_rate: 1e-4\nseed: 1\nmax_steps: 3\n",
         );
         write("empty.yaml", "");
         write("list.yaml", "- 1\n");
