@@ -5,7 +5,7 @@
 mod bash;
 mod candidates;
 
-use super::{Cli, Context, RUNS_DIR, exit::Exit, spec_sources};
+use super::{Cli, RUNS_DIR, exit::Exit, spec_sources};
 use crate::base::paths::Env;
 use candidates::{Kind, Places};
 use clap::{Command, CommandFactory};
@@ -35,7 +35,7 @@ const ASKED: &str = "LLMTUI_COMPLETE";
 
 const SHELLS: Shells<'static> = Shells(&[&bash::Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-pub fn run(args: Args, _: &Context) -> anyhow::Result<Exit> {
+pub fn run(args: Args) -> anyhow::Result<Exit> {
     let program = std::env::args_os().next().unwrap_or_default();
     let here = std::env::current_dir().unwrap_or_default();
     let script = script(args.shell, &program_at(&program, &here))?;

@@ -297,7 +297,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Tokenizer(args) => tokenizer::run(&args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
-        Verb::Completions(args) => completions::run(args, &cx),
+        Verb::Completions(args) => completions::run(args),
         Verb::Engine(args) => engine_cmd::run(args, &cx),
         Verb::ParseChild(args) => parse_child::run(&args, &cx),
         Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),

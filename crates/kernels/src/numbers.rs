@@ -176,27 +176,13 @@ pub trait Number: Copy + Send + Sync {
 
     // A run of an array is computed in f32: in place, or in a buffer beside it.
 
-    /// The numbers of a run.
-    fn read<'a>(run: &'a [Self], buffer: &'a mut Run) -> &'a [f32];
-    /// Room for as many, of which [`Number::put`] makes the run.
+    /// Room for the numbers of a run, of which [`Number::put`] makes them.
     fn room<'a>(run: &'a mut [Self], buffer: &'a mut Run) -> &'a mut [f32];
-    /// The same, which holds the run's numbers.
-    fn open<'a>(run: &'a mut [Self], buffer: &'a mut Run) -> &'a mut [f32];
     fn put(buffer: &Run, run: &mut [Self]);
 }
 
 /// Numbers computed at once.
 pub type Run = [f32; RUN];
-
-/// The numbers of a run, in a buffer.
-#[inline(always)]
-fn widened<'a>(run: &[bf16], buffer: &'a mut Run) -> &'a mut [f32] {
-    let wide = &mut buffer[..run.len()];
-    for (wide, x) in wide.iter_mut().zip(run) {
-        *wide = x.wide();
-    }
-    wide
-}
 
 /// Rounds a run.
 fn narrow(wide: &[f32], to: &mut [bf16]) {
@@ -244,15 +230,7 @@ impl Number for f32 {
         x
     }
     #[inline(always)]
-    fn read<'a>(run: &'a [f32], _: &'a mut Run) -> &'a [f32] {
-        run
-    }
-    #[inline(always)]
     fn room<'a>(run: &'a mut [f32], _: &'a mut Run) -> &'a mut [f32] {
-        run
-    }
-    #[inline(always)]
-    fn open<'a>(run: &'a mut [f32], _: &'a mut Run) -> &'a mut [f32] {
         run
     }
     #[inline(always)]
@@ -269,16 +247,8 @@ impl Number for bf16 {
         bf16::from_bits(to_bf16(x))
     }
     #[inline(always)]
-    fn read<'a>(run: &'a [bf16], buffer: &'a mut Run) -> &'a [f32] {
-        widened(run, buffer)
-    }
-    #[inline(always)]
     fn room<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
         &mut buffer[..run.len()]
-    }
-    #[inline(always)]
-    fn open<'a>(run: &'a mut [bf16], buffer: &'a mut Run) -> &'a mut [f32] {
-        widened(run, buffer)
     }
     #[inline(always)]
     fn put(buffer: &Run, run: &mut [bf16]) {

@@ -483,6 +483,21 @@ mod tests {
         }
     }
 
+    fn started(name: &str, method: &str, spec: Value) -> Event {
+        Event::Started {
+            name: name.into(),
+            method: method.into(),
+            spec,
+            n_params: 1,
+            vocab_size: 1,
+            max_steps: 1,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from: None,
+            precision: None,
+        }
+    }
+
     fn stepped(step: u64, tokens: u64, loss: f64) -> Event {
         Event::Stepped {
             step,
@@ -580,19 +595,12 @@ mod tests {
     #[test]
     fn what_a_spec_says_of_itself_is_no_setting() {
         let run = |name: &str, lr: f64| {
-            let started = Event::Started {
-                name: name.into(),
-                method: "pretrain".into(),
-                spec: json!({"name": name, "about": format!("{name} learns"), "group": name,
+            let started = started(
+                name,
+                "pretrain",
+                json!({"name": name, "about": format!("{name} learns"), "group": name,
                     "optimizer": {"adamw": {"lr": lr}}, "data": {"group": name}}),
-                n_params: 1,
-                vocab_size: 1,
-                max_steps: 1,
-                batch_tokens: 1,
-                epoch_tokens: 1,
-                resumed_from: None,
-                precision: None,
-            };
+            );
             track(vec![(0, hello()), (1, started)])
         };
         let paths = |runs: &[Track]| -> Vec<String> {
@@ -624,18 +632,7 @@ mod tests {
             ..MetricInfo::default()
         });
         let run = |method: &str, value: f64| {
-            let started = Event::Started {
-                name: "a".into(),
-                method: method.into(),
-                spec: Value::Null,
-                n_params: 1,
-                vocab_size: 1,
-                max_steps: 1,
-                batch_tokens: 1,
-                epoch_tokens: 1,
-                resumed_from: None,
-                precision: None,
-            };
+            let started = started("a", method, Value::Null);
             let both = ["train/loss", "tok_per_sec"].map(|id| (id.to_string(), Num(value)));
             let stepped = Event::Stepped {
                 step: 1,

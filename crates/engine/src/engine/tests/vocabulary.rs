@@ -73,6 +73,18 @@ impl Start {
         own.into_iter().chain(more).collect()
     }
 
+    /// The same run, stopped at step 7 and resumed, has the losses of the whole one and its files at the end, to the bit.
+    fn resumes_alike(&self, more: &[&str], whole: &[Event], at_the_end: &Path) {
+        let mut parted = self.run(more);
+        parted.job.stop_after = Some(7);
+        let (first, second) = (parted.go(), parted.resumed());
+        assert!(
+            loss_log(&[whole]) == loss_log(&[&first, &second]),
+            "losses differ"
+        );
+        same_files(at_the_end, &parted.checkpoint(12));
+    }
+
     fn run(&self, more: &[&str]) -> Run {
         let words = self.words(&self.extended(), more);
         Run::new(&words.iter().map(String::as_str).collect::<Vec<_>>())
@@ -168,13 +180,8 @@ fn all_weights_train_on_a_grown_vocabulary_and_everything_reads_it() {
         );
         assert!(notes(&whole).contains(&said), "{}", notes(&whole));
         // A resume asks for nothing and computes the same.
-        let mut parted = start.run(&words);
-        parted.job.stop_after = Some(7);
-        let (first, second) = (parted.go(), parted.resumed());
-        let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
-        assert!(logs.0 == logs.1, "losses differ");
         let folder = straight.checkpoint(12);
-        same_files(&folder, &parted.checkpoint(12));
+        start.resumes_alike(&words, &whole, &folder);
         // The new tokens have parted from each other: they were learned.
         let model = hf::load(&folder).unwrap();
         assert_eq!(model.shape().vocab_size, 67);
@@ -260,13 +267,8 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         let straight = start.run(&words);
         let whole = straight.go();
         assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
-        let mut parted = start.run(&words);
-        parted.job.stop_after = Some(7);
-        let (first, second) = (parted.go(), parted.resumed());
-        let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
-        assert!(logs.0 == logs.1, "losses differ");
         let folder = straight.checkpoint(12);
-        same_files(&folder, &parted.checkpoint(12));
+        start.resumes_alike(&words, &whole, &folder);
         let model = hf::load(&folder).unwrap();
         let table = rows(&model, Role::Embedding);
         assert_ne!(table[65], table[66]);

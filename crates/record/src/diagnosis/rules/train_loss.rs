@@ -42,14 +42,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let loss = view.loss()?;
     let word = direction(loss);
     // Other screens show the newest step's: this is another number, and says so.
-    let of = match view.is_sparse() {
-        true => "readings",
-        false => "steps",
-    };
     let text = format!(
-        "{}  {word}, mean of {} {of}",
+        "{}  {word}, mean of {} {}",
         human::number(loss.now),
-        loss.n_now
+        loss.n_now,
+        view.unit()
     );
     let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
     let series = view.state.series.get(metric::LOSS)?;
