@@ -54,7 +54,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     writeln!(std::io::stdout(), "{id} trains on; {}", command("attach"))?;
-    if let Some(note) = run_ref::of_a_pipeline(&run, cx) {
+    if let Some(note) = run_ref::of_a_pipeline(&run, &cx.runs_dir) {
         tell!("note: {note}, once it has ended");
     }
     Ok(Exit::Done)

@@ -122,9 +122,9 @@ fn never_started(word: &str, cx: &Context) -> Failure {
 }
 
 /// What a run that goes on or stops by itself leaves of its pipeline: how to go on with the stages behind it.
-pub fn of_a_pipeline(run: &RunDir, cx: &Context) -> Option<String> {
-    let of = pipeline::membership(run, &cx.runs_dir)?;
-    let resume = of.resume(&cx.runs_dir)?;
+pub fn of_a_pipeline(run: &RunDir, runs_dir: &Path) -> Option<String> {
+    let of = pipeline::membership(run, runs_dir)?;
+    let resume = of.resume(runs_dir)?;
     Some(format!(
         "it is stage {} of pipeline {}: {resume} goes on with the stages behind it",
         of.stage,

@@ -34,7 +34,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     orderly(&id, &finish)?;
     let kept = run.state.checkpoints.last().map(|kept| kept.step);
     let mut lines = stopped(&id, &finish, kept, run.run.path(), &cx.runs_dir);
-    lines.extend(run_ref::of_a_pipeline(&run.run, cx));
+    lines.extend(run_ref::of_a_pipeline(&run.run, &cx.runs_dir));
     writeln!(
         std::io::stdout(),
         "{}",

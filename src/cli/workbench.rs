@@ -3,6 +3,7 @@
 use super::{Context, exit::Exit, probe, run_ref, stop};
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::run::RunDir;
 use crate::ui::{self, Left, UiOptions, What};
 use std::io::Write;
 use std::path::Path;
@@ -50,13 +51,15 @@ fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
         let on = stop::goes_on(kept, run_dir, runs_dir);
         [what].into_iter().chain(on).collect()
     };
-    let lines: Vec<String> = match finish {
+    let mut lines: Vec<String> = match finish {
         Some(finish) => match stop::orderly(&id, finish) {
             Ok(()) => stop::stopped(&id, finish, kept, run_dir, runs_dir),
             Err(fault) => faulty(fault.what),
         },
         None => faulty(format!("{id} crashed at step {}", human::grouped(step))),
     };
+    let stage = RunDir::open(run_dir).ok();
+    lines.extend(stage.and_then(|run| run_ref::of_a_pipeline(&run, runs_dir)));
     lines.join("\n")
 }
 
@@ -113,5 +116,30 @@ mod tests {
             said.starts_with("a crashed at step 40\nllmtui resume a"),
             "{said}"
         );
+    }
+    #[test]
+    fn leaving_a_stage_tells_what_goes_on_with_its_pipeline() {
+        use crate::base::clock::ManualClock;
+        use crate::pipeline::{Pipeline, PipelineDir};
+        let runs = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(0);
+        let text = "stages: [{name: base, train: quickstart}, {name: chat, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
+        let run = RunDir::create(runs.path(), "base", "", "", &clock).unwrap();
+        let mut state = dir.state().unwrap();
+        state.stages[0].run = Some(run.id().into());
+        dir.save(&state).unwrap();
+        let left = Left::Stopped {
+            run_dir: run.path().into(),
+            step: 40,
+            kept: Some(20),
+            finish: None,
+        };
+        let said = told(&left, runs.path(), true);
+        let last = said.lines().last().unwrap();
+        let resume = format!("llmtui train --resume {}", state.id);
+        assert!(last.contains("it is stage base of pipeline mine"), "{said}");
+        assert!(last.contains(&resume), "{said}");
     }
 }

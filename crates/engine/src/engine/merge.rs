@@ -184,8 +184,11 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     }
     let check = check.unwrap_or_else(|| Err("nothing was added".into()));
     let base = root.path().to_path_buf();
+    let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
+    let tokenizer = from.tokenizer_of(model.shape().vocab_size, &adapters);
     let source = Source {
         ids: from.token_ids(),
+        tokenizer: tokenizer.into(),
         model,
         from,
     };
@@ -207,7 +210,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         rounded,
         written,
         base,
-        adapters: done.iter().map(|(peft, _)| peft.folder().into()).collect(),
+        adapters,
         check,
     })
 }

@@ -288,6 +288,17 @@ impl ModelSource {
         }
     }
 
+    /// Where the tokenizer lies of this model with adapters on it, `vocab_size` rows in all: its own place, unless an adapter was
+    /// trained on more tokens and brings its tokenizer.
+    pub fn tokenizer_of<'a>(&'a self, vocab_size: usize, adapters: &'a [PathBuf]) -> &'a Path {
+        let has_grown = Some(vocab_size) > self.config().vocab_size;
+        let mut brought = adapters.iter().filter(|at| tokenizer::has_tokenizer(at));
+        match brought.next().filter(|_| has_grown) {
+            Some(folder) => folder,
+            None => self.tokenizer_path(),
+        }
+    }
+
     /// Its name by its place: see [`name_of`].
     pub fn name(&self) -> String {
         name_of(self.path())

@@ -57,7 +57,9 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
         what,
         fix: "--format hf writes the model with its tokenizer as it is".into(),
     };
-    if let ModelSource::Gguf(file) = &source.from {
+    if let ModelSource::Gguf(file) = &source.from
+        && source.tokenizer == file.path()
+    {
         let keys = file.head().metadata.iter();
         let keys = keys.filter(|(key, _)| key.starts_with("tokenizer."));
         return Ok(GgufTokenizer {
@@ -67,7 +69,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: Vec::new(),
         });
     }
-    if !source.from.has_tokenizer() {
+    if source.tokenizer.is_dir() && !tokenizer::has_tokenizer(&source.tokenizer) {
         let none = (
             "tokenizer.ggml.model".into(),
             Value::String("no_vocab".into()),
@@ -77,7 +79,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
         });
     }
-    let tokenizer = tokenizer::load(source.from.path(), &Child::of_this_program())
+    let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
     let mut keys = tokenizer
         .gguf_keys(source.model.shape().vocab_size)

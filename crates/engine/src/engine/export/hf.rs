@@ -4,7 +4,6 @@ use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
 use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
-use crate::models::ModelSource;
 
 pub(super) const FORMAT: Format = Format {
     word: "hf",
@@ -50,21 +49,23 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
-    let from = source.from.path();
-    // A GGUF file has its tokenizer inside.
-    if let ModelSource::Gguf(_) = &source.from {
-        let tokenizer = tokenizer::load(from, &Child::of_this_program());
+    if source.tokenizer.is_dir() {
+        folder.tokenizer(&source.tokenizer)?;
+    } else {
+        // A GGUF file has its tokenizer inside.
+        let tokenizer = tokenizer::load(&source.tokenizer, &Child::of_this_program());
         let tokenizer = tokenizer.map_err(|e| ExportError::Cannot {
             what: e.to_string(),
             fix: e.hint().into_owned(),
         })?;
         folder.text(hf::TOKENIZER, tokenizer.to_json())?;
         folder.text(hf::TOKENIZER_CONFIG, &tokenizer.config_json())?;
-        return folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()));
     }
-    folder.tokenizer(from)?;
-    if !folder.copy(from, hf::GENERATION)? {
-        folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))?;
+    // Which tokens end an answer is known where the tokenizer is.
+    for place in [source.tokenizer.as_path(), source.from.path()] {
+        if folder.copy(place, hf::GENERATION)? {
+            return Ok(());
+        }
     }
-    Ok(())
+    folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))
 }

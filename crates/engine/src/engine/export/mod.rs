@@ -50,6 +50,8 @@ pub struct Source {
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
+    /// Where its tokenizer lies: a folder, or the GGUF file.
+    pub tokenizer: PathBuf,
 }
 
 /// How it is written.
@@ -187,6 +189,7 @@ impl Source {
         }
         Ok(Source {
             ids: from.token_ids(),
+            tokenizer: from.tokenizer_path().into(),
             model,
             from,
         })

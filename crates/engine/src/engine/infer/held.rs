@@ -14,7 +14,7 @@ use crate::engine::checkpoint::{Fault, Manifest};
 use crate::engine::merge::{Before, holds_already};
 use crate::hf::{self, AdapterError};
 use crate::kernels::errors::error_text;
-use crate::models::{ModelSource, SourceError};
+use crate::models::SourceError;
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
@@ -117,7 +117,7 @@ impl HeldModel {
         let (model, adapters) = Adapters::over::<LoadError>(&source, folders)?;
         let foreign = adapters.of_other_bases(&model, folders.len())?;
         let child = Child::of_this_program();
-        let place = tokenizer_place(&source, &model, folders);
+        let place = source.tokenizer_of(model.shape().vocab_size, folders);
         let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
             path: match place.is_dir() {
                 true => place.join(hf::TOKENIZER),
@@ -350,22 +350,6 @@ impl TextModel for HeldModel {
                 _ => String::new(),
             },
         })
-    }
-}
-
-/// Where the tokenizer lies: the model's own place, unless an adapter was trained on more tokens and brings its tokenizer.
-fn tokenizer_place<'a>(
-    source: &'a ModelSource,
-    model: &Model,
-    adapters: &'a [PathBuf],
-) -> &'a Path {
-    let has_grown = Some(model.shape().vocab_size) > source.config().vocab_size;
-    let mut brought = adapters
-        .iter()
-        .filter(|folder| tokenizer::has_tokenizer(folder));
-    match brought.next().filter(|_| has_grown) {
-        Some(folder) => folder,
-        None => source.tokenizer_path(),
     }
 }
 

@@ -298,6 +298,12 @@ fn tables_that_grew_train_beside_adapters_and_go_where_the_adapter_goes() {
         merged(&start.extended(), &apart, &to);
         assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
         answers(&mut HeldModel::load(&to).unwrap());
+        // Into the base as it was: what comes of it has the adapter's tokens, too.
+        let to = start.dir.path().join("merged-original");
+        merged(&start.original(), &apart, &to);
+        assert!(bits(&hf::load(&to).unwrap()) == bits(&model));
+        let words = |at: &Path| std::fs::read(at.join(hf::TOKENIZER)).unwrap();
+        assert!(words(&to) == words(&apart));
         // Handed over for PEFT it says what the base must be given first, and is read here as it is.
         let handed = start.dir.path().join("handed");
         hand_over(&folder, &handed);
