@@ -7,12 +7,12 @@ use crate::advisor::choose::{Adapter, DataKind, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::chat::PLAIN;
-use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, Issue};
+use crate::spec::{Draft, FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, Issue};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
-/// Epochs over a small text beyond which a model of any size only memorizes it.
-const PASSES: f64 = 10.0;
+/// Epochs over a small text beyond which a preset's steps are cut: what the review of a spec finds nearly as good as new text.
+const PASSES: f64 = GOOD_PASSES;
 /// Epochs of fine-tuning beyond which a pretrained model forgets and recites.
 const TUNING_PASSES: f64 = 3.0;
 /// The shortest rows recommended for a base model.
