@@ -14,7 +14,7 @@ SWEEPS = {
     "lion": ("optimizer.lion.lr", [3e-5, 1e-4, 3e-4], []),
     "schedule_free": ("optimizer.schedule_free.lr", [3e-4, 1e-3, 2.5e-3], ["schedule=constant"]),
     "muon": ("optimizer.muon.lr", [3e-3, 7e-3, 2e-2], []),
-    "soap": ("optimizer.soap.lr", [3e-4, 1e-3, 3e-3], []),
+    "soap": ("optimizer.soap.lr", [1e-3, 3e-3, 1e-2], []),
     "sophia": ("optimizer.sophia.lr", [1e-4, 3e-4, 1e-3], []),
 }
 
