@@ -11,15 +11,29 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+/// Of the characters of the embedded corpus, nats.
+const ENTROPY: f64 = 3.313;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn events(name: &str) -> Vec<Envelope> {
     let text = std::fs::read_to_string(root().join(format!("tests/tapes/{name}.jsonl"))).unwrap();
-    text.lines()
+    let mut events: Vec<Envelope> = text
+        .lines()
         .map(|line| decode_envelope(line).unwrap())
-        .collect()
+        .collect();
+    // The tapes are older than this fact of the corpus.
+    for envelope in &mut events {
+        if let Event::Started {
+            unigram_entropy, ..
+        } = &mut envelope.event
+        {
+            *unigram_entropy = Some(ENTROPY);
+        }
+    }
+    events
 }
 
 fn judged(name: &str) -> Diagnosis {

@@ -352,6 +352,7 @@ fn trained_elsewhere(run: &RunDir, precision: &str) {
         epoch_tokens: 1,
         resumed_from: None,
         precision: Some(precision.into()),
+        unigram_entropy: None,
     })
     .unwrap();
     // The machine of an earlier engine, then that of the newest.
@@ -650,4 +651,69 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
         out.contains("template llama3 writes <|begin_of_text|>"),
         "{out}"
     );
+}
+
+/// `-s data.path=$FILE` with a variable that was not set: the whole working directory was the corpus.
+#[test]
+fn an_empty_path_is_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
+    for key in ["data.path", "data.val_path", "train.from"] {
+        let set = format!("{key}=");
+        let phrases = [key, "it is empty", "leave it out"];
+        fails(
+            dir.path(),
+            &["train", "quickstart", "-s", &set, "--dry-run"],
+            2,
+            &phrases,
+        );
+    }
+}
+
+#[test]
+fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("chats.jsonl"), "").unwrap();
+    let phrases = [
+        "this is data, not a spec",
+        "data inspect chats.jsonl",
+        "sft for conversations",
+    ];
+    fails(dir.path(), &["train", "chats.jsonl"], 2, &phrases);
+}
+
+/// The same rows serve two purposes, as a question and its answer do.
+#[test]
+fn a_prompt_and_its_answer_are_learned_and_rewarded() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..40)
+        .map(|n| {
+            format!(
+                "{{\"prompt\": \"{n} plus one?\", \"answer\": \"{}\"}}\n",
+                n + 1
+            )
+        })
+        .collect();
+    std::fs::write(dir.path().join("pa.jsonl"), rows).unwrap();
+    for (preset, format) in [("sft", "prompt_completion"), ("grpo-sort", "prompt_only")] {
+        let args = ["train", preset, "-s", "data.path=pa.jsonl", "--dry-run"];
+        let (code, said, error) = llmtui(dir.path(), &args);
+        assert!(
+            code == 0 && said.contains(format),
+            "{preset}: {said}{error}"
+        );
+    }
+}
+
+#[test]
+fn a_method_that_learns_from_rows_makes_no_run_of_the_built_in_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["train", "quickstart", "-s", "method=dpo", "--headless"];
+    fails(
+        dir.path(),
+        &args,
+        2,
+        &["is plain text", "-s data.path=FILE"],
+    );
+    assert!(!dir.path().join("runs").exists());
 }

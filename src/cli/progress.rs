@@ -336,6 +336,7 @@ mod tests {
             epoch_tokens: 1000,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         }
     }
 

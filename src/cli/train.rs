@@ -219,6 +219,9 @@ fn start(
 
 fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
     let spec = &loaded.spec;
+    let unit = spec.method.needs().unit;
+    let served = spec.data.serves(unit);
+    served.map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let yaml = spec.to_yaml();
     let run = RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock);
     let run = run.map_err(|e| Failure::not_a_new_run(&e))?;

@@ -266,6 +266,7 @@ mod tests {
             epoch_tokens: 0,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         let event = Envelope {
             v: VERSION,

@@ -249,6 +249,7 @@ pub fn train(plan: &Plan) -> Seen {
             epoch_tokens: 1 << 40,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         },
     );
     for step in 1..=plan.steps {

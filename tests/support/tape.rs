@@ -96,6 +96,7 @@ impl Tape {
                 epoch_tokens: 1_003_854,
                 resumed_from,
                 precision: None,
+                unigram_entropy: None,
             },
         );
         self.add(Event::MetricsDeclared { metrics: metrics() });

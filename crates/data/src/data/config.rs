@@ -7,6 +7,7 @@ use super::render::TrainOn;
 use super::source::{Origin, SourceConfig, is_data_file};
 use super::synthetic::{SyntheticConfig, SyntheticSource};
 use super::tokenizer::TokenizerConfig;
+use super::{DataError, Unit};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -171,6 +172,20 @@ impl DataConfig {
             (Some(_), _) => Some(0.0),
             (None, Some(_)) => None,
             (None, None) => Some(self.val_fraction),
+        }
+    }
+
+    /// Whether a method can learn its units from what is named, as far as that is known before anything is read.
+    ///
+    /// # Errors
+    /// The built-in corpus, for a method that learns from rows.
+    pub fn serves(&self, unit: Unit) -> Result<(), DataError> {
+        match unit != Unit::Text && self.is_built_in() {
+            true => Err(DataError::NoRows {
+                corpus: self.corpus.clone(),
+                needs: unit.needs(),
+            }),
+            false => Ok(()),
         }
     }
 

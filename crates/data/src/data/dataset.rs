@@ -260,6 +260,24 @@ impl Dataset {
         }
     }
 
+    /// Entropy of the frequencies of the training tokens, the first few million, in nats: the loss of a model that ignores the
+    /// context. `None` where only a part of the text is supervised.
+    pub fn unigram_entropy(&self) -> Option<f64> {
+        /// Enough for three digits, in a few milliseconds.
+        const SAMPLE: usize = 1 << 22;
+        self.val_bytes_per_token()?;
+        let tokens = self.train_sample(SAMPLE);
+        let tokens = &tokens[..tokens.len().min(SAMPLE)];
+        let mut counts = vec![0_u64; self.tokenizer.vocab_size()];
+        for token in tokens {
+            *counts.get_mut(*token as usize)? += 1;
+        }
+        let n = tokens.len() as f64;
+        let share = |count: &u64| *count as f64 / n;
+        let seen = counts.iter().filter(|count| **count > 0).map(share);
+        (n > 0.0).then(|| -seen.map(|p| p * p.ln()).sum::<f64>())
+    }
+
     /// How many documents of the validation split stand in the training split word for word, and how many there are;
     /// `None` where documents run together.
     pub fn repeated(&self) -> Option<(u64, u64)> {

@@ -402,5 +402,10 @@ pub(super) fn start_event(cx: &RunContext<'_, '_>, resumed_from: Option<u64>) ->
             Some(remote) => remote.precision().into(),
             None => compute_dtype_name(policy.arithmetic()).into(),
         }),
+        unigram_entropy: (spec
+            .method
+            .is_likelihood()
+            .then(|| cx.data.unigram_entropy()))
+        .flatten(),
     }
 }

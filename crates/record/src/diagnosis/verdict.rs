@@ -62,6 +62,7 @@ impl Verdict {
             Verdict::Diverged => &["diverged"],
             Verdict::NotLearning => &[
                 "not_learning",
+                "token_frequencies",
                 "empty_answers",
                 "constant_reward",
                 "reward_hacking",

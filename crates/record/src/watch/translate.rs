@@ -400,6 +400,7 @@ impl Translator {
             epoch_tokens: 0,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         });
     }
 

@@ -108,6 +108,10 @@ pub enum Event {
         /// Dtype of the matmuls, `f32` or `bf16`; absent in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         precision: Option<String>,
+        /// Entropy of the training tokens' frequencies, nats: the loss of a model that knows these and ignores the context.
+        /// Absent where a part of the tokens is supervised, and in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unigram_entropy: Option<f64>,
     },
     MetricsDeclared {
         metrics: Vec<MetricInfo>,

@@ -321,6 +321,7 @@ mod tests {
             epoch_tokens: 1_000_000,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         let stepped = |step: u64| Event::Stepped {
             step,

@@ -110,6 +110,7 @@ mod tests {
             epoch_tokens: 1_003_854,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         }];
         for step in 1..=3 {
             let values = Default::default();

@@ -6,6 +6,7 @@ use super::home;
 use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
 use super::presets::SpecSources;
+use super::validate::EMPTY;
 use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::embed;
@@ -118,6 +119,15 @@ pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     resolve(merged, sources, "/data/tokenizer/file/path");
     let said = merged.value.pointer("/train/from").and_then(Value::as_str);
+    if said == Some("") {
+        return issues.push(Issue {
+            origin: merged.origins.get(FROM),
+            path: FROM.into(),
+            what: EMPTY.into(),
+            hint: "name a checkpoint, a model folder, a .gguf file or a hub id, or leave it out"
+                .into(),
+        });
+    }
     let is_path = said.is_some_and(|said| full_path(said, sources).exists());
     let Some(place) = resolve(merged, sources, "/train/from") else {
         return;

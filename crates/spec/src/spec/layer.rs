@@ -51,6 +51,14 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
         origin: &origin,
     };
     match value {
+        // Lines of any file may look like keys.
+        Value::Object(map) if map.len() > A_TYPO && !map.keys().any(|key| is_known(key)) => reader
+            .issue(
+                "",
+                "",
+                format!("this is no spec: none of its {} keys is known", map.len()),
+                "`llmtui presets show quickstart` shows one",
+            ),
         Value::Object(map) => {
             for (key, value) in map {
                 reader.key(&[], &key, &key, value);
@@ -204,7 +212,7 @@ impl Reader<'_> {
                 said,
                 &path.join("."),
                 format!("expected {}, found {}", node.expected(), describe(&value)),
-                String::new(),
+                switch(&path.join("."), node, &value),
             ),
             (_, value) => self.settings.push(Setting {
                 path,
@@ -234,12 +242,44 @@ impl Reader<'_> {
     ) -> Option<(Vec<String>, &'static Node)> {
         let key = key.replace('-', "_");
         let full = [section, &[key]].concat().join(".");
-        let found = walk(&full).or_else(|| walk(alias::resolve(&full)?));
+        let found = find(&full);
         if found.is_none() {
             let hint = hint_for(&full);
             self.issue(said, &full, "unknown key", hint);
         }
         found
+    }
+}
+
+/// The field of a dotted path or of another name for one.
+fn find(path: &str) -> Option<(Vec<String>, &'static Node)> {
+    walk(path).or_else(|| walk(alias::resolve(path)?))
+}
+
+/// So many unknown keys may all be misspelled.
+const A_TYPO: usize = 5;
+
+/// Whether a spec may have this key, or another tool's has it.
+fn is_known(key: &str) -> bool {
+    let key = key.replace('-', "_");
+    find(&key).is_some() || alias::elsewhere(&key).is_some() || equivalent::of(&key).is_some()
+}
+
+/// `preflight: off` where the section has a switch.
+fn switch(path: &str, node: &Node, value: &Value) -> String {
+    let said = match value {
+        Value::Bool(is) => Some(*is),
+        Value::String(word) => match word.to_lowercase().as_str() {
+            "on" | "yes" => Some(true),
+            "off" | "no" | "none" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    };
+    let has_switch = node.children().iter().any(|(name, _)| name == "enabled");
+    match said.filter(|_| has_switch) {
+        Some(is) => format!("{path}.enabled={is}"),
+        None => String::new(),
     }
 }
 

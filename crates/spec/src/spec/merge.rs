@@ -255,6 +255,10 @@ fn in_range(
 }
 
 fn type_hint(node: &Node, value: &Value) -> String {
+    // As screens show a value that is not set.
+    if node.nullable && matches!(value.as_str(), Some("auto" | "none" | "default" | "–")) {
+        return "leave it out, or write null".into();
+    }
     let Value::String(word) = value else {
         return match (&node.kind, value) {
             (Kind::Text, Value::Number(_) | Value::Bool(_)) => "put it in quotes".into(),
@@ -273,7 +277,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             let plain = word.replace(['_', ',', ' '], "");
             match plain.parse::<f64>() {
                 Ok(x) if x.is_finite() => format!("write {plain} without quotes or separators"),
-                _ => String::new(),
+                _ => "write a number, such as 8 or 1e-3".into(),
             }
         }
         Kind::Map(_) => MAP.into(),

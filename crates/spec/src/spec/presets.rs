@@ -265,9 +265,14 @@ fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
     };
     let is_data = is_data_file(path) && !(named("json") && json_spec());
     is_data.then(|| {
-        let hint = format!(
-            "llmtui new plans a run on it, llmtui train quickstart -s data.path={target} trains on it, llmtui data inspect {target} shows it"
-        );
+        // Rows say what can be learned from them; whether there are any is seen where they are read.
+        let train = match named("txt") || named("md") {
+            true => format!("llmtui train quickstart -s data.path={target}"),
+            false => format!(
+                "llmtui train PRESET -s data.path={target} (sft for conversations, dpo for pairs, quickstart for text)"
+            ),
+        };
+        let hint = format!("llmtui data inspect {target} shows what it holds, llmtui new plans a run on it; {train}");
         ("this is data, not a spec".into(), hint)
     })
 }
@@ -315,7 +320,7 @@ fn suggestion(target: &str, folder: &Path, child: Option<&OsStr>, sources: &Spec
     // A run: what it was asked for is in it.
     if child.is_none() && folder.join(target).join("spec.yaml").is_file() {
         return format!(
-            "{target}/spec.yaml is the spec of this run; --resume {target} goes on with it"
+            "{target}/spec.yaml is the spec of this run; llmtui resume {target} goes on with it"
         );
     }
     let names = names(sources);

@@ -374,6 +374,13 @@ fn sampling(config: &RunConfig, judge: &mut Judge) {
     );
 }
 
+/// An empty path would be the working directory.
+pub(super) const EMPTY: &str = "it is empty, as a shell variable is that was not set";
+
+fn is_empty(path: &Path) -> bool {
+    path.as_os_str().is_empty()
+}
+
 fn data(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         config.data.val_fraction > 0.0,
@@ -381,6 +388,18 @@ fn data(config: &RunConfig, judge: &mut Judge) {
         "without held-out text, learning cannot be told from memorizing",
         "0.1, or 0.01 for a large text",
     );
+    let paths = [
+        ("data.path", &config.data.path),
+        ("data.val_path", &config.data.val_path),
+    ];
+    for (key, path) in paths {
+        judge.want(
+            !path.as_deref().is_some_and(is_empty),
+            &[key],
+            EMPTY,
+            "name a file or a folder, or leave it out",
+        );
+    }
     for (key, what, hint) in config.data.faults() {
         judge.want(false, &[key], what, hint);
     }
@@ -415,10 +434,11 @@ fn data(config: &RunConfig, judge: &mut Judge) {
 /// requested.
 pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
-    if let Some(path) = &config.data.path {
+    let said = |path: &Option<PathBuf>| path.clone().filter(|path| !is_empty(path));
+    if let Some(path) = &said(&config.data.path) {
         data_files(&mut judge, "data.path", path, base);
     }
-    if let Some(path) = &config.data.val_path {
+    if let Some(path) = &said(&config.data.val_path) {
         data_files(&mut judge, "data.val_path", path, base);
     }
     if let TokenizerConfig::File(file) = &config.data.tokenizer

@@ -93,12 +93,7 @@ impl Dataset {
         if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
             return corpus(config, request.seq_len);
         }
-        if request.unit != Unit::Text && config.is_built_in() {
-            return Err(DataError::NoRows {
-                corpus: config.corpus.clone(),
-                needs: request.unit.needs(),
-            });
-        }
+        config.serves(request.unit)?;
         let Tokens {
             tokenizer,
             ends,

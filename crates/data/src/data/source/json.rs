@@ -92,6 +92,13 @@ fn not_an_object(place: &Place, value: &Value) -> Trouble {
         _ => ("a plain value", r#"give it a name: {"text": "…"}"#),
     };
     let what = format!("found {kind} where a row, an object with named columns, should stand");
+    // One among others has their columns, or none.
+    let fix = match place.row > 1 && fix.starts_with("give") {
+        true => {
+            "write it as the rows above it, or delete it; data.on_bad_row: skip leaves such rows out"
+        }
+        false => fix,
+    };
     Trouble::row(place, what, fix)
 }
 
@@ -141,7 +148,10 @@ mod tests {
         assert!(fault(b"{'text': 'x'}").1.contains("json.dumps"));
         let (what, fix) = fault(br#"{"score": NaN}"#);
         assert!(fix.contains("NaN"), "{what} {fix}");
-        assert!(fault(br#"["a"]"#).1.contains("give it a name"));
+        assert!(fault(br#"["a"]"#).1.contains("data.on_bad_row: skip"));
+        let first = Place { row: 1, ..place() };
+        let fix = record(br#"["a"]"#, first).unwrap_err().fault.fix;
+        assert!(fix.contains("give it a name"), "{fix}");
         assert!(
             fault(b"{\"text\": \"a\0\"}")
                 .0

@@ -46,10 +46,14 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         human::grouped(finish.step),
         finish.message
     );
+    let fix = match state.checkpoints.is_empty() {
+        true => "correct what it names, then train it again: it has no checkpoint",
+        false => "correct what it names, then resume: that goes on from the newest checkpoint",
+    };
     Some(Finding::fail(
         Signal::of("step", finish.step as f64, text),
         cause(finish.outcome)?,
-        "mend what it names, then resume: that goes on from the newest checkpoint",
+        fix,
     ))
 }
 

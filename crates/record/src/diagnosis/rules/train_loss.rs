@@ -1,6 +1,6 @@
 //! Where the training loss is going.
 
-use super::{lost, metric};
+use super::{lost, metric, token_frequencies};
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
@@ -36,7 +36,7 @@ pub(in crate::diagnosis) fn direction(loss: &Loss) -> &'static str {
 }
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    if lost(view) {
+    if lost(view) || token_frequencies::RULE.ask(view).is_some() {
         return None;
     }
     let loss = view.loss()?;

@@ -43,6 +43,7 @@ fn started(max_steps: u64) -> Event {
         epoch_tokens: 1000,
         resumed_from: None,
         precision: None,
+        unigram_entropy: None,
     }
 }
 

@@ -264,6 +264,7 @@ mod tests {
             epoch_tokens: 1,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         pace.observe(&at(t, started));
         assert_eq!(

@@ -34,6 +34,8 @@ pub struct Head {
     pub resumed_from: Option<u64>,
     /// Dtype of the matmuls; unknown in older logs.
     pub precision: Option<String>,
+    /// Entropy of the training tokens' frequencies, nats; unknown where a part of the tokens is supervised.
+    pub unigram_entropy: Option<f64>,
 }
 
 impl Head {
@@ -61,6 +63,7 @@ impl Head {
             epoch_tokens,
             resumed_from,
             precision,
+            unigram_entropy,
         } = event
         else {
             return None;
@@ -76,6 +79,7 @@ impl Head {
             epoch_tokens: *epoch_tokens,
             resumed_from: *resumed_from,
             precision: precision.as_deref().map(text::one_line),
+            unigram_entropy: unigram_entropy.filter(|nats| nats.is_finite()),
         })
     }
 }

@@ -69,6 +69,7 @@ fn started(resumed_from: Option<u64>) -> Event {
         epoch_tokens: 400,
         resumed_from,
         precision: Some("bf16".into()),
+        unigram_entropy: None,
     }
 }
 

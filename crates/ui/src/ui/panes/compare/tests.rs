@@ -27,6 +27,7 @@ fn track(name: &str, lr: f64, steps: u64) -> Track {
             epoch_tokens: 1_000,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         },
         Event::MetricsDeclared {
             metrics: vec![MetricInfo {

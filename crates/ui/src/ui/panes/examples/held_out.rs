@@ -545,6 +545,7 @@ mod tests {
             epoch_tokens: 64,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         let at = |step: u64| {
             let shares = ["time/writing", "time/scoring", "time/comparing"];

@@ -220,6 +220,7 @@ mod tests {
                     epoch_tokens: 1,
                     resumed_from: None,
                     precision: None,
+                    unigram_entropy: None,
                 },
             });
             around.store.held = Some(held);

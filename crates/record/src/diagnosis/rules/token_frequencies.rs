@@ -1,0 +1,58 @@
+//! The loss has reached what the frequencies of single tokens give, and stays there: nothing of the context is used.
+
+use super::{lr_too_low, metric};
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "token_frequencies",
+        title: "context use",
+        summary: "100 steps after the warm-up the loss does not lie, since the middle third of the steps, within 5 % of the entropy of the training tokens' frequencies.",
+        source: "the entropy of a unigram model: Shannon 1951, Prediction and Entropy of Printed English",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// Share of that entropy about it.
+const NEAR: f64 = 0.05;
+/// An update above this share of the weights, and a rate above this one, keep weights from settling.
+const LARGE: f64 = 1e-2;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let entropy = view.state.head.as_ref()?.unigram_entropy?;
+    let loss = view.loss()?;
+    // Slow steps pass that entropy late; their own rule says by how much they are too slow.
+    let slow = lr_too_low::RULE.ask(view).is_some();
+    if slow || super::lost(view) || !view.from_scratch() || view.state.step < view.patience() {
+        return None;
+    }
+    let [_, middle, last] = view.thirds(metric::LOSS)?;
+    let (high, low) = (entropy * (1.0 + NEAR), entropy * (1.0 - NEAR));
+    if middle > high || last.min(loss.now) < low || loss.now > high {
+        return None;
+    }
+    let text = format!(
+        "train loss {} at step {}; frequencies of the training tokens alone give {}",
+        human::number(loss.now),
+        human::grouped(view.state.step),
+        human::number(entropy)
+    );
+    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
+    let updates = view.typical(metric::UPDATE_RATIO).filter(|x| *x > LARGE);
+    if let Some(x) = updates {
+        let text = format!("an update is {x:.1e} of the weights, 1e-3 is usual");
+        signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
+    }
+    let cause = "it has learned how frequent tokens are, and nothing of what stands before them";
+    let fast = updates.is_some() || view.lr().is_some_and(|lr| lr > LARGE);
+    let fix = match fast {
+        true => super::diverged::lower_lr(view),
+        false => "vary the learning rate«: -s lr=…|» by factors of 10; «run `llmtui preflight`|check positions and the attention mask»".into(),
+    };
+    Some(Finding::fail(signals, cause, fix))
+}
