@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
-finished one, all checkpoints of a run that can be resumed, and whatever another run begins from."
+finished one, all checkpoints of a run that can be resumed, and whatever the spec of another run names."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache
@@ -388,7 +388,7 @@ mod tests {
         let specs = [
             format!("train: {{from: {}}}", step(1)),
             format!(
-                "method: {{ppo: {{critic_from: {}}}}}\nrewards: [{{model: {{path: {}}}}}]",
+                "method: {{ppo: {{critic_from: {}}}}}\nrewards: [{{model: {{path: {}}}}}]\nrollout: {{max_new_tokens: 8}}",
                 step(2),
                 step(3)
             ),
@@ -400,6 +400,8 @@ mod tests {
             format!("of_tomorrow: [{{teacher: {}}}]", step(5)),
         ];
         let others = specs.map(|spec| run(dir.path(), &spec, &[]));
+        let read = others.iter().map(|run| run_ref::spec_of(run).is_ok());
+        assert_eq!(read.collect::<Vec<_>>(), [true, true, true, false]);
         let needed = needed(&others);
         let all = made.checkpoints().into_iter();
         let kept: Vec<bool> = all.map(|entry| is_needed(&entry.path, &needed)).collect();

@@ -437,10 +437,14 @@ mod tests {
         let specs = [
             spec("data: {path: AT/a, tokenizer: {file: {path: AT/file}}}"),
             spec("data: {val_path: AT/file}"),
-            spec("eval: {extra: [{name: x, path: AT/file}]}"),
+            spec("eval: {extra: [{name: x, source: {path: AT/file}}]}"),
             spec("train: {from: AT/model}"),
-            spec("method: {ppo: {critic_from: AT/model}}\nrewards: [{length: {}}]"),
-            spec("method: {grpo: {}}\nrewards: [{model: {path: AT/model}}]"),
+            spec(
+                "method: {ppo: {critic_from: AT/model}}\nrewards: [{length: {}}]\nrollout: {max_new_tokens: 8}",
+            ),
+            spec(
+                "method: {grpo: {}}\nrewards: [{model: {path: AT/model}}]\nrollout: {max_new_tokens: 8}",
+            ),
         ];
         std::fs::write(dir.path().join("file"), "").unwrap();
         std::fs::create_dir(dir.path().join("model")).unwrap();

@@ -63,8 +63,8 @@ impl RunDir {
         );
         let said = |step| saved.get(&step).copied().unwrap_or_default();
         let all = self.checkpoints();
-        let best = all.iter().rev().map(|entry| entry.step);
-        let best = { best }.find(|step| said(*step).best);
+        let mut newest_first = all.iter().rev().map(|entry| entry.step);
+        let best = newest_first.find(|step| said(*step).best);
         let kept = all.into_iter().map(|entry| KeptCheckpoint {
             val_loss: said(entry.step).val_loss,
             best: best == Some(entry.step),

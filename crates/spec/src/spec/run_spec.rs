@@ -286,6 +286,7 @@ mod tests {
         let text = "name: rl
 method: {ppo: {critic_from: /a/critic}}
 rewards: [{model: {path: /a/judge}}, {length: {}}]
+rollout: {max_new_tokens: 8}
 train: {from: /a/start}
 data: {path: /a/rows.jsonl, tokenizer: {file: {path: /a/tokens.json}}}
 ";
