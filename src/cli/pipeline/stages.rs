@@ -200,8 +200,8 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
     let mut set = train.words();
     match &train.from {
         From::Stage(stage) => {
-            let checkpoint = trained(state, stage, cx)?;
-            set.push(format!("train.from={}", checkpoint.display()));
+            let from = trained(state, stage, cx)?.display().to_string();
+            set.push(format!("train.from={from}"));
         }
         From::Spec => {
             let made = state.stages[..at]
