@@ -261,7 +261,11 @@ impl Before {
                 _ => Ok(()),
             },
         };
-        self.0.iter().map(one).fold(Ok(()), |all, one| all.and(one))
+        let mut restored = Ok(());
+        for file in &self.0 {
+            restored = restored.and(one(file));
+        }
+        restored
     }
 }
 
