@@ -84,7 +84,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !happened() {
         assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
+        llmtui::base::clock::pause(Duration::from_millis(20));
     }
 }
 
@@ -124,7 +124,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     };
     until("a stalled log", || {
         let before = size();
-        std::thread::park_timeout(Duration::from_millis(1500));
+        llmtui::base::clock::pause(Duration::from_millis(1500));
         before > 24_000 && size() == before
     });
     assert!(child.try_wait().unwrap().is_none(), "it waits for room");

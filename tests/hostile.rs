@@ -169,7 +169,7 @@ fn starved(place: &Place) -> Option<Output> {
     };
     while !saved() {
         assert!(clock.elapsed() < PATIENCE, "no checkpoint");
-        std::thread::park_timeout(Duration::from_millis(20));
+        llmtui::base::clock::pause(Duration::from_millis(20));
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", engine.id())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -188,7 +188,7 @@ fn starved(place: &Place) -> Option<Output> {
             engine.wait().unwrap();
             return None;
         }
-        std::thread::park_timeout(Duration::from_millis(20));
+        llmtui::base::clock::pause(Duration::from_millis(20));
     }
     Some(engine.wait_with_output().unwrap())
 }

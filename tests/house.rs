@@ -190,7 +190,6 @@ const OWNERS: &[(&str, &[&str])] = &[
 const READERS: &[&str] = &[
     "base/files.rs",
     "cli/bench/machine.rs",
-    "cli/last_words.rs",
     "hardware/host/",
     "link/address.rs",
     "sandbox/",

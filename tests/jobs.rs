@@ -192,7 +192,7 @@ impl Bench {
         let begun = Instant::now();
         while !holds(self) {
             assert!(begun.elapsed() < PATIENCE, "{what}: {}", self.log());
-            std::thread::park_timeout(Duration::from_millis(10));
+            llmtui::base::clock::pause(Duration::from_millis(10));
         }
     }
 

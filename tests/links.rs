@@ -175,7 +175,7 @@ fn an_engine_that_does_not_listen_is_reported_busy() {
                 break why;
             }
         }
-        std::thread::park_timeout(Duration::from_millis(1));
+        llmtui::base::clock::pause(Duration::from_millis(1));
     };
     assert!(busy.contains("busy"), "{busy}");
     host.stop_flag()

@@ -113,8 +113,7 @@ fn watch(mut child: Child, name: &str) -> f64 {
             child.kill().unwrap();
             panic!("{name} takes too long");
         }
-        #[expect(clippy::disallowed_methods, reason = "a test that waits for a process")]
-        std::thread::sleep(Duration::from_millis(3));
+        llmtui::base::clock::pause(Duration::from_millis(3));
     }
 }
 

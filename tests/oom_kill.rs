@@ -100,7 +100,7 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
     let saved = || run().is_some_and(|run| run.path().join("checkpoints/step-000200").is_dir());
     while !saved() {
         assert!(clock.elapsed() < PATIENCE, "no checkpoint");
-        std::thread::park_timeout(Duration::from_millis(50));
+        llmtui::base::clock::pause(Duration::from_millis(50));
     }
     // A neighbor in the same job takes the rest; of the two the kernel prefers the engine, and then takes the neighbor.
     let adjust = |process: u32, value: &str| {
@@ -119,7 +119,7 @@ fn a_run_that_the_kernel_killed_for_memory_is_resumed_and_told_so() {
         .unwrap();
     while first.try_wait().unwrap().is_none() {
         assert!(clock.elapsed() < PATIENCE, "it was not killed");
-        std::thread::park_timeout(Duration::from_millis(50));
+        llmtui::base::clock::pause(Duration::from_millis(50));
     }
     neighbor.wait().unwrap();
     use std::os::unix::process::ExitStatusExt;

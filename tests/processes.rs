@@ -103,7 +103,7 @@ fn kills_in_the_middle_of_writing_leave_no_gap_and_no_torn_line() {
     place.start(EngineOptions::default());
     place.await_step(25);
     for round in 0..3 {
-        std::thread::park_timeout(Duration::from_millis(37 * round));
+        llmtui::base::clock::pause(Duration::from_millis(37 * round));
         place.signal(Signal::KILL);
         place.await_end();
         assert_eq!(summarize(&place.run).unwrap().status, RunStatus::Crashed);
@@ -198,7 +198,7 @@ fn a_full_disk_makes_the_run_wait_and_a_request_to_end_still_ends_it() {
     until("a full log", || size() > 31_000);
     until("a stalled log", || {
         let before = size();
-        std::thread::park_timeout(Duration::from_millis(1_500));
+        llmtui::base::clock::pause(Duration::from_millis(1_500));
         size() == before
     });
     assert_gapless(&place.run.events_path());

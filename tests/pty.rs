@@ -255,7 +255,7 @@ fn expect_growth(what: &str, grows: impl Fn() -> usize) {
     let (begin, before) = (Instant::now(), grows());
     while grows() <= before {
         assert!(begin.elapsed() < PATIENCE, "{what} does not grow");
-        std::thread::park_timeout(LOOK);
+        llmtui::base::clock::pause(LOOK);
     }
 }
 
@@ -291,7 +291,7 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     };
     while !saved() {
         assert!(begin.elapsed() < PATIENCE, "no checkpoint");
-        std::thread::park_timeout(LOOK);
+        llmtui::base::clock::pause(LOOK);
     }
 
     let mut term = Term::llmtui(&place, &["attach"], (80, 24));

@@ -184,7 +184,7 @@ fn kill_at(place: &Place, child: &mut Child, moment: StepPosition) -> bool {
             child.wait().unwrap();
             return true;
         }
-        std::thread::park_timeout(GLANCE);
+        llmtui::base::clock::pause(GLANCE);
     }
     panic!("nothing happened")
 }

@@ -73,10 +73,10 @@ impl Soak {
         while self.clock.elapsed() < end {
             if rest_ms > 0 {
                 let _ = kill_process(pid, Signal::STOP);
-                std::thread::sleep(Duration::from_millis(rest_ms));
+                llmtui::base::clock::pause(Duration::from_millis(rest_ms));
                 let _ = kill_process(pid, Signal::CONT);
             }
-            std::thread::sleep(Duration::from_millis(100 - rest_ms.min(95)));
+            llmtui::base::clock::pause(Duration::from_millis(100 - rest_ms.min(95)));
         }
     }
 }

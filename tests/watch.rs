@@ -528,6 +528,31 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         !text.contains("vocabulary"),
         "a log does not tell it: {text}"
     );
+    // A report of the same is replaced; whatever else is there is not, unless that is said.
+    let again = |more: &[&str]| {
+        let out = llmtui(&[&["report", log, "--to", report][..], more].concat());
+        (out.status.code(), String::from_utf8(out.stderr).unwrap())
+    };
+    assert_eq!(again(&[]).0, Some(0));
+    for other in [
+        "my notes\n".to_string(),
+        text.replace("llmtui report (", "llmtui report (x"),
+    ] {
+        std::fs::write(report, &other).unwrap();
+        let (code, said) = again(&[]);
+        assert_eq!(code, Some(2), "{said}");
+        for words in [
+            "report.md is there already",
+            "no report of",
+            "try: ",
+            "--force",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        assert_eq!(std::fs::read_to_string(report).unwrap(), other);
+    }
+    assert_eq!(again(&["--force"]).0, Some(0));
+    assert_eq!(std::fs::read_to_string(report).unwrap(), text);
     // What needs a run says so; what is neither is told as of every verb.
     for (args, words) in [
         (&["diagnose", log, "--probe"][..], "a log has neither"),

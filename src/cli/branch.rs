@@ -11,6 +11,7 @@ use crate::base::text::{one_line, shown};
 use crate::data::Surroundings;
 use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
+use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
 use crate::run::{CheckpointEntry, Parent, RunDir};
 use crate::spec::{self, Loaded};
@@ -209,25 +210,18 @@ impl Branch {
     /// # Errors
     /// The disk.
     pub fn make(&self, cx: &Context) -> anyhow::Result<RunDir> {
-        let spec = &self.loaded.spec;
         let disk = |e: String| Failure::machine(e, "choose another location with --runs-dir DIR");
-        let run = RunDir::create(
-            &cx.runs_dir,
-            &spec.name,
-            &spec.to_yaml(),
-            &self.loaded.asked,
-            &cx.clock,
-        )
-        .map_err(|e| Failure::not_a_new_run(&e))?;
+        let parent = Parent {
+            run: self.parent.id().into(),
+            step: self.from.as_ref().map_or(0, |from| from.step),
+        };
+        let run = new_run(&cx.runs_dir, &self.loaded, Some(parent), &cx.clock)
+            .map_err(|e| Failure::not_a_new_run(&e))?;
         if let Some(from) = &self.from {
             let name = from.path.file_name().unwrap_or_default();
             let to = run.checkpoints_path().join(name);
             copy(&from.path, &to).map_err(|e| disk(format!("{}: {e}", shown(&to))))?;
         }
-        run.descends_from(Parent {
-            run: self.parent.id().into(),
-            step: self.from.as_ref().map_or(0, |from| from.step),
-        })?;
         Ok(run)
     }
 }

@@ -106,7 +106,7 @@ impl Controlled {
         };
         let clock = SystemClock::new();
         while self.run.is_alive() && clock.elapsed() < PATIENCE {
-            std::thread::park_timeout(PAUSE);
+            crate::base::clock::pause(PAUSE);
         }
         self.state.newest_end().cloned().ok_or(closed)
     }

@@ -9,6 +9,7 @@ use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
 use crate::run::{RunDir, index};
 use crate::spec::{self, Loaded, RunSpec};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// What `-s` may say of a resumed run.
@@ -203,6 +204,7 @@ impl Extension {
     pub fn write(&self, run: &RunDir) -> anyhow::Result<Before> {
         let _lock = run.lock().map_err(|e| Failure::run(&e))?;
         let spec = &self.loaded.spec;
+        let before = Before::of([run.asked_path(), run.spec_path()])?;
         let asked = read_plain_text(run.asked_path()).unwrap_or_default();
         let heading = asked.lines().next().filter(|line| line.starts_with('#'));
         let heading = heading.unwrap_or("# Requested");
@@ -216,28 +218,54 @@ impl Extension {
             self.newest,
             one_line(&self.words.join(" -s "))
         );
-        let mut before = Vec::new();
         for (path, text) in [(run.asked_path(), asked), (run.spec_path(), spec.to_yaml())] {
-            before.extend(read_plain(&path).map(|was| (path.clone(), was)));
-            write_atomic(&path, text.as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
+            if let Err(error) = write_atomic(&path, text.as_bytes()) {
+                // Half of it would be another request than spec.
+                let _ = before.restore();
+                return Err(Failure::not_written(&path, &error).into());
+            }
         }
-        Ok(Before(before))
+        Ok(before)
     }
 }
 
 /// The files of a run that [`Extension::write`] has replaced.
 #[derive(Debug)]
-pub struct Before(Vec<(PathBuf, Vec<u8>)>);
+#[must_use = "a refused extension leaves the run as it was: unless_begun"]
+pub struct Before(Vec<(PathBuf, Option<Vec<u8>>)>);
 
 impl Before {
+    fn of(paths: [PathBuf; 2]) -> Result<Before, Failure> {
+        let read = |path: PathBuf| match read_plain(&path) {
+            Ok(was) => Ok((path, Some(was))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((path, None)),
+            Err(error) => Err(Failure::not_read(&path, &error)),
+        };
+        let files = paths.into_iter().map(read);
+        Ok(Before(files.collect::<Result<_, _>>()?))
+    }
+
     /// Brings them back where the engine refused what was asked for: the run stays as it was.
     pub fn unless_begun(self, run: &RunDir) {
-        if index::refusal(run).is_some() {
-            let all = |(path, was): (PathBuf, Vec<u8>)| write_atomic(&path, &was);
-            if self.0.into_iter().try_for_each(all).is_ok() {
-                tell!("{} and its spec stay as they were", one_line(&run.folder()));
-            }
+        if index::refusal(run).is_some() && self.restore().is_ok() {
+            tell!("{} and its spec stay as they were", one_line(&run.folder()));
         }
+    }
+
+    /// All that can be brought back is, whatever becomes of the others.
+    fn restore(&self) -> std::io::Result<()> {
+        let one = |(path, was): &(PathBuf, Option<Vec<u8>>)| match was {
+            Some(was) => write_atomic(path, was),
+            None => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        };
+        let mut restored = Ok(());
+        for file in &self.0 {
+            restored = restored.and(one(file));
+        }
+        restored
     }
 }
 
@@ -248,6 +276,42 @@ mod tests {
     fn read(words: &[&str]) -> Result<Asked, String> {
         let words: Vec<String> = words.iter().map(|w| w.to_string()).collect();
         Asked::read(&words, "mine").map_err(|e| format!("{e}; {}", e.hint))
+    }
+
+    #[test]
+    fn what_cannot_be_written_as_a_whole_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = crate::base::clock::SystemClock::new();
+        let loaded = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            spec::load("smoke", &words, &spec::SpecSources::default()).unwrap()
+        };
+        let was = loaded(&[]);
+        let run = crate::plan::start::new_run(dir.path(), &was, None, &clock).unwrap();
+        let extension = Extension {
+            loaded: loaded(&["max_steps=99"]),
+            was: was.spec.clone(),
+            words: vec!["max_steps=99".into()],
+            newest: 5,
+        };
+        let files = || [run.asked_path(), run.spec_path()].map(|path| read_plain_text(path).ok());
+        let before = files();
+        // The second of the two files cannot be replaced.
+        std::fs::remove_file(run.spec_path()).unwrap();
+        std::fs::create_dir(run.spec_path()).unwrap();
+        assert!(extension.write(&run).is_err());
+        assert_eq!(files(), [before[0].clone(), None]);
+
+        std::fs::remove_dir(run.spec_path()).unwrap();
+        std::fs::write(run.spec_path(), before[1].as_ref().unwrap()).unwrap();
+        let kept = extension.write(&run).unwrap();
+        assert!(files()[0].as_ref().unwrap().contains("Changed at step 5"));
+        kept.restore().unwrap();
+        assert_eq!(files(), before);
+        // One that was not there goes again.
+        std::fs::remove_file(run.asked_path()).unwrap();
+        extension.write(&run).unwrap().restore().unwrap();
+        assert_eq!(files(), [None, before[1].clone()]);
     }
 
     #[test]

@@ -2,18 +2,20 @@
 //! newest, pieces of saves and deletions that were killed, runs that were refused before their first step, cached tokens.
 //! All other runs are `rm`'s matter.
 
-use super::exit::Exit;
+use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
+use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, remove_folder};
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
+use crate::spec;
 use crate::wire::{Event, Outcome};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{StdoutLock, Write};
+use std::io::{ErrorKind, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Kept are every run that was not refused before its first step, the best and the newest checkpoint of a \
-finished one, all checkpoints of a run that can be resumed, and whatever another run begins from."
+finished one, all checkpoints of a run that can be resumed, and whatever the spec of another run names."
 )]
 pub struct Args {
     /// A run's directory, id or name; default: all runs, and the cache
@@ -80,9 +82,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     if args.run.is_none() {
-        let place = shown(&cx.runs_dir);
-        for waste in leftovers(&cx.runs_dir) {
-            ledger.settle(&place, &waste)?;
+        for folder in [cx.runs_dir.clone(), PipelineDir::folder_of(&cx.runs_dir)] {
+            let place = shown(&folder).to_string();
+            for waste in leftovers(&folder, Held::ByNobody) {
+                ledger.settle(&place, &waste)?;
+            }
         }
         of_cache(cx, &mut ledger)?;
     }
@@ -132,12 +136,12 @@ impl Ledger<'_> {
     }
 
     /// Shows it, and deletes it where that is wanted.
-    fn settle(&mut self, place: &str, waste: &Waste) -> std::io::Result<()> {
+    fn settle(&mut self, place: &str, waste: &Waste) -> anyhow::Result<()> {
         self.tell(place, waste)?;
-        match self.args.yes {
-            true => delete(waste),
-            false => Ok(()),
+        if self.args.yes {
+            delete(&waste.path).map_err(|e| Failure::not_deleted(&waste.path, &e))?;
         }
+        Ok(())
     }
 
     fn close(mut self) -> anyhow::Result<()> {
@@ -167,20 +171,17 @@ impl Ledger<'_> {
     }
 }
 
-/// A folder loses its name first: half of it is no checkpoint.
-fn delete(waste: &Waste) -> std::io::Result<()> {
-    if waste.path.is_file() {
-        return std::fs::remove_file(&waste.path);
-    }
-    let name = waste.path.file_name().unwrap_or_default().to_string_lossy();
-    let doomed = match name.starts_with(".del-") {
-        true => waste.path.clone(),
-        false => waste.path.with_file_name(format!(".del-{name}")),
+/// What another process has deleted meanwhile is as wanted.
+fn delete(path: &Path) -> std::io::Result<()> {
+    let deleted = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => remove_folder(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) => Err(error),
     };
-    if doomed != waste.path {
-        std::fs::rename(&waste.path, &doomed)?;
+    match deleted {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        deleted => deleted,
     }
-    std::fs::remove_dir_all(&doomed)
 }
 
 /// A run that its checks, its data or its spec ended before it learned anything: nothing begins from it, and the same
@@ -212,16 +213,40 @@ fn refused(run: &RunDir) -> Option<Waste> {
     })
 }
 
-/// Checkpoints that runs begin from: a resume may read them again.
+/// What the specs of runs name, a checkpoint of another run among it: a resume reads it again.
 fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
-    let specs = runs.iter().filter_map(|run| run_ref::spec_of(run).ok());
-    let from = specs.filter_map(|spec| spec.train.from.clone());
-    from.filter_map(|path| path.canonicalize().ok()).collect()
+    let named = runs.iter().flat_map(|run| match run_ref::spec_of(run) {
+        Ok(spec) => spec.paths(),
+        // Of a spec that this program does not understand, such as one of a later version: all that may be a path.
+        Err(_) => {
+            let text = read_plain_text(run.spec_path()).unwrap_or_default();
+            let mut found = Vec::new();
+            texts(&spec::yaml::parse(&text).unwrap_or_default(), &mut found);
+            found
+        }
+    });
+    named.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+/// Whether a checkpoint is needed, or a file in it, such as its tokenizer.
+fn is_needed(checkpoint: &Path, needed: &BTreeSet<PathBuf>) -> bool {
+    let real = checkpoint.canonicalize();
+    real.is_ok_and(|real| needed.iter().any(|path| path.starts_with(&real)))
+}
+
+/// All texts in a value.
+fn texts(value: &Value, found: &mut Vec<PathBuf>) {
+    match value {
+        Value::String(text) => found.push(text.into()),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, found)),
+        Value::Object(map) => map.values().for_each(|value| texts(value, found)),
+        _ => {}
+    }
 }
 
 fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {
-    let mut waste = leftovers(run.path());
-    waste.extend(leftovers(&run.checkpoints_path()));
+    let mut waste = leftovers(run.path(), Held::ByTheRun);
+    waste.extend(leftovers(&run.checkpoints_path(), Held::ByTheRun));
     // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
     if index::summarize(run)?.status != RunStatus::Finished {
         return Ok(waste);
@@ -229,11 +254,9 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     let all = run.checkpoints();
     let (best, newest) = (run.best_checkpoint(), all.last().cloned());
     let kept = |entry: &CheckpointEntry| {
-        let from = entry
-            .path
-            .canonicalize()
-            .is_ok_and(|path| needed.contains(&path));
-        Some(entry) == best.as_ref() || Some(entry) == newest.as_ref() || from
+        Some(entry) == best.as_ref()
+            || Some(entry) == newest.as_ref()
+            || is_needed(&entry.path, needed)
     };
     let old = all.iter().filter(|entry| !kept(entry));
     waste.extend(old.map(|entry| Waste {
@@ -244,15 +267,25 @@ fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>
     Ok(waste)
 }
 
+/// Who may still write under a temporary name in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// The engine of a run that is not alive: none of its saves goes on. Others, such as lists of runs, hold nothing.
+    ByTheRun,
+    ByNobody,
+}
+
 /// What a killed process left in a folder: files and folders under temporary names.
-fn leftovers(folder: &Path) -> Vec<Waste> {
+fn leftovers(folder: &Path, held: Held) -> Vec<Waste> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<Waste> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
+            let of_a_save = held == Held::ByTheRun && !is_temporary(&name);
             let what = match () {
-                () if name.starts_with(".tmp-") => "unfinished",
-                () if name.starts_with(".del-") => "half deleted",
+                () if name.starts_with(DELETED) => "half deleted",
+                () if !name.starts_with(".tmp-") => return None,
+                () if of_a_save || is_left_over(&entry) => "unfinished",
                 () => return None,
             };
             let path = entry.path();
@@ -332,6 +365,80 @@ fn count(path: &Path, files: &mut BTreeMap<(u64, u64), File>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::SystemClock;
+    use std::time::Duration;
+
+    /// A run with whole checkpoints of these steps.
+    fn run(dir: &Path, spec: &str, steps: &[u64]) -> RunDir {
+        let run = RunDir::create(dir, "x", spec, "", &SystemClock::new()).unwrap();
+        for step in steps {
+            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        }
+        run
+    }
+
+    #[test]
+    fn a_checkpoint_that_any_other_run_reads_again_is_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = run(dir.path(), "{}", &[1, 2, 3, 4, 5, 6]);
+        let step = |n: usize| made.checkpoints()[n - 1].path.display().to_string();
+        std::fs::write(made.checkpoints()[3].path.join("tokenizer.json"), "{}").unwrap();
+        let specs = [
+            format!("train: {{from: {}}}", step(1)),
+            format!(
+                "method: {{ppo: {{critic_from: {}}}}}\nrewards: [{{model: {{path: {}}}}}]\nrollout: {{max_new_tokens: 8}}",
+                step(2),
+                step(3)
+            ),
+            format!(
+                "data: {{path: a.txt, tokenizer: {{file: {{path: {}/tokenizer.json}}}}}}",
+                step(4)
+            ),
+            // Of a version to come.
+            format!("of_tomorrow: [{{teacher: {}}}]", step(5)),
+        ];
+        let others = specs.map(|spec| run(dir.path(), &spec, &[]));
+        let read = others.iter().map(|run| run_ref::spec_of(run).is_ok());
+        assert_eq!(read.collect::<Vec<_>>(), [true, true, true, false]);
+        let needed = needed(&others);
+        let all = made.checkpoints().into_iter();
+        let kept: Vec<bool> = all.map(|entry| is_needed(&entry.path, &needed)).collect();
+        assert_eq!(kept, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn what_a_process_may_still_write_is_no_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let (dead, mine) = (i32::MAX, std::process::id());
+        let idle = Duration::from_mins(60);
+        let make = |name: String, age: Duration| {
+            let file = std::fs::File::create(dir.path().join(name)).unwrap();
+            let now = file.metadata().unwrap().modified().unwrap();
+            file.set_modified(now - age).unwrap();
+        };
+        make(format!(".tmp-{mine}.4-summary.json"), idle);
+        make(format!(".tmp-{dead}.4-summary.json"), Duration::ZERO);
+        make(format!(".tmp-{dead}.5-summary.json"), idle);
+        std::fs::create_dir(dir.path().join(".tmp-step-000099")).unwrap();
+        std::fs::create_dir(dir.path().join(".del-old")).unwrap();
+        let names = |held| -> Vec<String> {
+            let found = leftovers(dir.path(), held).into_iter();
+            found
+                .map(|waste| waste.path.file_name().unwrap().display().to_string())
+                .collect()
+        };
+        let left = format!(".tmp-{dead}.5-summary.json");
+        assert_eq!(names(Held::ByNobody), [".del-old", &left]);
+        let all = [".del-old", &left, ".tmp-step-000099"];
+        assert_eq!(names(Held::ByTheRun), all);
+        for waste in leftovers(dir.path(), Held::ByTheRun) {
+            delete(&waste.path).unwrap();
+            delete(&waste.path).expect("another process was faster");
+        }
+        assert!(names(Held::ByTheRun).is_empty());
+    }
 
     #[test]
     fn a_file_with_a_name_elsewhere_is_not_freed() {

@@ -14,13 +14,13 @@ use crate::link::{Incoming, open};
 use crate::plan::learn::Machine;
 use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
 use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
+use crate::plan::start::new_run;
 use crate::plan::{Request, plan, target};
 use crate::run::index::{self, RunStatus};
 use crate::run::{RunDir, RunState};
 use crate::spec::{self, Loaded, RunSpec};
 use crate::wire::{Event, Outcome};
 use serde::Serialize;
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -234,18 +234,8 @@ fn finished(spec: &RunSpec, cx: &Context) -> Option<Done> {
 
 /// Whether a file that the spec names, or one in a folder that it names, was written after `then`.
 fn changed_since(spec: &RunSpec, then: UnixMillis) -> bool {
-    let files = RefCell::new(Vec::new());
-    let note = |path: &Path| {
-        files.borrow_mut().push(path.to_path_buf());
-        path.to_path_buf()
-    };
-    let mut data = spec.data.clone();
-    data.fix_paths(&note);
-    let named = [&data.path, &data.val_path].into_iter().flatten().cloned();
-    let start = spec.train.from.iter().map(PathBuf::from);
-    let mut files = files.into_inner();
+    let mut files = spec.paths();
     files.retain(|path| path != Path::new(&spec.data.cache));
-    files.extend(named.chain(start));
     let then = UNIX_EPOCH + Duration::from_millis(then.0);
     let newer = |path: &Path| {
         let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
@@ -278,7 +268,8 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
         if let Some(why) = &step.engine {
             tell!("note: {why}");
         }
-        let dir = create(&step.loaded.spec, &step.loaded.asked, cx)?;
+        let dir = new_run(&cx.runs_dir, &step.loaded, None, &cx.clock)
+            .map_err(|e| Failure::not_a_new_run(&e))?;
         tell!("{place}: {} ({} steps)", dir.id(), grouped(rung.steps));
         let (state, closed) = train(&dir, cx)?;
         let finish = state.finished.as_ref();
@@ -307,11 +298,6 @@ fn climb(report: &mut Report, steps: &[Step], cx: &Context) -> anyhow::Result<()
     report.fit = power_law::fit(&points);
     report.prediction = power_law::predict(&points, report.target_x);
     Ok(())
-}
-
-fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
-    RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), asked, &cx.clock)
-        .map_err(|e| Failure::not_a_new_run(&e).into())
 }
 
 /// The exit code of a ladder whose run did not take all its steps: the run's own, unless that would be success.
@@ -439,6 +425,36 @@ mod tests {
         ] {
             assert_eq!(unfinished(outcome), exit);
         }
+    }
+
+    #[test]
+    fn a_file_that_any_part_of_the_spec_names_makes_a_rung_stale() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = |text: &str| {
+            let text = text.replace("AT", &dir.path().display().to_string());
+            RunSpec::from_yaml(&text).unwrap()
+        };
+        let specs = [
+            spec("data: {path: AT/a, tokenizer: {file: {path: AT/file}}}"),
+            spec("data: {val_path: AT/file}"),
+            spec("eval: {extra: [{name: x, source: {path: AT/file}}]}"),
+            spec("train: {from: AT/model}"),
+            spec(
+                "method: {ppo: {critic_from: AT/model}}\nrewards: [{length: {}}]\nrollout: {max_new_tokens: 8}",
+            ),
+            spec(
+                "method: {grpo: {}}\nrewards: [{model: {path: AT/model}}]\nrollout: {max_new_tokens: 8}",
+            ),
+        ];
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        std::fs::create_dir(dir.path().join("model")).unwrap();
+        std::fs::write(dir.path().join("model/weights"), "").unwrap();
+        for spec in &specs {
+            let yaml = spec.to_yaml();
+            assert!(changed_since(spec, UnixMillis(0)), "{yaml}");
+            assert!(!changed_since(spec, UnixMillis(u64::MAX >> 20)), "{yaml}");
+        }
+        assert!(!changed_since(&spec("seed: 7"), UnixMillis(0)));
     }
 
     #[test]

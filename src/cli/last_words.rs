@@ -32,13 +32,10 @@ pub fn of_run<T: Send + 'static>(host: &Host<T>) -> Words {
 
 /// With the numbers that tell a limit from a machine that is full.
 fn what_failed(bytes: usize) -> String {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let size = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.map_or_else(|| "unknown".into(), |kib| human::bytes(kib << 10))
-    };
-    let (mapped, resident) = (size("VmSize:"), size("VmRSS:"));
+    let [mapped, resident] = ["VmSize", "VmRSS"].map(|key| {
+        let bytes = crate::hardware::own_memory(key);
+        bytes.map_or_else(|| "unknown".into(), human::bytes)
+    });
     let limit = getrlimit(Resource::As).current;
     let limit = limit.map_or_else(
         || "no limit".into(),

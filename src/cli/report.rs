@@ -3,20 +3,21 @@
 use super::exit::{Exit, Failure};
 use super::subject::{LogArgs, Subject, fold_log};
 use super::{Context, run_ref};
-use crate::base::files::{read_small_text, write_atomic};
+use crate::base::files::{open_plain, read_small_text, write_atomic};
 use crate::base::text::{one_line, shown};
 use crate::diagnosis::{Diagnosis, diagnose};
 use crate::pipeline::{PipelineDir, PipelineError};
 use crate::plan::target::of_run;
 use crate::plan::{gpus, plan};
 use crate::report::{
-    Album, Price, Sheet, html, markdown, picture, picture_png, pipeline_html, pipeline_markdown,
-    pipeline_picture, pipeline_png,
+    Album, HEAD, Price, Sheet, html, is_report_of, markdown, picture, picture_png, pipeline_html,
+    pipeline_markdown, pipeline_picture, pipeline_png,
 };
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
 use crate::spec;
 use crate::tasks;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Write a run down: curves, findings, samples, evaluations, data, machine and spec in one file
@@ -36,9 +37,12 @@ pub struct Args {
     pub run: String,
     #[command(flatten)]
     pub log: LogArgs,
-    /// The file to write, .html, .md, .svg or .png; one that is there is replaced
+    /// The file to write, .html, .md, .svg or .png; a report of the same run is replaced, and no other file
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub to: PathBuf,
+    /// Replace whatever file is there
+    #[arg(long)]
+    pub force: bool,
     /// Folder of evaluations (see llmtui eval --out)
     #[arg(long, value_name = "DIR", default_value = "evals")]
     pub evals: PathBuf,
@@ -77,6 +81,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 Subject::Run(run) => Told::of(&run, args, &args.evals, cx)?,
                 Subject::Log(found) => Told::of_log(fold_log(&found, &args.log)?, args),
             };
+            replaces_nothing_else(args, &told.state.run)?;
             match form {
                 Form::Html => html(&told.sheet()).into_bytes(),
                 Form::Markdown => markdown(&told.sheet()).into_bytes(),
@@ -89,6 +94,23 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     say!("{}", shown(&args.to))?;
     Ok(Exit::Done)
+}
+
+/// A file that is there is another run's report, or none: somebody may need it.
+fn replaces_nothing_else(args: &Args, id: &str) -> Result<(), Failure> {
+    let to = &args.to;
+    // A folder is refused where it is written.
+    if args.force || to.symlink_metadata().is_err() || to.is_dir() {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let read = open_plain(to).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    if read.is_ok() && is_report_of(id, &head) {
+        return Ok(());
+    }
+    let what = format!("{} is there already, and is no report of {id}", shown(to));
+    let hint = "name another file with --to, or replace it with --force";
+    Err(Failure::yours(one_line(&what), hint))
 }
 
 fn too_large(error: std::io::Error) -> Failure {
@@ -105,6 +127,7 @@ fn of_pipeline(
     let mut state = dir
         .state()
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    replaces_nothing_else(args, &state.id)?;
     // Evaluations of the pipeline lie in its folder.
     let own = dir.path().join("evals");
     let evals = if own.is_dir() { &own } else { &args.evals };
@@ -148,7 +171,10 @@ struct Told {
 
 impl Told {
     fn of(run: &RunDir, args: &Args, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
-        let state = run_ref::fold(run)?;
+        let mut state = run_ref::fold(run)?;
+        if state.run.is_empty() {
+            state.run = run.id().into();
+        }
         let (spec, predicted_bytes) = spec_text(run, &state);
         let results = tasks::kept(evals, &run.names(), &cx.env);
         Ok(Told {

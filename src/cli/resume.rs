@@ -68,7 +68,7 @@ fn trains(run: &RunDir, logged: u64) -> std::io::Result<bool> {
         if state.head.is_some() && state.newest_end().is_none() {
             break;
         }
-        std::thread::park_timeout(PAUSE);
+        crate::base::clock::pause(PAUSE);
     }
     Ok(run.is_alive())
 }

@@ -25,18 +25,65 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    // All are looked up before any is deleted: a typo deletes nothing.
-    let (mut runs, mut pipelines) = (Vec::new(), Vec::new());
-    for word in &args.runs {
+    let doomed = looked_up(&args.runs, cx)?;
+    // Held until it is deleted: nothing starts a stage meanwhile.
+    let _claims = doomed
+        .pipelines
+        .iter()
+        .map(|gone| gone.dir.claim())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| super::pipeline::failed(&e))?;
+    for note in doomed.notes(&cx.runs_dir) {
+        tell!("note: {note}");
+    }
+    for run in &doomed.runs {
+        let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
+        run.check_idle()
+            .map_err(|e| Failure::yours(e.to_string(), hint))?;
+    }
+    if args.yes || confirmed(&doomed, cx)? {
+        delete(&doomed)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What is to be deleted.
+#[derive(Default)]
+struct Doomed {
+    /// Those of the pipelines among them.
+    runs: Vec<RunDir>,
+    pipelines: Vec<Gone>,
+}
+
+impl Doomed {
+    /// Runs of pipelines that stay without them.
+    fn notes(&self, runs_dir: &Path) -> Vec<String> {
+        let goes = |dir: &PipelineDir| self.pipelines.iter().any(|gone| gone.dir == *dir);
+        let note = |run: &RunDir| {
+            let of = membership(run, runs_dir).filter(|of| !goes(&of.dir))?;
+            let (run, id) = (one_line(&run.folder()), one_line(&of.state.id));
+            Some(format!(
+                "{run} is stage {} of pipeline {id}, which stays",
+                of.stage
+            ))
+        };
+        self.runs.iter().filter_map(note).collect()
+    }
+}
+
+/// All words are looked up before anything is deleted: a typo deletes nothing.
+fn looked_up(words: &[String], cx: &Context) -> anyhow::Result<Doomed> {
+    let mut doomed = Doomed::default();
+    for word in words {
         match index::resolve_one(&cx.runs_dir, word) {
-            Ok(run) => runs.push(run),
+            Ok(run) => doomed.runs.push(run),
             Err(error) => {
                 let unknown = matches!(error, ResolveError::Unknown { .. });
                 let found = unknown.then(|| pipeline(word, &cx.runs_dir)).flatten();
                 let (dir, state) = found.ok_or_else(|| run_ref::not_found(word, &error, cx))?;
                 let its_own = runs_of(&state, &cx.runs_dir);
-                runs.extend(its_own.iter().cloned());
-                pipelines.push(Gone {
+                doomed.runs.extend(its_own.iter().cloned());
+                doomed.pipelines.push(Gone {
                     dir,
                     id: state.id,
                     n_runs: its_own.len(),
@@ -44,74 +91,57 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             }
         }
     }
+    let Doomed { runs, pipelines } = &mut doomed;
     pipelines.sort_by(|a, b| a.dir.path().cmp(b.dir.path()));
     pipelines.dedup_by(|a, b| a.dir == b.dir);
-    // Held until it is deleted: nothing starts a stage meanwhile.
-    let _claims = pipelines
-        .iter()
-        .map(|gone| gone.dir.claim())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| super::pipeline::failed(&e))?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();
-    let gone: Vec<PipelineDir> = (args.runs.iter())
-        .filter_map(|word| Some(pipeline(word, &cx.runs_dir)?.0))
-        .collect();
-    for run in &runs {
-        if let Some(of) = membership(run, &cx.runs_dir).filter(|of| !gone.contains(&of.dir)) {
-            let (run, id) = (one_line(&run.folder()), one_line(&of.state.id));
-            tell!(
-                "note: {run} is stage {} of pipeline {id}, which stays",
-                of.stage
-            );
-        }
-    }
-    for run in &runs {
-        let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
-        run.check_idle()
-            .map_err(|e| Failure::yours(e.to_string(), hint))?;
+    Ok(doomed)
+}
+
+/// Shows what goes, and asks.
+fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
+    if !cx.stdin_is_terminal {
+        let what = "rm asks before it deletes, and there is no terminal to ask at";
+        return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
     }
     let mut out = std::io::stdout().lock();
-    if !args.yes {
-        if !cx.stdin_is_terminal {
-            let what = "rm asks before it deletes, and there is no terminal to ask at";
-            return Err(Failure::yours(what, "llmtui rm --yes RUN").into());
-        }
-        let (all, _unreadable) = index::list(&cx.runs_dir)?;
-        for gone in &pipelines {
-            let size = human::bytes(super::gc::size(gone.dir.path()));
-            writeln!(
-                out,
-                "{}: the pipeline's folder, {size}{}",
-                one_line(&gone.id),
-                gone.runs_words()
-            )?;
-        }
-        for run in &runs {
-            writeln!(out, "{}", describe(run))?;
-            let children = children(run, &runs, &all);
-            if !children.is_empty() {
-                writeln!(out, "  from it came {}, which stay", children.join(", "))?;
-            }
-        }
-        write!(out, "delete? [y/N] ")?;
-        out.flush()?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line)?;
-        if !matches!(line.trim(), "y" | "Y" | "yes") {
-            return Ok(Exit::Done);
+    let (all, _unreadable) = index::list(&cx.runs_dir)?;
+    for gone in &doomed.pipelines {
+        let size = human::bytes(super::gc::size(gone.dir.path()));
+        writeln!(
+            out,
+            "{}: the pipeline's folder, {size}{}",
+            one_line(&gone.id),
+            gone.runs_words()
+        )?;
+    }
+    for run in &doomed.runs {
+        writeln!(out, "{}", describe(run))?;
+        let children = children(run, &doomed.runs, &all);
+        if !children.is_empty() {
+            writeln!(out, "  from it came {}, which stay", children.join(", "))?;
         }
     }
-    for run in &runs {
+    write!(out, "delete? [y/N] ")?;
+    out.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+fn delete(doomed: &Doomed) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for run in &doomed.runs {
         run.remove().map_err(|e| Failure::run(&e))?;
         writeln!(out, "deleted {}", one_line(&run.folder()))?;
     }
-    for gone in &pipelines {
-        let removed = std::fs::remove_dir_all(gone.dir.path());
+    for gone in &doomed.pipelines {
+        let removed = gone.dir.remove();
         removed.map_err(|e| Failure::not_deleted(gone.dir.path(), &e))?;
         writeln!(out, "deleted {}{}", one_line(&gone.id), gone.runs_words())?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// A pipeline that is to be deleted.
@@ -221,5 +251,41 @@ mod tests {
         let mut expected = all.clone();
         expected.sort_by(|a, b| a.path().cmp(b.path()));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_run_named_like_its_pipeline_is_told_to_be_its_stage() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let text = "stages: [{name: base, train: quickstart}]";
+        let pipeline = crate::pipeline::Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let made = PipelineDir::create(dir.path(), &pipeline, text, &clock).unwrap();
+        let run = RunDir::create(dir.path(), "mine", "{}", "", &clock).unwrap();
+        let mut state = made.state().unwrap();
+        state.stages[0].begin(run.id());
+        made.save(&state).unwrap();
+        let cx = Context {
+            env: crate::base::paths::Env::default(),
+            clock,
+            runs_dir: dir.path().into(),
+            ascii: false,
+            theme: None,
+            hardware: None,
+            stdin_is_terminal: false,
+            stdout_is_terminal: false,
+        };
+        let notes = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+            looked_up(&words, &cx).unwrap().notes(dir.path())
+        };
+        let told = notes(&["mine"]);
+        assert!(
+            told.len() == 1 && told[0].contains("is stage base of pipeline"),
+            "{told:?}"
+        );
+        assert!(notes(&["mine", &state.id]).is_empty());
+        made.remove().unwrap();
+        let mut left = std::fs::read_dir(PipelineDir::folder_of(dir.path())).unwrap();
+        assert!(left.next().is_none() && PipelineDir::list(dir.path()).is_empty());
     }
 }

@@ -11,9 +11,10 @@ use super::{Context, dry_run, headless, memory, pipeline, workbench};
 use crate::base::text::{one_line, shown};
 use crate::engine::EngineJob;
 use crate::link::launch::EngineOptions;
+use crate::plan::start::new_run;
+use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
-use crate::run::{RunDir, lineage::parent_of};
-use crate::spec::{Loaded, RunSpec};
+use crate::spec::RunSpec;
 use crate::ui::What;
 
 /// Train a model from a preset or a spec file, or several stages from a pipeline
@@ -160,7 +161,8 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         Target::New(loaded) => {
             say_notes(&loaded);
-            create(&loaded, cx)?
+            new_run(&cx.runs_dir, &loaded, None, &cx.clock)
+                .map_err(|e| Failure::not_a_new_run(&e))?
         }
         Target::Branch(branch) => {
             say_notes(&branch.loaded);
@@ -215,20 +217,6 @@ fn start(
         (false, false) => headless::Viewer::Lines,
     };
     headless::train(job, viewer, cx)
-}
-
-fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
-    let spec = &loaded.spec;
-    let unit = spec.method.needs().unit;
-    let served = spec.data.serves(unit);
-    served.map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    let yaml = spec.to_yaml();
-    let run = RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock);
-    let run = run.map_err(|e| Failure::not_a_new_run(&e))?;
-    if let Some(parent) = spec.train.from.as_deref().and_then(parent_of) {
-        run.descends_from(parent)?;
-    }
-    Ok(run)
 }
 
 /// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly

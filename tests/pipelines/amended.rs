@@ -116,6 +116,25 @@ fn a_resume_leaves_no_stage_out_alone_that_others_need() {
 }
 
 #[test]
+fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
+    let place = Place::new(LONG).with_tasks();
+    place.stop_in_the_second();
+    let run = place.run(1);
+    let files =
+        || ["spec.yaml", "asked.yaml"].map(|file| std::fs::read_to_string(run.join(file)).unwrap());
+    let before = files();
+    let set = "more.engine={torch: {python: /nowhere/python}}";
+    let refused = place.go(&["train", "--resume", "long", "-s", set, "--headless"]);
+    assert_ne!(code(&refused), 0, "{}", out(&refused));
+    let said = err(&refused);
+    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert_eq!(files(), before);
+    assert_eq!(place.words(), ["done", "failed", "waiting"]);
+    let kept = &place.state()["stages"][1];
+    assert!(kept.get("amended").is_none(), "{kept}");
+}
+
+#[test]
 fn a_stage_that_trains_without_its_pipeline_keeps_its_time_and_names_it() {
     let place = Place::new(LONG).with_tasks();
     place.stop_in_the_second();

@@ -577,7 +577,7 @@ impl Place {
         while !saved() {
             assert!(clock.elapsed() < Duration::from_secs(120), "no checkpoint");
             assert!(process.try_wait().unwrap().is_none(), "it ended");
-            std::thread::park_timeout(Duration::from_millis(5));
+            llmtui::base::clock::pause(Duration::from_millis(5));
         }
         let pid = rustix::process::Pid::from_child(&process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();

@@ -115,6 +115,6 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !happened() {
         assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
-        std::thread::park_timeout(Duration::from_millis(20));
+        llmtui::base::clock::pause(Duration::from_millis(20));
     }
 }

@@ -116,7 +116,7 @@ pub fn play(script: &Script, mut io: EngineIo) -> Outcome {
         outcome = wait(&mut io);
     }
     while script.deaf && !io.stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(Duration::from_millis(5));
+        llmtui::base::clock::pause(Duration::from_millis(5));
     }
     io.emitter.emit(finished(outcome, step));
     outcome

@@ -119,7 +119,7 @@ impl Fake {
                     payload = bytes_of(&values);
                     answer["seconds"] = json!(0.001);
                     if self.play == "slow" {
-                        std::thread::park_timeout(Duration::from_millis(60));
+                        llmtui::base::clock::pause(Duration::from_millis(60));
                     }
                     if self.misbehave(ask["train"] == true) {
                         return;
@@ -212,10 +212,10 @@ impl Fake {
             "hang" => loop {
                 // Beats prove the process, not progress.
                 self.say(json!({"type": "beat", "phase": "forward"}), Vec::new());
-                std::thread::park_timeout(Duration::from_millis(100));
+                llmtui::base::clock::pause(Duration::from_millis(100));
             },
             "frozen" => loop {
-                std::thread::park_timeout(Duration::from_millis(100));
+                llmtui::base::clock::pause(Duration::from_millis(100));
             },
             "memory" => {
                 self.say(json!({"type": "error", "class": "memory", "message": "OutOfMemoryError: CUDA out of memory. Tried 2 GiB"}), Vec::new());

@@ -368,7 +368,7 @@ fn a_stopped_or_killed_rank_changes_no_bit() {
                     break launcher;
                 }
                 assert!(begun.elapsed() < Duration::from_secs(120), "kill {kill}");
-                std::thread::park_timeout(Duration::from_millis(20));
+                llmtui::base::clock::pause(Duration::from_millis(20));
             };
             let which = if signal == "-STOP" {
                 "--newest"

@@ -70,6 +70,16 @@ impl Clock for SystemClock {
     }
 }
 
+/// Waits between two looks at something that sends no word, such as another process or a lock. Where something does send one,
+/// wait for that with a limit. `park_timeout` is no wait: whoever holds the thread's handle ends it early.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that sleeps: a pause between two looks"
+)]
+pub fn pause(length: Duration) {
+    std::thread::sleep(length);
+}
+
 /// A clock that advances only on request.
 #[derive(Debug, Default)]
 pub struct ManualClock(std::sync::atomic::AtomicU64);
@@ -93,5 +103,18 @@ impl Clock for ManualClock {
 
     fn elapsed(&self) -> Duration {
         Duration::from_millis(self.now().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_not_cut_short_by_a_stray_word_to_the_thread() {
+        std::thread::current().unpark();
+        let (clock, length) = (SystemClock::new(), Duration::from_millis(30));
+        pause(length);
+        assert!(clock.elapsed() >= length);
     }
 }

@@ -1,14 +1,14 @@
 //! Atomic files, exclusive locks, private folders, and free disk space.
 
+mod temporary;
+
+pub use temporary::{DELETED, is_left_over, is_temporary, remove_folder, temporary_beside};
+
 use crate::text::shown;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Nobody writes a file and pauses for so long.
-const SURELY_IDLE: Duration = Duration::from_mins(10);
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
@@ -57,59 +57,6 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
         }
         Err(e) => Err(e.into()),
     }
-}
-
-/// A name beside `path` for what will be renamed to it. What killed processes left there for the same `path` is removed.
-///
-/// # Errors
-/// `path` has no file name.
-pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
-    let name = short(name);
-    let folder = folder_of(path);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if is_left_over(&entry, &name) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-    Ok(path.with_file_name(format!(".tmp-{}-{name}", std::process::id())))
-}
-
-/// The name as it stands in a temporary one: whole, or its beginning and a hash where the marks in front would make it longer
-/// than file systems allow (255 bytes).
-fn short(name: &std::ffi::OsStr) -> String {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    const MOST: usize = 255 - ".tmp-4294967295-".len();
-    let text = name.to_string_lossy();
-    if text.len() <= MOST {
-        return text.into_owned();
-    }
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let hash = format!("-{:016x}", hasher.finish());
-    format!(
-        "{}{hash}",
-        &text[..text.floor_char_boundary(MOST - hash.len())]
-    )
-}
-
-/// Whether `entry` is `.tmp-PID-NAME` of a process that is gone. A file that was written to lately may belong to a
-/// process of another machine that shares the folder.
-fn is_left_over(entry: &fs::DirEntry, name: &str) -> bool {
-    let file = entry.file_name();
-    let pid = file.to_str().and_then(|file| {
-        let (pid, of) = file.strip_prefix(".tmp-")?.split_once('-')?;
-        (of == name).then(|| pid.parse().ok())?
-    });
-    let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
-        return false;
-    };
-    let gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
-    let idle = entry.metadata().and_then(|meta| meta.modified());
-    let idle = idle.ok().and_then(|at| at.elapsed().ok());
-    gone && idle.is_some_and(|idle| idle > SURELY_IDLE)
 }
 
 /// Why a folder cannot be had for its owner alone.
@@ -492,37 +439,6 @@ mod tests {
         let absent = write_new(&dir.path().join("no/where"), b"", 0o666).unwrap_err();
         assert!(is_of_the_name(&absent));
         assert!(!is_of_the_name(&io::ErrorKind::StorageFull.into()));
-    }
-
-    #[test]
-    fn what_killed_processes_left_goes_and_what_may_live_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        // Beyond the largest process number of Linux.
-        let (dead, mine) = (i32::MAX, std::process::id());
-        let make = |name: String, old: bool| {
-            let file = File::create(dir.path().join(&name)).unwrap();
-            if old {
-                let now = file.metadata().unwrap().modified().unwrap();
-                file.set_modified(now - 2 * SURELY_IDLE).unwrap();
-            }
-            name
-        };
-        make(format!(".tmp-{dead}-a.json"), true);
-        let mut kept = [
-            make(format!(".tmp-{}-a.json", dead - 1), false),
-            make(format!(".tmp-{dead}-b.json"), true),
-            make(format!(".tmp-{mine}-a.jsonl"), true),
-            make(".tmp-x-a.json".into(), true),
-            "a.json".into(),
-        ];
-        write_atomic(&dir.path().join("a.json"), b"").unwrap();
-        let names = fs::read_dir(dir.path()).unwrap();
-        let mut names: Vec<String> = names
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        kept.sort();
-        assert_eq!(names, kept);
     }
 
     #[test]

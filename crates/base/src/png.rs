@@ -4,11 +4,12 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use std::io::{self, Write};
 
-/// The file of a picture whose rows of `width` pixels (red, green, blue) follow each other in `pixels`.
+/// The file of a picture whose rows of `width` pixels (red, green, blue) follow each other in `pixels`. It says of itself what
+/// `about` says, if anything.
 ///
 /// # Errors
 /// A side is beyond what the format can say.
-pub fn encode(width: usize, pixels: &[u8]) -> io::Result<Vec<u8>> {
+pub fn encode(width: usize, pixels: &[u8], about: &str) -> io::Result<Vec<u8>> {
     let row_bytes = 3 * width.max(1);
     let height = pixels.len() / row_bytes;
     let mut head = Vec::new();
@@ -24,6 +25,11 @@ pub fn encode(width: usize, pixels: &[u8]) -> io::Result<Vec<u8>> {
     }
     let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
     chunk(&mut out, b"IHDR", &head)?;
+    if !about.is_empty() {
+        // Keyword, not compressed, no language, no translation of the keyword; then UTF-8.
+        let text = [b"Description\0\0\0\0\0", about.as_bytes()].concat();
+        chunk(&mut out, b"iTXt", &text)?;
+    }
     chunk(&mut out, b"IDAT", &data.finish()?)?;
     chunk(&mut out, b"IEND", &[])?;
     Ok(out)

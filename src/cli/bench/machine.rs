@@ -57,10 +57,7 @@ fn page_faults() -> Option<u64> {
 
 /// Peak resident memory of this process (Linux).
 pub fn peak_rss() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
+    crate::hardware::own_memory("VmHWM")
 }
 
 #[cfg(test)]

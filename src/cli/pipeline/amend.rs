@@ -13,10 +13,20 @@ use crate::run::RunDir;
 pub struct Amended {
     /// With the values of `-s`.
     pipeline: Pipeline,
-    /// Runs of stages that were begun, each with what `-s` changes of it.
-    extended: Vec<(RunDir, Extension)>,
+    /// Stages that were begun and of which `-s` says something.
+    begun: Vec<Begun>,
     /// Something of the pipeline's values is another.
     is_changed: bool,
+}
+
+/// A stage whose run goes on with other values.
+struct Begun {
+    stage: String,
+    run: RunDir,
+    /// As `-s` says them of a run.
+    words: Vec<String>,
+    /// Nothing where they are the run's own values.
+    extension: Option<Extension>,
 }
 
 /// `-s` and `--nodes` at a resume; a new pipeline has its values already.
@@ -45,7 +55,7 @@ impl Amended {
         let state = dir.state().map_err(|e| failed(&e))?;
         let sets = sets(args, &pipeline, &state);
         // Of each stage that was begun: its run, and what is said of it.
-        let mut begun: Vec<(String, RunDir, Vec<String>)> = Vec::new();
+        let mut begun: Vec<Begun> = Vec::new();
         for word in &sets {
             let name = pipeline.set(word).map_err(|e| failed(&e))?;
             let stage = state.stages.iter().find(|stage| stage.name == name);
@@ -60,9 +70,14 @@ impl Amended {
                 continue;
             };
             let own = word.split_once('.').map_or("", |(_, own)| own).to_string();
-            match begun.iter_mut().find(|(other, ..)| *other == name) {
-                Some((.., words)) => words.push(own),
-                None => begun.push((name, run, vec![own])),
+            match begun.iter_mut().find(|other| other.stage == name) {
+                Some(begun) => begun.words.push(own),
+                None => begun.push(Begun {
+                    stage: name,
+                    run,
+                    words: vec![own],
+                    extension: None,
+                }),
             }
         }
         if !sets.is_empty() {
@@ -84,27 +99,12 @@ impl Amended {
         let over: Vec<String> = over.chain(args.skip.iter().cloned()).collect();
         check::stages(&pipeline, &over, cx)?;
         check::keys(&pipeline, &sets)?;
-        let mut extended = Vec::new();
-        for (name, run, words) in begun {
-            let of_stage = |failure: Failure| Failure {
-                what: format!("stage {name}: {}", failure.what),
-                hint: match failure.hint.strip_prefix("-s ") {
-                    Some(word) => format!("-s {name}.{word}"),
-                    None => format!("--redo {name} trains it anew, with any value"),
-                },
-                ..failure
-            };
-            let asked = Asked::read(&words, "RUN").map_err(of_stage)?;
-            let extension = Extension::plan(&run, &asked, cx).map_err(|error| {
-                error
-                    .downcast::<Failure>()
-                    .map_or_else(|error| error, |failure| of_stage(failure).into())
-            })?;
-            extended.extend(extension.map(|extension| (run, extension)));
+        for stage in &mut begun {
+            stage.plan(cx)?;
         }
         Ok(Amended {
             pipeline,
-            extended,
+            begun,
             is_changed: !sets.is_empty(),
         })
     }
@@ -112,15 +112,14 @@ impl Amended {
     /// Writes it. A stage that is done again makes its model anew; stages behind it keep theirs unless they are named too.
     ///
     /// # Errors
-    /// Another process drives the pipeline or a run, or the disk.
+    /// Another process drives the pipeline or a run, or the disk: what was written by then is written again by the same command.
     pub fn write(self, dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
         if args.skip.is_empty() && args.redo.is_empty() && !self.is_changed {
             return Ok(());
         }
         let _lock = dir.claim().map_err(|e| failed(&e))?;
-        for (run, extension) in &self.extended {
-            extension.write(run)?;
-            extension.lines(run).iter().for_each(|line| tell!("{line}"));
+        for begun in &self.begun {
+            begun.run.check_idle().map_err(|e| Failure::run(&e))?;
         }
         if self.is_changed {
             dir.write("pipeline.yaml", self.pipeline.to_yaml().as_bytes())
@@ -128,6 +127,12 @@ impl Amended {
         }
         let mut state = dir.state().map_err(|e| failed(&e))?;
         Amended::mark(&mut state, args);
+        for begun in &self.begun {
+            let mut stages = state.stages.iter_mut();
+            if let Some(stage) = stages.find(|stage| stage.name == begun.stage) {
+                stage.amend(&begun.words, begun.extension.is_some());
+            }
+        }
         dir.save(&state).map_err(|e| failed(&e))?;
         Ok(())
     }
@@ -143,8 +148,8 @@ impl Amended {
             say!("{}", out::json(&state)?)?;
             return Ok(());
         }
-        for (run, extension) in &self.extended {
-            for line in extension.lines(run) {
+        for Begun { run, extension, .. } in &self.begun {
+            for line in extension.iter().flat_map(|extension| extension.lines(run)) {
                 say!("{line}")?;
             }
         }
@@ -169,6 +174,32 @@ impl Amended {
                 stage.status = Status::Skipped;
             }
         }
+    }
+}
+
+impl Begun {
+    /// Checks the values against the run.
+    ///
+    /// # Errors
+    /// The run cannot take them.
+    fn plan(&mut self, cx: &Context) -> anyhow::Result<()> {
+        let name = &self.stage;
+        let of_stage = |failure: Failure| Failure {
+            what: format!("stage {name}: {}", failure.what),
+            hint: match failure.hint.strip_prefix("-s ") {
+                Some(word) => format!("-s {name}.{word}"),
+                None => format!("--redo {name} trains it anew, with any value"),
+            },
+            ..failure
+        };
+        let asked = Asked::read(&self.words, "RUN").map_err(of_stage)?;
+        let extension = Extension::plan(&self.run, &asked, cx).map_err(|error| {
+            error
+                .downcast::<Failure>()
+                .map_or_else(|error| error, |failure| of_stage(failure).into())
+        })?;
+        self.extension = extension;
+        Ok(())
     }
 }
 

@@ -82,7 +82,7 @@ pub fn run(mut command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Opt
         if stop.is_asked() && !std::mem::replace(&mut told, true) {
             terminate(&child);
         }
-        std::thread::park_timeout(PAUSE);
+        crate::base::clock::pause(PAUSE);
     }
 }
 

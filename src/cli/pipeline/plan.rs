@@ -14,7 +14,7 @@ use crate::plan::learn::Machine;
 use crate::plan::ranks::on_ranks;
 use crate::plan::start;
 use crate::plan::target::{DataSize, of_spec};
-use crate::plan::{Estimator, plan as plan_of};
+use crate::plan::{self, Estimator, plan as plan_of};
 use crate::spec::{self, RunSpec, ToCome};
 use std::collections::HashMap;
 use std::path::Path;
@@ -64,37 +64,69 @@ pub fn plan(
     dry_run: bool,
     cx: &Context,
 ) -> anyhow::Result<Vec<Planned>> {
-    let machine = Machine::look(&cx.env);
-    // Looking for GPUs loads their driver: only where a stage asks.
-    let mut found: Option<Vec<GpuSummary>> = None;
-    // A stage that starts from another one has its architecture and its vocabulary.
-    let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
+    let mut planner = Planner {
+        pipeline,
+        skip,
+        force,
+        dry_run,
+        cx,
+        machine: Machine::look(&cx.env),
+        gpus: None,
+        models: HashMap::new(),
+        adapts: HashMap::new(),
+    };
     let mut planned = Vec::new();
-    let mut adapts: HashMap<String, bool> = HashMap::new();
     for (at, stage) in pipeline.stages.iter().enumerate() {
         let Work::Train(train) = &stage.work else {
-            check::adapter(pipeline, at, skip, &adapts)?;
+            check::adapter(pipeline, at, skip, &planner.adapts)?;
             continue;
         };
+        let training = planner.read(at, train)?;
+        planner.remember(&training);
+        if !skip.contains(&stage.name) {
+            planned.push(planner.weigh(&training)?);
+        }
+    }
+    Ok(planned)
+}
+
+/// A training stage as its spec and its data say it.
+struct Training<'a> {
+    stage: &'a str,
+    spec: RunSpec,
+    size: DataSize,
+    /// Its data lie at the hub.
+    unread: bool,
+}
+
+/// What is known while stages are planned one after the other.
+struct Planner<'a> {
+    pipeline: &'a Pipeline,
+    skip: &'a [String],
+    force: bool,
+    dry_run: bool,
+    cx: &'a Context,
+    machine: Machine,
+    /// Looking for GPUs loads their driver: only where a stage asks.
+    gpus: Option<Vec<GpuSummary>>,
+    /// A stage that starts from another one has its architecture and its vocabulary.
+    models: HashMap<String, (ModelConfig, usize)>,
+    /// Whether a stage trains adapters.
+    adapts: HashMap<String, bool>,
+}
+
+impl<'a> Planner<'a> {
+    /// Loads the spec of a stage and looks at its data.
+    fn read(&mut self, at: usize, train: &Train) -> anyhow::Result<Training<'a>> {
+        let pipeline = self.pipeline;
+        let stage = &pipeline.stages[at].name;
+        let judges = self.judges(at)?;
+        let named = pipeline.training(at, &self.cx.spec_sources());
+        let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
         let base = match &train.from {
-            From::Stage(name) => models.get(name),
+            From::Stage(name) => self.models.get(name),
             From::Spec => None,
         };
-        let sources = cx.spec_sources();
-        let judges = pipeline.judges_of(at, &sources);
-        for judge in &judges {
-            let writes = |(config, _): &(ModelConfig, usize)| !config.is_reward_model();
-            if models.get(&judge.name).is_some_and(writes) {
-                let what = format!(
-                    "stage {}: its reward model: stage {} trains a model that writes, which has no score",
-                    stage.name, judge.name
-                );
-                let hint = "name a stage of method reward: train: reward";
-                return Err(Failure::yours(what, hint).into());
-            }
-        }
-        let named = pipeline.training(at, &sources);
-        let train = &not_yet(named.as_ref().unwrap_or(train), &judges);
         let start = match (&train.from, base) {
             (From::Stage(stage), Some((config, vocab_size))) => Some(ToCome {
                 stage,
@@ -104,13 +136,13 @@ pub fn plan(
             _ => None,
         };
         let own = match &train.from {
-            From::Spec => vocabulary_before(pipeline, at, skip)?,
+            From::Spec => vocabulary_before(pipeline, at, self.skip)?,
             From::Stage(_) => None,
         };
-        let mut loaded = load(train, &stage.name, start, own, cx)?;
+        let mut loaded = load(train, stage, start, own, self.cx)?;
         if loaded.spec.engine.is_open() {
-            let installed = spec::torch_is_installed(&cx.env);
-            start::decide(&mut loaded, gpus(&mut found, cx)?, installed);
+            let installed = spec::torch_is_installed(&self.cx.env);
+            start::decide(&mut loaded, gpus(&mut self.gpus, self.cx)?, installed);
         }
         let spec = loaded.spec;
         let unread = is_remote(&spec);
@@ -119,63 +151,67 @@ pub fn plan(
                 vocab_size: *vocab_size,
                 ..DataSize::default()
             },
-            None if unread => DataSize {
-                vocab_size: match own {
-                    Some(vocab_size) => vocab_size,
-                    None => said_vocabulary(&spec, &stage.name)?,
-                },
-                ..DataSize::default()
-            },
-            None => {
-                let data = spec
-                    .open_data(&Surroundings::from_env(&cx.env))
-                    .map_err(|e| Failure::yours(format!("stage {}: {e}", stage.name), e.hint()))?;
-                match own {
-                    // That tokenizer comes to other passes, which are known once it is there.
-                    Some(vocab_size) => DataSize {
-                        vocab_size,
-                        ..DataSize::default()
-                    },
-                    None => DataSize::of(&spec, &data),
-                }
-            }
+            None => size_of(&spec, stage, own, unread, self.cx)?,
         };
-        if let (From::Stage(name), Some((config, _))) = (&train.from, base)
-            && config.is_reward_model()
-            && !spec.model.is_reward_model()
-        {
+        if let (From::Stage(name), Some((config, _))) = (&train.from, base) {
+            writes_on(stage, &spec, name, config)?;
+        }
+        Ok(Training {
+            stage,
+            spec,
+            size,
+            unread,
+        })
+    }
+
+    /// The stages whose models score what a stage writes.
+    fn judges(&self, at: usize) -> Result<Vec<&'a Stage>, Failure> {
+        let stage = &self.pipeline.stages[at].name;
+        let judges = self.pipeline.judges_of(at, &self.cx.spec_sources());
+        let writes = |judge: &&&Stage| {
+            let model = self.models.get(&judge.name);
+            model.is_some_and(|(config, _)| !config.is_reward_model())
+        };
+        if let Some(judge) = judges.iter().find(writes) {
             let what = format!(
-                "stage {}: it starts from {name}, a reward model, which writes nothing",
-                stage.name
+                "stage {stage}: its reward model: stage {} trains a model that writes, which has no score",
+                judge.name
             );
-            let hint = "from: a stage that trains a model to write, or scratch; without `from` it is the newest one";
-            return Err(Failure::yours(what, hint).into());
+            let hint = "name a stage of method reward: train: reward";
+            return Err(Failure::yours(what, hint));
         }
-        adapts.insert(stage.name.clone(), spec.adapter.is_some());
-        models.insert(stage.name.clone(), (spec.model.clone(), size.vocab_size));
-        if skip.contains(&stage.name) {
-            continue;
-        }
-        let spec = size.in_steps(&spec);
+        Ok(judges)
+    }
+
+    /// What later stages ask of it; of one that is left out, too.
+    fn remember(&mut self, training: &Training) {
+        let Training { spec, size, .. } = training;
+        let stage = || training.stage.to_string();
+        self.adapts.insert(stage(), spec.adapter.is_some());
+        let model = (spec.model.clone(), size.vocab_size);
+        self.models.insert(stage(), model);
+    }
+
+    /// What a stage takes of this machine or its GPUs, and whether that is there.
+    fn weigh(&mut self, training: &Training) -> anyhow::Result<Planned> {
+        let Training { stage, size, .. } = *training;
+        let spec = size.in_steps(&training.spec);
         let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
         if request.extras.ranks.is_some() {
-            request = on_ranks(request, gpus(&mut found, cx)?);
+            request = on_ranks(request, gpus(&mut self.gpus, self.cx)?);
         }
         let on_gpus = request.estimator == Estimator::General;
-        if on_gpus && !force {
-            start::fits(&request).map_err(|e| of_stage(e.into(), &stage.name))?;
-            if !dry_run {
-                let there = found.as_ref().map_or(0, Vec::len);
-                start::enough(&request, there).map_err(|e| of_stage(e.into(), &stage.name))?;
+        if !self.force {
+            match on_gpus {
+                true => self.fits_on_gpus(&request, stage)?,
+                false => memory::check(&spec, &self.cx.env)?,
             }
-        } else if !on_gpus && !force {
-            memory::check(&spec, &cx.env)?;
         }
-        machine.equip(&mut request);
+        self.machine.equip(&mut request);
         let plan = plan_of(&request);
-        planned.push(Planned {
-            stage: stage.name.clone(),
+        Ok(Planned {
+            stage: stage.into(),
             method: spec.method.entry().id.into(),
             n_params: plan.params.total(),
             length: counted.then(|| (spec.train.max_steps, request.tokens)),
@@ -189,10 +225,52 @@ pub fn plan(
                 cost: plan.work.cost.filter(|_| counted),
                 price: request.device.price_source.map(|price| price.words()),
             }),
-            unread,
-        });
+            unread: training.unread,
+        })
     }
-    Ok(planned)
+
+    fn fits_on_gpus(&self, request: &plan::Request, stage: &str) -> Result<(), Failure> {
+        start::fits(request).map_err(|e| of_stage(e.into(), stage))?;
+        if self.dry_run {
+            return Ok(());
+        }
+        let there = self.gpus.as_ref().map_or(0, Vec::len);
+        start::enough(request, there).map_err(|e| of_stage(e.into(), stage))
+    }
+}
+
+/// A model that gives scores writes nothing, whatever it is trained to.
+fn writes_on(stage: &str, spec: &RunSpec, from: &str, model: &ModelConfig) -> Result<(), Failure> {
+    if !model.is_reward_model() || spec.model.is_reward_model() {
+        return Ok(());
+    }
+    let what =
+        format!("stage {stage}: it starts from {from}, a reward model, which writes nothing");
+    let hint = "from: a stage that trains a model to write, or scratch; without `from` it is the newest one";
+    Err(Failure::yours(what, hint))
+}
+
+/// The size of a stage's data; `own`: the vocabulary of a tokenizer that is still to be trained.
+fn size_of(
+    spec: &RunSpec,
+    stage: &str,
+    own: Option<usize>,
+    unread: bool,
+    cx: &Context,
+) -> anyhow::Result<DataSize> {
+    let of_vocabulary = |vocab_size| DataSize {
+        vocab_size,
+        ..DataSize::default()
+    };
+    if unread {
+        let vocab_size = own.map_or_else(|| said_vocabulary(spec, stage), Ok)?;
+        return Ok(of_vocabulary(vocab_size));
+    }
+    let data = spec
+        .open_data(&Surroundings::from_env(&cx.env))
+        .map_err(|e| Failure::yours(format!("stage {stage}: {e}"), e.hint()))?;
+    // That tokenizer comes to other passes, which are known once it is there.
+    Ok(own.map_or_else(|| DataSize::of(spec, &data), of_vocabulary))
 }
 
 /// The stage with a folder that is there in the place of each reward model that is still to be trained: a spec is refused

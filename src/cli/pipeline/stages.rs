@@ -12,11 +12,12 @@ use crate::pipeline::{
     Evaluate, Export, From, PipelineDir, Report, Stage, StageState, State, Status, Train,
     TrainTokenizer, Work,
 };
+use crate::plan::start::new_run;
+use crate::run::RunDir;
 use crate::run::index::{self, RunStatus};
-use crate::run::{Parent, RunDir};
 use crate::spec;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 /// How a stage ended.
@@ -103,12 +104,17 @@ fn train_stage(
             run
         }
     };
-    if index::summarize(&run)?.status != RunStatus::Finished {
+    // The run's own command extends it, and leaves it as it was where the engine refuses that.
+    let amended = std::mem::take(&mut state.stages[at].amended);
+    if index::summarize(&run)?.status != RunStatus::Finished || !amended.is_empty() {
         let mut command = child::this_program(cx)?;
         command.arg("train").arg("--resume").arg(run.path());
         command.arg(if options.json { "--json" } else { "--headless" });
         if options.force {
             command.arg("--force");
+        }
+        for word in &amended {
+            command.args(["-s", word]);
         }
         // Threads are the machine's matter: a run's spec does not keep those of a resume.
         let threads = ["threads", "train.threads"]
@@ -186,22 +192,16 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
         .any(|stage| stage.name == word)
     {
         true => {
-            let (_, checkpoint) = trained(state, word, cx)?;
+            let checkpoint = trained(state, word, cx)?;
             Ok::<_, anyhow::Error>(Some(checkpoint.display().to_string()))
         }
         false => Ok(None),
     })?;
     let mut set = train.words();
-    let mut parent = None;
     match &train.from {
         From::Stage(stage) => {
-            let (run, checkpoint) = trained(state, stage, cx)?;
-            let from = checkpoint.display().to_string();
+            let from = trained(state, stage, cx)?.display().to_string();
             set.push(format!("train.from={from}"));
-            parent = Some(Parent {
-                run,
-                step: step_of(&checkpoint),
-            });
         }
         From::Spec => {
             let made = state.stages[..at]
@@ -233,27 +233,16 @@ fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Resu
         )?,
     };
     let loaded = memory::decided(loaded, cx);
-    let spec = &loaded.spec;
-    let run = RunDir::create(
-        &cx.runs_dir,
-        &spec.name,
-        &spec.to_yaml(),
-        &loaded.asked,
-        &cx.clock,
-    )
-    .map_err(|e| Failure::not_a_new_run(&e))?;
-    if let Some(parent) = parent {
-        run.descends_from(parent)?;
-    }
-    Ok(run)
+    let run = new_run(&cx.runs_dir, &loaded, None, &cx.clock);
+    Ok(run.map_err(|e| Failure::not_a_new_run(&e))?)
 }
 
-/// The run of an earlier stage and its best checkpoint.
-fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<(String, PathBuf)> {
+/// The best checkpoint of an earlier stage's run.
+fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<PathBuf> {
     let stage = state.stages.iter().find(|stage| stage.name == name);
     let made = stage.and_then(|stage| {
         let run = index::resolve(&cx.runs_dir, stage.run.as_deref()?).ok()?;
-        Some((run.id().to_string(), run.best_checkpoint()?.path))
+        Some(run.best_checkpoint()?.path)
     });
     made.ok_or_else(|| no_model(name))
 }
@@ -261,12 +250,6 @@ fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<(String, P
 fn no_model(stage: &str) -> anyhow::Error {
     let what = format!("stage {stage} has no model: it was skipped, or its run is gone");
     Failure::yours(what, format!("--redo {stage}")).into()
-}
-
-fn step_of(checkpoint: &Path) -> u64 {
-    let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
-    let digits = name.rsplit('-').next().unwrap_or_default();
-    digits.parse().unwrap_or(0)
 }
 
 fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsString>, PathBuf) {
@@ -373,6 +356,7 @@ fn report(dir: &PipelineDir, name: &str, config: &Report) -> (Vec<OsString>, Pat
     let words = [
         "report".into(),
         dir.path().into(),
+        "--force".into(),
         "--evals".into(),
         dir.path().join("evals").into(),
         "--to".into(),

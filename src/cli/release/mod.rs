@@ -82,7 +82,19 @@ enum Target {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let target = target(args, cx)?;
+    let release = Release::prepare(args, cx)?;
+    release.hand_over(cx)?;
+    if !release.is_refused() {
+        return Ok(Exit::Done);
+    }
+    if args.upload {
+        tell!("nothing was sent: correct what FAIL says first");
+    }
+    Ok(Exit::Yours)
+}
+
+/// A folder is taken as it is: what only an export knows cannot be asked for.
+fn refuse_options_of_runs(args: &Args, folder: &Path) -> Result<(), Failure> {
     let of_run = [
         ("--format", args.format.is_some()),
         ("--base-model", args.base_model.is_some()),
@@ -91,128 +103,127 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         ("--dtype", args.dtype.is_some()),
         ("--evals", args.evals.is_some()),
     ];
-    if let (Target::Folder(folder), Some((option, _))) =
-        (&target, of_run.into_iter().find(|(_, said)| *said))
-    {
-        let what = format!(
-            "{option}: {} is a folder, which is taken as it is",
-            shown(folder)
-        );
-        let hint = match option {
-            "--license" | "--language" => {
-                "write it into the metadata of README.md there, or name a run or a checkpoint"
-            }
-            _ => {
-                "leave it out, or name a run or a checkpoint; llmtui export FOLDER writes a model or an adapter (--format peft) again"
+    let Some((option, _)) = of_run.into_iter().find(|(_, said)| *said) else {
+        return Ok(());
+    };
+    let what = format!(
+        "{option}: {} is a folder, which is taken as it is",
+        shown(folder)
+    );
+    let hint = match option {
+        "--license" | "--language" => {
+            "write it into the metadata of README.md there, or name a run or a checkpoint"
+        }
+        _ => {
+            "leave it out, or name a run or a checkpoint; llmtui export FOLDER writes a model or an adapter (--format peft) again"
+        }
+    };
+    Err(Failure::yours(what, hint))
+}
+
+/// A model folder that was checked.
+struct Release<'a> {
+    args: &'a Args,
+    folder: PathBuf,
+    findings: Vec<Finding>,
+    /// Where its files were laid out.
+    made: Option<PathBuf>,
+    /// What goes up; nothing of one that failed a check.
+    parcel: Option<push::Parcel>,
+}
+
+impl<'a> Release<'a> {
+    /// Exports a run or a checkpoint, checks the folder, lays it out and looks for what would go up.
+    fn prepare(args: &'a Args, cx: &Context) -> anyhow::Result<Release<'a>> {
+        let target = target(args, cx)?;
+        if let Target::Folder(folder) = &target {
+            refuse_options_of_runs(args, folder)?;
+        }
+        let here = Here {
+            room: crate::hardware::memory().left().0,
+            cache: crate::hub::HubConfig::from_env(&cx.env).cache,
+        };
+        let (folder, exported) = match &target {
+            Target::Folder(folder) => (folder.clone(), None),
+            Target::Checkpoint(checkpoint, run) => {
+                let to = make::export(checkpoint, run.as_ref(), args, cx)?;
+                (to.clone(), Some(to))
             }
         };
-        return Err(Failure::yours(what, hint).into());
-    }
-    let here = Here {
-        room: crate::hardware::memory().left().0,
-        cache: crate::hub::HubConfig::from_env(&cx.env).cache,
-    };
-    let (folder, findings) = match &target {
-        Target::Folder(folder) => (folder.clone(), check(folder, &here)?),
-        Target::Checkpoint(checkpoint, run) => {
-            let to = make::export(checkpoint, run.as_ref(), args, cx)?;
-            let findings = check(&to, &here)?;
-            (to, findings)
-        }
-    };
-    let failed = findings.iter().any(|f| f.status == Status::Fail);
-    if args.upload && !failed {
-        push::authorized(cx)?;
-    }
-    let made = match (&target, &args.to) {
-        (Target::Checkpoint(..), _) => Some(folder.clone()),
-        (Target::Folder(folder), Some(to)) if !failed => {
-            let subject = open(folder, &here)?;
-            release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
-            Some(to.clone())
-        }
-        _ => None,
-    };
-    let parcel = match failed {
-        true => None,
-        false => Some(push::parcel(
-            made.as_deref().unwrap_or(&folder),
-            made.is_some(),
-            &here,
-        )?),
-    };
-    if !args.json {
-        match report(args, &folder, &findings, made.as_deref(), parcel.as_ref()) {
-            // Who has read enough (`| head`) still wants it sent.
-            Err(error) if args.upload && is_broken_pipe(&error) => {}
-            told => told?,
-        }
-    }
-    let mut sent = None;
-    if let Some(parcel) = parcel.as_ref().filter(|_| args.upload) {
-        sent = Some(push::send(parcel, args, cx)?);
-    }
-    if args.json {
-        let value = value(
+        let mut release = Release {
             args,
-            &folder,
-            &findings,
-            made.as_deref(),
-            parcel.as_ref(),
-            sent,
-        );
-        say!("{}", out::json(&value)?)?;
-    }
-    Ok(match failed {
-        true => {
-            if args.upload {
-                tell!("nothing was sent: correct what FAIL says first");
-            }
-            Exit::Yours
+            findings: check(&folder, &here)?,
+            folder,
+            made: exported,
+            parcel: None,
+        };
+        if release.is_refused() {
+            return Ok(release);
         }
-        false => Exit::Done,
-    })
-}
-
-/// What was found, and what goes up.
-fn report(
-    args: &Args,
-    folder: &Path,
-    findings: &[Finding],
-    made: Option<&Path>,
-    parcel: Option<&push::Parcel>,
-) -> anyhow::Result<()> {
-    say!("{}", shown(folder))?;
-    let rows: String = findings
-        .iter()
-        .map(|f| finding::rows(f, TITLE, ""))
-        .collect();
-    say!("{}\n{}", rows.trim_end(), finding::tally(findings))?;
-    if let Some(made) = made {
-        say!("\nlaid out in {}", shown(made))?;
+        if args.upload {
+            push::authorized(cx)?;
+        }
+        if let (None, Some(to)) = (&release.made, &args.to) {
+            let subject = open(&release.folder, &here)?;
+            release::lay_out(&subject, to).map_err(|e| make::layout_failed(&e))?;
+            release.made = Some(to.clone());
+        }
+        let (made, folder) = (&release.made, &release.folder);
+        let parcel = push::parcel(made.as_ref().unwrap_or(folder), made.is_some(), &here)?;
+        release.parcel = Some(parcel);
+        Ok(release)
     }
-    match parcel {
-        Some(parcel) => push::tell(parcel, args),
-        None => Ok(()),
-    }
-}
 
-fn value(
-    args: &Args,
-    folder: &Path,
-    findings: &[Finding],
-    made: Option<&Path>,
-    parcel: Option<&push::Parcel>,
-    sent: Option<Value>,
-) -> Value {
-    json!({
-        "folder": folder,
-        "findings": findings,
-        "laid_out": made,
-        "repo": args.repo,
-        "files": parcel.map(push::Parcel::to_json),
-        "uploaded": sent,
-    })
+    fn is_refused(&self) -> bool {
+        self.findings.iter().any(|f| f.status == Status::Fail)
+    }
+
+    /// Shows what was found, and sends it where that is asked for.
+    fn hand_over(&self, cx: &Context) -> anyhow::Result<()> {
+        let args = self.args;
+        if !args.json {
+            match self.report() {
+                // Who has read enough (`| head`) still wants it sent.
+                Err(error) if args.upload && is_broken_pipe(&error) => {}
+                told => told?,
+            }
+        }
+        let mut sent = None;
+        if let Some(parcel) = self.parcel.as_ref().filter(|_| args.upload) {
+            sent = Some(push::send(parcel, args, cx)?);
+        }
+        if args.json {
+            say!("{}", out::json(&self.value(sent))?)?;
+        }
+        Ok(())
+    }
+
+    /// What was found, and what goes up.
+    fn report(&self) -> anyhow::Result<()> {
+        say!("{}", shown(&self.folder))?;
+        let findings = self.findings.iter();
+        let rows: String = findings.map(|f| finding::rows(f, TITLE, "")).collect();
+        let tally = finding::tally(&self.findings);
+        say!("{}\n{tally}", rows.trim_end())?;
+        if let Some(made) = &self.made {
+            say!("\nlaid out in {}", shown(made))?;
+        }
+        match &self.parcel {
+            Some(parcel) => push::tell(parcel, self.args),
+            None => Ok(()),
+        }
+    }
+
+    fn value(&self, sent: Option<Value>) -> Value {
+        json!({
+            "folder": self.folder,
+            "findings": self.findings,
+            "laid_out": self.made,
+            "repo": self.args.repo,
+            "files": self.parcel.as_ref().map(push::Parcel::to_json),
+            "uploaded": sent,
+        })
+    }
 }
 
 fn target(args: &Args, cx: &Context) -> anyhow::Result<Target> {

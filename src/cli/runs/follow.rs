@@ -1,5 +1,6 @@
 //! `llmtui runs --json --follow`: what changes among the runs here, line by line, for a fleet.
 
+use crate::base::clock::pause;
 use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::Exit;
@@ -17,8 +18,6 @@ const QUIET: u32 = 3;
 
 /// Tells until nobody reads.
 pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
-    // Nobody sends: a wait that is not a sleep.
-    let (_keep, never) = std::sync::mpsc::channel::<()>();
     let mut provider = Live::new(&cx.env).with_runs_in(&cx.runs_dir);
     let mut told: BTreeMap<String, Run> = BTreeMap::new();
     let mut out = std::io::stdout().lock();
@@ -61,7 +60,7 @@ pub fn follow(cx: &Context) -> anyhow::Result<Exit> {
             out.write_all(encode(&News::Beat { machine }).as_bytes())?;
         }
         out.flush()?;
-        let _ = never.recv_timeout(EVERY);
+        pause(EVERY);
     }
 }
 

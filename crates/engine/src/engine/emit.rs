@@ -166,7 +166,7 @@ impl<'a> Port<'a> {
             Err(RecvTimeoutError::Timeout) => None,
             // Every holder of the other end is gone, and nobody can ever resume us: only the stop flag is left.
             Err(RecvTimeoutError::Disconnected) => {
-                std::thread::park_timeout(PAUSE_TICK);
+                crate::base::clock::pause(PAUSE_TICK);
                 None
             }
         }

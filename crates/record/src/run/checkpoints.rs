@@ -2,6 +2,7 @@
 
 use super::RunDir;
 use crate::wire::Event;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A complete checkpoint: a folder `step-001000` with a manifest.
@@ -10,6 +11,16 @@ pub struct CheckpointEntry {
     /// Completed optimizer steps.
     pub step: u64,
     pub path: PathBuf,
+}
+
+/// A complete checkpoint, with what the log says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptCheckpoint {
+    pub entry: CheckpointEntry,
+    /// The last validation loss before it was saved.
+    pub val_loss: Option<f64>,
+    /// Of one at most.
+    pub best: bool,
 }
 
 impl RunDir {
@@ -25,27 +36,57 @@ impl RunDir {
         found
     }
 
-    /// The kept checkpoint that the log calls the best; the newest one if it calls none so.
-    pub fn best_checkpoint(&self) -> Option<CheckpointEntry> {
-        let mut best: Vec<u64> = Vec::new();
+    /// Its checkpoints with what the log says of them, oldest first. The newest of those that were the best when they were
+    /// saved is the best.
+    pub fn kept(&self) -> Vec<KeptCheckpoint> {
+        let mut saved: BTreeMap<u64, Saved> = BTreeMap::new();
         let _ = super::index::scan_events(
             &self.events_path(),
             &["Checkpointed", "RolledBack"],
             |event| match event {
                 Event::Checkpointed {
-                    step, best: true, ..
-                } => best.push(step),
-                Event::RolledBack { step } => best.retain(|&s| s <= step),
+                    step,
+                    val_loss,
+                    best,
+                    ..
+                } => {
+                    // The same step may be saved again, such as at a stop: it is as good as it was.
+                    let known = saved.entry(step).or_default();
+                    known.best |= best;
+                    known.val_loss = val_loss.map(|loss| loss.0).or(known.val_loss);
+                }
+                Event::RolledBack { step } => {
+                    saved.split_off(&(step + 1));
+                }
                 _ => {}
             },
         );
-        let kept = self.checkpoints();
-        best.iter()
-            .rev()
-            .find_map(|&step| kept.iter().find(|entry| entry.step == step))
-            .or(kept.last())
-            .cloned()
+        let said = |step| saved.get(&step).copied().unwrap_or_default();
+        let all = self.checkpoints();
+        let mut newest_first = all.iter().rev().map(|entry| entry.step);
+        let best = newest_first.find(|step| said(*step).best);
+        let kept = all.into_iter().map(|entry| KeptCheckpoint {
+            val_loss: said(entry.step).val_loss,
+            best: best == Some(entry.step),
+            entry,
+        });
+        kept.collect()
     }
+
+    /// The best of its checkpoints; the newest one if the log calls none so.
+    pub fn best_checkpoint(&self) -> Option<CheckpointEntry> {
+        let mut kept = self.kept();
+        let at = kept.iter().position(|checkpoint| checkpoint.best);
+        let at = at.or(kept.len().checked_sub(1))?;
+        Some(kept.swap_remove(at).entry)
+    }
+}
+
+/// What the log says of a checkpoint.
+#[derive(Debug, Clone, Copy, Default)]
+struct Saved {
+    val_loss: Option<f64>,
+    best: bool,
 }
 
 /// The folder as a checkpoint, if it is complete.
@@ -120,6 +161,53 @@ mod tests {
         assert_eq!(run.best_checkpoint().unwrap().step, 100);
         log(&run, vec![Event::RolledBack { step: 50 }, saved(300, true)]);
         assert_eq!(run.best_checkpoint().unwrap().step, 300);
+    }
+
+    #[test]
+    fn the_best_of_those_kept_is_marked_with_its_loss() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_with_steps(dir.path(), &[100, 300, 400]);
+        let with_loss = |step, best, loss| match saved(step, best) {
+            Event::Checkpointed {
+                step,
+                path,
+                bytes,
+                seconds,
+                best,
+                ..
+            } => Event::Checkpointed {
+                step,
+                path,
+                bytes,
+                seconds,
+                best,
+                val_loss: Some(crate::base::num::Num(loss)),
+            },
+            other => other,
+        };
+        log(
+            &run,
+            vec![
+                with_loss(100, true, 2.0),
+                // Better, and gone since.
+                with_loss(200, true, 1.0),
+                with_loss(300, false, 1.5),
+                // Again, as at a stop.
+                saved(100, false),
+            ],
+        );
+        let kept = run.kept();
+        let told: Vec<_> = kept
+            .iter()
+            .map(|c| (c.entry.step, c.val_loss, c.best))
+            .collect();
+        let expected = [
+            (100, Some(2.0), true),
+            (300, Some(1.5), false),
+            (400, None, false),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(run.best_checkpoint().as_ref(), Some(&kept[0].entry));
     }
 
     #[test]

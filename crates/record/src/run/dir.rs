@@ -4,7 +4,8 @@ use super::header::{FORMAT, Header, Parent};
 use super::id::new_id;
 use crate::base::clock::Clock;
 use crate::base::files::{
-    self, Lock, is_locked, read_small_text, sync_dir, try_lock, write_atomic, write_synced,
+    self, Lock, is_locked, read_small_text, remove_folder, sync_dir, try_lock, write_atomic,
+    write_synced,
 };
 use crate::base::text::shown;
 use std::io;
@@ -269,7 +270,7 @@ impl RunDir {
         for _ in 0..LOCK_TRIES {
             match try_lock(&path) {
                 Ok(Some(lock)) => return Ok(lock),
-                Ok(None) => std::thread::park_timeout(LOCK_PAUSE),
+                Ok(None) => crate::base::clock::pause(LOCK_PAUSE),
                 Err(e) => return Err(Doing::Write.error(&path, e)),
             }
         }
@@ -286,10 +287,7 @@ impl RunDir {
     /// Deletes the directory with all checkpoints. It loses its name first, so that nobody finds a half-deleted run.
     pub fn remove(&self) -> Result<(), RunError> {
         let _claim = self.lock()?;
-        let name = self.root.file_name().unwrap_or_default().to_string_lossy();
-        let doomed = self.root.with_file_name(format!(".del-{name}"));
-        std::fs::rename(&self.root, &doomed).map_err(|e| Doing::Delete.error(&self.root, e))?;
-        std::fs::remove_dir_all(&doomed).map_err(|e| Doing::Delete.error(&doomed, e))
+        remove_folder(&self.root).map_err(|e| Doing::Delete.error(&self.root, e))
     }
 
     /// An error if an engine process holds the run.

@@ -16,7 +16,7 @@ pub mod series;
 pub mod spent;
 pub mod state;
 
-pub use checkpoints::CheckpointEntry;
+pub use checkpoints::{CheckpointEntry, KeptCheckpoint};
 pub use dir::{Doing, RunDir, RunError};
 pub use header::{Header, Parent};
 pub use id::new_id;

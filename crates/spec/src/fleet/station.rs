@@ -2,7 +2,7 @@
 
 use super::hosts::{Host, Place};
 use super::news::{News, VERSION};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, pause};
 use crate::base::files::private_dir;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
@@ -66,8 +66,6 @@ impl Station {
 
     /// Asks, reads and asks again until `take` wants no more.
     pub fn watch(&self, clock: &dyn Clock, mut take: impl FnMut(Said) -> bool) {
-        // Nobody sends: a wait that is not a sleep.
-        let (_keep, never) = std::sync::mpsc::channel::<()>();
         let mut wait = FIRST;
         loop {
             let begun = clock.elapsed();
@@ -82,7 +80,7 @@ impl Station {
                 true => FIRST,
                 false => (2 * wait).min(LONGEST),
             };
-            let _ = never.recv_timeout(wait);
+            pause(wait);
         }
     }
 

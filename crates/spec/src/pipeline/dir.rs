@@ -3,7 +3,9 @@
 
 use super::{Pipeline, PipelineError};
 use crate::base::clock::{Clock, UnixMillis};
-use crate::base::files::{Lock, is_locked, read_small_text, try_lock, write_atomic};
+use crate::base::files::{
+    DELETED, Lock, is_locked, read_small_text, remove_folder, try_lock, write_atomic,
+};
 use crate::run::index::short_run;
 use crate::run::new_id;
 use serde::{Deserialize, Serialize};
@@ -69,6 +71,9 @@ pub struct StageState {
     /// Those of attempts before its run, which are none of the run's own.
     #[serde(default)]
     pub earlier_seconds: f64,
+    /// What `-s` says of its run, which hears of it when it goes on: whether it can is known then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub amended: Vec<String>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
@@ -87,7 +92,19 @@ impl StageState {
         (self.status, self.made, self.seconds) = (Status::Waiting, None, 0.0);
     }
 
+    /// Its run is to go on with these values (`key=value`), in the place of others of their keys; where they are the run's
+    /// own (`is_new` false), with none of those.
+    pub fn amend(&mut self, words: &[String], is_new: bool) {
+        let key = |word: &String| word.split('=').next().unwrap_or_default().to_string();
+        let keys: Vec<String> = words.iter().map(key).collect();
+        self.amended.retain(|word| !keys.contains(&key(word)));
+        if is_new {
+            self.amended.extend_from_slice(words);
+        }
+    }
+
     fn leave_run(&mut self) {
+        self.amended.clear();
         self.earlier_runs.extend(self.run.take());
     }
 }
@@ -147,7 +164,7 @@ impl PipelineDir {
         text: &str,
         clock: &dyn Clock,
     ) -> Result<PipelineDir, PipelineError> {
-        let folder = runs_dir.join(FOLDER);
+        let folder = Self::folder_of(runs_dir);
         std::fs::create_dir_all(&folder).map_err(PipelineError::io(&folder))?;
         let now = clock.now();
         let id = new_id(&pipeline.name, now);
@@ -165,6 +182,7 @@ impl PipelineDir {
             made: None,
             seconds: 0.0,
             earlier_seconds: 0.0,
+            amended: Vec::new(),
             message: String::new(),
         });
         dir.save(&State {
@@ -212,24 +230,35 @@ impl PipelineDir {
             (None, Some(found)) => Ok(found),
             (None, None) => Err(PipelineError::Unknown {
                 word: word.into(),
-                folder: runs_dir.join(FOLDER),
+                folder: Self::folder_of(runs_dir),
             }),
         }
     }
 
+    /// Where the folders of pipelines are.
+    pub fn folder_of(runs_dir: &Path) -> PathBuf {
+        runs_dir.join(FOLDER)
+    }
+
+    /// All folders there, whatever is in them, but for those that are being deleted.
+    fn folders(runs_dir: &Path) -> impl Iterator<Item = PipelineDir> {
+        let entries = std::fs::read_dir(Self::folder_of(runs_dir));
+        let entries = entries.into_iter().flatten().flatten();
+        let named = entries.filter(|entry| {
+            let name = entry.file_name();
+            !name.to_string_lossy().starts_with(DELETED)
+        });
+        named.filter_map(|entry| {
+            let root = std::path::absolute(entry.path()).ok()?;
+            Some(PipelineDir { root })
+        })
+    }
+
     /// Folders of pipelines that cannot be read, and why; the newest first.
     pub fn damaged(runs_dir: &Path) -> Vec<(String, PipelineError)> {
-        let entries = std::fs::read_dir(runs_dir.join(FOLDER));
-        let mut found: Vec<(String, PipelineError)> = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| entry.path().join("pipeline.yaml").exists())
-            .filter_map(|entry| {
-                let root = std::path::absolute(entry.path()).ok()?;
-                let dir = PipelineDir { root };
-                Some((dir.folder(), dir.state().err()?))
-            })
+        let mut found: Vec<(String, PipelineError)> = Self::folders(runs_dir)
+            .filter(|dir| dir.root.join("pipeline.yaml").exists())
+            .filter_map(|dir| Some((dir.folder(), dir.state().err()?)))
             .collect();
         found.sort_by(|a, b| b.0.cmp(&a.0));
         found
@@ -242,14 +271,8 @@ impl PipelineDir {
 
     /// Every readable pipeline below a runs directory, the newest first.
     pub fn list(runs_dir: &Path) -> Vec<(PipelineDir, State)> {
-        let entries = std::fs::read_dir(runs_dir.join(FOLDER));
-        let mut found: Vec<(PipelineDir, State)> = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| {
-                let root = std::path::absolute(entry.path()).ok()?;
-                let dir = PipelineDir { root };
+        let mut found: Vec<(PipelineDir, State)> = Self::folders(runs_dir)
+            .filter_map(|dir| {
                 let state = dir.state().ok()?;
                 Some((dir, state))
             })
@@ -260,6 +283,14 @@ impl PipelineDir {
 
     pub fn path(&self) -> &Path {
         &self.root
+    }
+
+    /// Deletes the folder with all that stages made in it, but no run. Whoever deletes it has claimed it.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn remove(&self) -> std::io::Result<()> {
+        remove_folder(&self.root)
     }
 
     /// What a detached pipeline prints.

@@ -448,3 +448,27 @@ fn a_reward_model_that_no_earlier_stage_trains_is_refused_with_the_stage() {
         assert!(error.to_string().contains(says), "{error}");
     }
 }
+
+#[test]
+fn the_newest_value_of_a_key_is_what_a_begun_stage_goes_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "stages: [{name: base, train: quickstart}]";
+    let clock = crate::base::clock::ManualClock::at(0);
+    let dir = PipelineDir::create(folder.path(), &parse(text).unwrap(), text, &clock).unwrap();
+    let mut state = dir.state().unwrap();
+    let stage = &mut state.stages[0];
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    stage.begin("a");
+    stage.amend(&words(&["max_steps=9", "engine=torch"]), true);
+    stage.amend(&words(&["max_steps=12"]), true);
+    assert_eq!(stage.amended, ["engine=torch", "max_steps=12"]);
+    // The run's own value again.
+    stage.amend(&words(&["max_steps=5"]), false);
+    assert_eq!(stage.amended, ["engine=torch"]);
+    let again = stage.clone();
+    dir.save(&state).unwrap();
+    assert_eq!(dir.state().unwrap().stages[0], again);
+    // Another run begins with the pipeline's values.
+    state.stages[0].begin("b");
+    assert!(state.stages[0].amended.is_empty());
+}

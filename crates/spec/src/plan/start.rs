@@ -1,14 +1,18 @@
-//! A spec at the start of its run: the engine that `engine: auto` gets, and whether there is room for it.
+//! A spec at the start of its run: the engine that `engine: auto` gets, whether there is room for it, and the run's folder.
 
 use super::engines::{Gpus, choose};
 use super::quantity::binary;
 use super::ranks::{have_gpus, on_ranks};
 use super::target::{DataSize, of_spec};
 use super::{Estimator, Request, plan, room};
+use crate::base::clock::Clock;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::hardware::GpuSummary;
+use crate::run::lineage::parent_of;
+use crate::run::{Parent, RunDir, RunError};
 use crate::spec::{Loaded, PrecisionError, RunSpec, torch_is_installed};
+use std::path::Path;
 
 /// Why a run does not start, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +27,25 @@ impl Refusal {
         let hint = hint.into();
         Refusal { what, hint }
     }
+}
+
+/// A new run of a spec. Its header names what it came from: `parent`, or else the run whose checkpoint it starts from.
+///
+/// # Errors
+/// The disk.
+pub fn new_run(
+    runs_dir: &Path,
+    loaded: &Loaded,
+    parent: Option<Parent>,
+    clock: &dyn Clock,
+) -> Result<RunDir, RunError> {
+    let spec = &loaded.spec;
+    let run = RunDir::create(runs_dir, &spec.name, &spec.to_yaml(), &loaded.asked, clock)?;
+    let from = || parent_of(spec.train.from.as_deref()?);
+    if let Some(parent) = parent.or_else(from) {
+        run.descends_from(parent)?;
+    }
+    Ok(run)
 }
 
 /// Gives `engine: auto` an engine for this machine: in the spec, and as a comment on what was asked for. The sentence says which
@@ -69,6 +92,8 @@ fn engine_for(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> (Ru
 /// # Errors
 /// What is needed, what is there, and the cheapest changes.
 pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
+    let served = spec.data.serves(spec.method.needs().unit);
+    served.map_err(|e| Refusal::new(e.to_string(), e.hint()))?;
     if spec.engine.torch().is_some() {
         let gpus = gpus_here(env);
         let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);
@@ -161,6 +186,33 @@ mod tests {
             memory_used_bytes: 0,
         };
         vec![one; count]
+    }
+
+    #[test]
+    fn a_new_run_names_the_run_whose_checkpoint_it_starts_from() {
+        use crate::base::clock::ManualClock;
+        let runs = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(0);
+        let base = new_run(runs.path(), &loaded(&[]), None, &clock).unwrap();
+        assert_eq!(base.header().unwrap().parent, None);
+        let checkpoint = base.checkpoints_path().join("step-000010");
+        std::fs::create_dir(&checkpoint).unwrap();
+        std::fs::write(checkpoint.join("manifest.json"), "{}").unwrap();
+        let text = format!("name: next\ntrain: {{from: {}}}\n", checkpoint.display());
+        let next = Loaded {
+            spec: RunSpec::from_yaml(&text).unwrap(),
+            ..loaded(&[])
+        };
+        let parent = |said: Option<Parent>| {
+            let run = new_run(runs.path(), &next, said, &clock).unwrap();
+            run.header().unwrap().parent.unwrap()
+        };
+        let of = |run: &str, step| Parent {
+            run: run.into(),
+            step,
+        };
+        assert_eq!(parent(None), of(base.id(), 10));
+        assert_eq!(parent(Some(of("other", 3))), of("other", 3));
     }
 
     #[test]

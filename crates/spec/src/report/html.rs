@@ -2,7 +2,7 @@
 //! is, one column on a phone, black on white in print.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet, chart, heat};
+use super::{Album, Sheet, chart, heat, mark};
 use std::fmt::Write as _;
 
 const STYLE: &str = "
@@ -44,7 +44,7 @@ pub(super) fn escape(text: &str) -> String {
 /// The whole file of a run.
 pub fn html(sheet: &Sheet) -> String {
     let name = sheet.name();
-    let mut out = head(name);
+    let mut out = head(name, sheet.id());
     body(&mut out, sheet);
     out.push_str("</body></html>\n");
     out
@@ -53,7 +53,7 @@ pub fn html(sheet: &Sheet) -> String {
 /// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
 pub fn pipeline_html(album: &Album) -> String {
     let state = album.state;
-    let mut out = head(&state.name);
+    let mut out = head(&state.name, &state.id);
     let _ = writeln!(out, "<p>{}</p>", escape(&state.about));
     rows(
         &mut out,
@@ -72,13 +72,15 @@ pub fn pipeline_html(album: &Album) -> String {
     out
 }
 
-fn head(name: &str) -> String {
+fn head(name: &str, id: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"generator\" content=\"{mark}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>{name}</title>\n<style>{STYLE}</style></head><body>\n<h1>{name}</h1>\n",
-        name = escape(name)
+        name = escape(name),
+        mark = mark(id)
     )
 }
 

@@ -1,7 +1,7 @@
 //! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
 
 use super::sections::{self, Fact};
-use super::{Album, Sheet, heat};
+use super::{Album, Sheet, heat, mark};
 use crate::base::human::reading;
 use std::fmt::Write as _;
 
@@ -34,7 +34,8 @@ fn block(text: &str) -> String {
 /// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
 pub fn pipeline_markdown(album: &Album) -> String {
     let state = album.state;
-    let mut out = format!("# {}\n\n{}\n", plain(&state.name), plain(&state.about));
+    let mut out = head(&state.name, &state.id);
+    let _ = writeln!(out, "\n{}", plain(&state.about));
     rows(
         &mut out,
         "Stages",
@@ -45,16 +46,27 @@ pub fn pipeline_markdown(album: &Album) -> String {
     let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
     rows(&mut out, "Evaluation", &sections::RESULTS, &results);
     for sheet in &album.sheets {
-        let _ = write!(out, "\n{}", markdown(&sheet.without_results()));
+        let _ = writeln!(out, "\n# {}", plain(sheet.name()));
+        body(&mut out, &sheet.without_results());
     }
     out
 }
 
 /// The whole file of a run.
 pub fn markdown(sheet: &Sheet) -> String {
+    let mut out = head(sheet.name(), sheet.id());
+    body(&mut out, sheet);
+    out
+}
+
+/// The heading, and a comment that no reader sees.
+fn head(name: &str, id: &str) -> String {
+    format!("# {}\n<!-- {} -->\n", plain(name), mark(id))
+}
+
+fn body(out: &mut String, sheet: &Sheet) {
     let state = sheet.state;
-    let mut out = format!("# {}\n", plain(sheet.name()));
-    facts(&mut out, "Overview", &sections::overview(sheet));
+    facts(out, "Overview", &sections::overview(sheet));
     let curves = sections::curves(state).into_iter().flat_map(|curves| {
         let title = curves.title;
         curves.series.into_iter().filter_map(move |(name, id)| {
@@ -73,7 +85,7 @@ pub fn markdown(sheet: &Sheet) -> String {
         })
     });
     rows(
-        &mut out,
+        out,
         "Readings",
         &["metric", "lowest … highest", "last", "steps"],
         &curves.collect::<Vec<_>>(),
@@ -84,31 +96,31 @@ pub fn markdown(sheet: &Sheet) -> String {
         Some([map.info.title.clone(), low, high, step])
     });
     rows(
-        &mut out,
+        out,
         "By block",
         &["metric", "lowest", "highest", "step"],
         &newest.collect::<Vec<_>>(),
     );
     rows(
-        &mut out,
+        out,
         "Findings",
         &sections::FINDINGS,
         &sections::findings(sheet),
     );
-    facts(&mut out, "What was done", &sections::done(state));
+    facts(out, "What was done", &sections::done(state));
     rows(
-        &mut out,
+        out,
         "Evaluation",
         &sections::RESULTS,
         &sections::results(sheet),
     );
-    facts(&mut out, "Time, speed, memory", &sections::timings(sheet));
+    facts(out, "Time, speed, memory", &sections::timings(sheet));
     if let Some(sample) = state.samples.back() {
         let _ = write!(out, "\n## Sample of step {}\n\n", sample.step);
-        out += &block(&format!("{}{}", sample.prompt, sample.text));
+        *out += &block(&format!("{}{}", sample.prompt, sample.text));
     }
-    facts(&mut out, "Data", &sections::data(state));
-    facts(&mut out, "Machine", &sections::machine(state));
+    facts(out, "Data", &sections::data(state));
+    facts(out, "Machine", &sections::machine(state));
     for (title, text) in [
         ("Asked for", &sheet.asked),
         ("Spec; what was asked for is marked", &sheet.spec),
@@ -117,7 +129,6 @@ pub fn markdown(sheet: &Sheet) -> String {
             let _ = write!(out, "\n## {title}\n\n{}", block(text));
         }
     }
-    out
 }
 
 fn facts(out: &mut String, title: &str, facts: &[Fact]) {

@@ -20,6 +20,29 @@ use crate::pipeline::State;
 use crate::run::RunState;
 use crate::tasks::Summary;
 
+/// Bytes at a report's beginning that say whose it is.
+pub const HEAD: u64 = 2 << 10;
+
+/// What a report says of itself in its first bytes, whatever its form. An id is any text: letters that could mean something in
+/// one of the forms are encoded.
+fn mark(id: &str) -> String {
+    let mut out = String::from("llmtui report (");
+    for byte in id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out + ")"
+}
+
+/// Whether a file that begins so is a report of this run or pipeline.
+pub fn is_report_of(id: &str, head: &[u8]) -> bool {
+    let mark = mark(id);
+    // One that has said nothing has no id yet: its reports are told from no other's.
+    !id.is_empty() && head.windows(mark.len()).any(|part| part == mark.as_bytes())
+}
+
 /// What a report is made of.
 pub struct Sheet<'a> {
     pub state: &'a RunState,
@@ -45,6 +68,11 @@ pub struct Price {
 }
 
 impl<'a> Sheet<'a> {
+    /// The run's id.
+    fn id(&self) -> &'a str {
+        &self.state.run
+    }
+
     /// The run's name, or its id before the engine has said it.
     fn name(&self) -> &'a str {
         let head = self.state.head.as_ref();

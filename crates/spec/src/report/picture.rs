@@ -3,7 +3,7 @@
 
 use super::html::escape;
 use super::shapes::{Drawing, Point};
-use super::{Album, Sheet, chart, heat, png, sections};
+use super::{Album, Sheet, chart, heat, mark, png, sections};
 use std::fmt::Write as _;
 use std::io;
 
@@ -20,6 +20,7 @@ const VERDICT: usize = 190;
 
 /// What stands where, in pixels from the upper left corner.
 pub(super) struct Page {
+    pub mark: String,
     pub width: f64,
     pub height: f64,
     pub items: Vec<(Point, Item)>,
@@ -47,12 +48,12 @@ pub(super) enum Face {
 
 /// The sheet of a run, as SVG.
 pub fn picture(sheet: &Sheet) -> String {
-    page(std::slice::from_ref(sheet)).svg()
+    page(sheet.id(), std::slice::from_ref(sheet)).svg()
 }
 
 /// The sheets of a pipeline's runs, one below the other.
 pub fn pipeline_picture(album: &Album) -> String {
-    page(&album.sheets).svg()
+    page(&album.state.id, &album.sheets).svg()
 }
 
 /// [`picture`] as PNG.
@@ -60,7 +61,7 @@ pub fn pipeline_picture(album: &Album) -> String {
 /// # Errors
 /// It is too large for a picture of pixels.
 pub fn picture_png(sheet: &Sheet) -> io::Result<Vec<u8>> {
-    png::paint(&page(std::slice::from_ref(sheet)))
+    png::paint(&page(sheet.id(), std::slice::from_ref(sheet)))
 }
 
 /// [`pipeline_picture`] as PNG.
@@ -68,10 +69,10 @@ pub fn picture_png(sheet: &Sheet) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`picture_png`].
 pub fn pipeline_png(album: &Album) -> io::Result<Vec<u8>> {
-    png::paint(&page(&album.sheets))
+    png::paint(&page(&album.state.id, &album.sheets))
 }
 
-fn page(sheets: &[Sheet]) -> Page {
+fn page(id: &str, sheets: &[Sheet]) -> Page {
     let (mut items, mut y) = (Vec::new(), GAP);
     for sheet in sheets {
         let verdict = format!(
@@ -100,6 +101,7 @@ fn page(sheets: &[Sheet]) -> Page {
         }
     }
     Page {
+        mark: mark(id),
         width: 2.0 * WIDTH + 3.0 * GAP,
         height: y,
         items,
@@ -146,7 +148,8 @@ impl Page {
         let (width, height) = (self.width, self.height);
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height:.0}\" viewBox=\"0 0 {width} {height:.0}\">\n\
-             <style>{STYLE}</style>\n<rect width=\"{width}\" height=\"{height:.0}\" fill=\"#fff\"/>\n"
+             <desc>{mark}</desc>\n<style>{STYLE}</style>\n<rect width=\"{width}\" height=\"{height:.0}\" fill=\"#fff\"/>\n",
+            mark = self.mark
         );
         for ([x, y], item) in &self.items {
             // Writing to a string does not fail.

@@ -52,7 +52,7 @@ pub(super) fn paint(page: &Page) -> io::Result<Vec<u8>> {
     let pixels: Vec<u8> = pixels
         .flat_map(|p| [p.red(), p.green(), p.blue()])
         .collect();
-    crate::base::png::encode(width as usize, &pixels)
+    crate::base::png::encode(width as usize, &pixels, &page.mark)
 }
 
 fn font(bytes: &'static [u8]) -> io::Result<PSF2Font<'static>> {

@@ -353,3 +353,38 @@ fn readings_are_said_in_their_units() {
     let text = markdown(&sheet(&state, &diagnose(&state)));
     assert!(text.contains("3.7 GiB … 3.7 GiB"), "{text}");
 }
+
+#[test]
+fn a_report_in_any_form_says_whose_it_is() {
+    let mut state = state();
+    let stages: State = serde_json::from_value(json!({
+        "format": 1, "id": "2026-mine-x1", "name": "x", "about": "", "created": 0, "stages": [],
+    }))
+    .unwrap();
+    for id in [HOSTILE, "2026-11-21-1422-a--b-k3qf"] {
+        state.run = id.into();
+        let diagnosis = diagnose(&state);
+        let sheet = || sheet(&state, &diagnosis);
+        let album = || Album {
+            state: &stages,
+            sheets: vec![sheet()],
+        };
+        let forms = [
+            html(&sheet()).into_bytes(),
+            markdown(&sheet()).into_bytes(),
+            picture(&sheet()).into_bytes(),
+            picture_png(&sheet()).unwrap(),
+        ];
+        let of_all = [
+            pipeline_html(&album()).into_bytes(),
+            pipeline_markdown(&album()).into_bytes(),
+            pipeline_picture(&album()).into_bytes(),
+            pipeline_png(&album()).unwrap(),
+        ];
+        for (form, all) in forms.iter().zip(&of_all) {
+            let [form, all] = [form, all].map(|bytes| &bytes[..bytes.len().min(HEAD as usize)]);
+            assert!(is_report_of(id, form) && is_report_of(&stages.id, all));
+            assert!(!is_report_of(&id[..id.len() - 1], form) && !is_report_of(id, all));
+        }
+    }
+}

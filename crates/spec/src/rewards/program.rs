@@ -121,12 +121,11 @@ impl Worker for Program {
 
 /// How a child ends that has closed its output: mostly at once.
 fn ended_soon(child: &mut Child) -> String {
-    let (_open, never) = channel::<()>();
     for _ in 0..GRACE {
         if let Ok(Some(status)) = child.try_wait() {
             return status.to_string();
         }
-        let _ = never.recv_timeout(Duration::from_millis(1));
+        crate::base::clock::pause(Duration::from_millis(1));
     }
     "its output is closed, and it goes on".into()
 }

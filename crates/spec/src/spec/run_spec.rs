@@ -3,7 +3,7 @@
 use super::issue::{Origin, Origins, SpecErrors};
 use super::review::Sizes;
 use super::schema::{Kind, Node, root};
-use super::{RunConfig, load, yaml};
+use super::{RunConfig, load, validate, yaml};
 use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
@@ -11,6 +11,7 @@ use crate::models::is_gguf;
 use crate::nn::{ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers};
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// A validated config with derived values filled in. Dereferences to [`RunConfig`].
 #[derive(Debug, Clone, PartialEq)]
@@ -114,12 +115,17 @@ impl RunSpec {
     }
 
     /// The file whose weights stay in its formats under the adapters that train (QLoRA); `None` where the base is in f32.
-    pub fn packed_base(&self) -> Option<&std::path::Path> {
+    pub fn packed_base(&self) -> Option<&Path> {
         let from = self.config.train.from.as_deref()?;
         let wanted = self.config.adapter.is_some()
             && !self.config.train.dequantize
             && !self.config.model.is_reward_model();
         (wanted && is_gguf(from)).then_some(from)
+    }
+
+    /// Every path that the spec names: data and their cache, models it starts from or is judged by, tokenizer, tasks, PyTorch.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        validate::paths_of(&self.config)
     }
 
     /// Target tokens of one optimizer step, behind a batch-size ramp.
@@ -267,6 +273,29 @@ pub(super) fn shorten(node: &Node, value: &mut Value) {
     for (name, child) in node.children() {
         if let Some(inner) = value.get_mut(name) {
             shorten(child, inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_models_that_a_spec_names_are_among_its_paths() {
+        let text = "name: rl
+method: {ppo: {critic_from: /a/critic}}
+rewards: [{model: {path: /a/judge}}, {length: {}}]
+rollout: {max_new_tokens: 8}
+train: {from: /a/start}
+data: {path: /a/rows.jsonl, tokenizer: {file: {path: /a/tokens.json}}}
+";
+        let paths = RunSpec::from_yaml(text).unwrap().paths();
+        for named in ["critic", "judge", "start", "rows.jsonl", "tokens.json"] {
+            assert!(
+                paths.contains(&PathBuf::from("/a").join(named)),
+                "{named}: {paths:?}"
+            );
         }
     }
 }

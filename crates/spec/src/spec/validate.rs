@@ -18,6 +18,7 @@ use crate::models::{ModelSource, RewardModel, SourceError, TO_COME, is_gguf};
 use crate::nn::{HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::workers::{EngineConfig, torch};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
@@ -614,4 +615,14 @@ pub(super) fn paths(mut config: RunConfig, whole: &dyn Fn(&Path) -> PathBuf) -> 
         fix(&mut file.path);
     }
     config
+}
+
+/// The paths of a config, by the same list.
+pub(super) fn paths_of(config: &RunConfig) -> Vec<PathBuf> {
+    let found = RefCell::new(Vec::new());
+    paths(config.clone(), &|path| {
+        found.borrow_mut().push(path.to_path_buf());
+        path.to_path_buf()
+    });
+    found.into_inner()
 }

@@ -93,6 +93,8 @@ pub struct Memory {
     pub cgroup_limit: Option<u64>,
     /// The cgroup's usage, without reclaimable pages.
     pub cgroup_used: Option<u64>,
+    /// What the limits of all groups above this process leave it; recordings of older programs do not say it.
+    pub cgroup_left: Option<u64>,
     /// OOM kills in this cgroup.
     pub oom_kills: Option<u64>,
     /// Address space that this process may still take (`ulimit -v`), if that is limited.
@@ -102,12 +104,9 @@ pub struct Memory {
 impl Memory {
     /// Bytes that this process can still get, and what bounds them.
     pub fn left(&self) -> (u64, &'static str) {
-        let group = self
-            .cgroup_limit
-            .map(|limit| limit.saturating_sub(self.cgroup_used.unwrap_or(0)));
         let bounds = [
             (Some(self.available), "available on this machine"),
-            (group, "left in this cgroup (memory.max)"),
+            (self.left_in_group(), "left in this cgroup (memory.max)"),
             (self.address_left, "left of the address space (ulimit -v)"),
         ];
         let known = bounds
@@ -126,10 +125,15 @@ impl Memory {
 
     /// Bytes available now, within both the machine's and the cgroup's limits.
     pub fn free(&self) -> u64 {
-        match (self.cgroup_limit, self.cgroup_used) {
-            (Some(limit), used) => limit.saturating_sub(used.unwrap_or(0)).min(self.available),
-            (None, _) => self.available,
-        }
+        let group = self.left_in_group();
+        group.map_or(self.available, |left| left.min(self.available))
+    }
+
+    fn left_in_group(&self) -> Option<u64> {
+        self.cgroup_left.or_else(|| {
+            let used = self.cgroup_used.unwrap_or(0);
+            Some(self.cgroup_limit?.saturating_sub(used))
+        })
     }
 }
 

@@ -45,6 +45,12 @@ pub fn memory() -> Memory {
     host::memory_of(&host::Root::live())
 }
 
+/// Bytes of this process by the kernel's key: `VmSize` (mapped), `VmRSS` (resident), `VmHWM` (its peak).
+pub fn own_memory(key: &str) -> Option<u64> {
+    let kib = host::Root::live().kib("proc/self/status", key)?;
+    Some(kib << 10)
+}
+
 /// This machine's name; empty where it has none.
 pub fn host_name() -> String {
     sysinfo::System::host_name().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Fast-changing readings, as cheaply as possible: five small kernel files and a few NVML queries.
 
-use super::host::Root;
+use super::host::{Root, kib};
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
 use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
@@ -159,23 +159,17 @@ impl HostSampler {
 fn memory(root: &Root, values: &mut Values) {
     let mut set = |id: &str, kib: u64| values.insert(id.into(), Num((kib * 1024) as f64));
     let info = root.read("proc/meminfo").unwrap_or_default();
-    let kib = |name| kibibytes(&info, name);
-    if let (Some(total), Some(available)) = (kib("MemTotal:"), kib("MemAvailable:")) {
+    let of = |key| kib(&info, key);
+    if let (Some(total), Some(available)) = (of("MemTotal"), of("MemAvailable")) {
         set(id::RAM_TOTAL, total);
         set(id::RAM_USED, total.saturating_sub(available));
     }
-    if let (Some(total), Some(free)) = (kib("SwapTotal:"), kib("SwapFree:")) {
+    if let (Some(total), Some(free)) = (of("SwapTotal"), of("SwapFree")) {
         set(id::SWAP, total.saturating_sub(free));
     }
-    let status = root.read("proc/self/status").unwrap_or_default();
-    if let Some(rss) = kibibytes(&status, "VmRSS:") {
+    if let Some(rss) = root.kib("proc/self/status", "VmRSS") {
         set(id::RSS, rss);
     }
-}
-
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// Ticks of all CPUs: busy, and total.

@@ -1,8 +1,8 @@
 //! HTTP requests with retries: outages and rate limits are retried with backoff, rejections are returned at once.
 
 use super::{HubConfig, HubError, Repo};
+use crate::base::clock;
 use std::io::Read;
-use std::sync::mpsc;
 use std::time::Duration;
 use ureq::http::{Response, Uri};
 use ureq::{Agent, Body};
@@ -115,8 +115,7 @@ impl Http {
     /// A pause before the next attempt.
     pub fn wait(&self, attempt: u32, asked: Option<Duration>) {
         let pause = asked.unwrap_or(self.pause * 2u32.saturating_pow(attempt));
-        let (_hold, never) = mpsc::channel::<()>();
-        let _ = never.recv_timeout(pause.min(LONGEST_PAUSE));
+        clock::pause(pause.min(LONGEST_PAUSE));
     }
 
     /// A JSON response.

@@ -133,7 +133,7 @@ impl Sandbox {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 // Both streams have ended.
-                Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(GLANCE),
+                Err(RecvTimeoutError::Disconnected) => crate::base::clock::pause(GLANCE),
             }
         }
         let text = |bytes: &mut Option<Vec<u8>>| {
@@ -315,7 +315,7 @@ fn watch(child: &mut Child, order: &Order, mut input: fs::File) -> io::Result<En
         if end.is_some() {
             kill(child, false);
         }
-        std::thread::park_timeout(GLANCE);
+        crate::base::clock::pause(GLANCE);
     }
 }
 

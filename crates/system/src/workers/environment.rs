@@ -159,7 +159,7 @@ fn question(python: &Path) -> Result<About, String> {
         match child.try_wait() {
             Ok(Some(_)) => break,
             Ok(None) if clock.elapsed() < PATIENCE => {
-                std::thread::park_timeout(Duration::from_millis(20))
+                crate::base::clock::pause(Duration::from_millis(20))
             }
             _ => {
                 let _ = child.kill();

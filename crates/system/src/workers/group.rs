@@ -117,7 +117,7 @@ impl Launcher for Group {
         while self.clock.elapsed() - begun < GRACE && self.ranks.iter().any(|rank| rank.lives()) {
             // A process that is stopped heeds nothing else.
             self.signal(Signal::KILL);
-            std::thread::park_timeout(TICK);
+            crate::base::clock::pause(TICK);
         }
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();

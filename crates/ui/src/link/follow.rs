@@ -66,6 +66,6 @@ fn tell(mut tail: Tail, run: &RunDir, events: &mpsc::Sender<Incoming>) -> Option
         if events.is_closed() {
             return None;
         }
-        std::thread::park_timeout(PAUSE);
+        crate::base::clock::pause(PAUSE);
     }
 }

@@ -39,7 +39,7 @@ pub fn foreign(
             {
                 return;
             }
-            std::thread::park_timeout(PAUSE);
+            crate::base::clock::pause(PAUSE);
         }
     });
     Link {

@@ -103,14 +103,14 @@ impl LastWord {
                 Err(TrySendError::Disconnected(_)) => return false,
                 Err(TrySendError::Full(event)) => event,
             };
-            std::thread::park_timeout(PAUSE);
+            crate::base::clock::pause(PAUSE);
         }
         self.is_logged() || self.append(end).is_ok()
     }
 
     fn is_logged(&self) -> bool {
         (0..PATIENCE).any(|_| {
-            std::thread::park_timeout(PAUSE);
+            crate::base::clock::pause(PAUSE);
             self.ends()
         })
     }

@@ -165,7 +165,7 @@ impl Launcher {
                 let words = tail_of(&run.engine_log_path(), said_before);
                 return Err(LaunchError::Died { status, words });
             }
-            std::thread::park_timeout(PAUSE);
+            crate::base::clock::pause(PAUSE);
         }
         Err(LaunchError::Silent {
             run: run.id().into(),

@@ -27,7 +27,7 @@ pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
         match connect(env, run, 1) {
             Ok(link) => return Ok(link),
             Err(ConnectError::Absent { .. }) if clock.elapsed() < PATIENCE => {
-                std::thread::park_timeout(PAUSE);
+                crate::base::clock::pause(PAUSE);
             }
             // The engine trains all the same: its log tells what it does.
             Err(e) => {

@@ -220,7 +220,7 @@ mod tests {
                 assert!(heard.contains("\"ping\""), "{heard}");
                 return;
             }
-            std::thread::park_timeout(Duration::from_millis(10));
+            crate::base::clock::pause(Duration::from_millis(10));
         }
         panic!("the child did not see its input close");
     }

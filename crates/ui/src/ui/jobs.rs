@@ -24,7 +24,7 @@ use super::msg::{Holder, Msg, Opened, SavedSpec};
 use super::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
-use crate::base::clock::{Clock, SystemClock};
+use crate::base::clock::{Clock, SystemClock, pause};
 use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
@@ -33,11 +33,10 @@ use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::plan::probe::Measure;
 use crate::plan::start;
-use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
+use crate::run::{KeptCheckpoint, RunDir};
 use crate::spec::{Draft, SpecSources};
 use crate::wire::Event;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,15 +85,9 @@ impl Workplace {
 
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
         let decided = start::decide_here(&mut loaded, &self.env);
-        let (spec, asked) = (&loaded.spec, &loaded.asked);
-        start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
-        let (name, yaml) = (&spec.name, spec.to_yaml());
-        let run = RunDir::create(&self.runs_dir, name, &yaml, asked, &SystemClock::new())
+        start::check(&loaded.spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
             .map_err(|e| e.to_string())?;
-        let from = spec.train.from.as_deref();
-        if let Some(parent) = from.and_then(crate::run::lineage::parent_of) {
-            run.descends_from(parent).map_err(|e| e.to_string())?;
-        }
         let (mut opened, link) = self.launch(&run, options)?;
         opened.decided = decided;
         Ok((opened, link))
@@ -283,8 +276,6 @@ impl Workplace {
                     .with_terminal(true),
             ),
         };
-        // Nobody sends: a wait that is not a sleep.
-        let (_keep, never) = std::sync::mpsc::channel::<()>();
         for second in 0_u64.. {
             let whole = second.is_multiple_of(WHOLE_LOOK);
             let machine = whole.then(|| Box::new(provider.machine()));
@@ -292,7 +283,7 @@ impl Workplace {
             if !take(Msg::Hardware { machine, values }) {
                 return;
             }
-            let _ = never.recv_timeout(SECOND);
+            pause(SECOND);
         }
     }
 
@@ -359,40 +350,16 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
     let Ok(run) = RunDir::open(&summary.path) else {
         return Vec::new();
     };
-    let mut told: BTreeMap<u64, (Option<f64>, bool)> = BTreeMap::new();
-    let _ = index::scan_events(
-        &run.events_path(),
-        &["Checkpointed", "RolledBack"],
-        |event| match event {
-            Event::Checkpointed {
-                step,
-                val_loss,
-                best,
-                ..
-            } => {
-                told.insert(step, (val_loss.map(|x| x.0), best));
-            }
-            Event::RolledBack { step } => {
-                told.split_off(&(step + 1));
-            }
-            _ => {}
-        },
-    );
-    let best = told
-        .iter()
-        .rev()
-        .find(|(_, (_, best))| *best)
-        .map(|(step, _)| *step);
-    let row = |entry: crate::run::CheckpointEntry| CheckpointRow {
-        val_loss: told.get(&entry.step).and_then(|(loss, _)| *loss),
-        best: best == Some(entry.step),
+    let row = |kept: KeptCheckpoint| CheckpointRow {
+        val_loss: kept.val_loss,
+        best: kept.best,
         live: summary.status == RunStatus::Live,
         writes: summary.method != "reward",
         run: summary.id.clone(),
-        step: entry.step,
-        path: entry.path,
+        step: kept.entry.step,
+        path: kept.entry.path,
     };
-    run.checkpoints().into_iter().rev().map(row).collect()
+    run.kept().into_iter().rev().map(row).collect()
 }
 
 /// A name for a new file, written like `said`, which means `place`.

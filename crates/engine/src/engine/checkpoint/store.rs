@@ -8,14 +8,13 @@
 
 use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
-use crate::base::files::open_plain;
+use crate::base::files::{DELETED, open_plain};
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const TEMPORARY: &str = ".tmp-";
-const DELETED: &str = ".del-";
 const REPLACED: &str = ".old-";
 const PREFIX: &str = "step-";
 

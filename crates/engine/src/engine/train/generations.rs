@@ -95,7 +95,7 @@ impl Trainer<'_, '_> {
             if self.cx.port.stop_is_asked() {
                 return Err(EngineError::Stopped);
             }
-            std::thread::park_timeout(Duration::from_millis(50));
+            crate::base::clock::pause(Duration::from_millis(50));
         }
         let (state, port) = (&mut self.cx.state, &mut *self.cx.port);
         let Some(remote) = &mut state.models.remote else {

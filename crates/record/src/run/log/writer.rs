@@ -322,6 +322,10 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                     {
                         continue;
                     }
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "`finish` ends this wait: it has unparked us"
+                    )]
                     std::thread::park_timeout(RETRY);
                 }
             }

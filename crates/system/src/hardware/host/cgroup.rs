@@ -10,9 +10,12 @@ const NO_LIMIT: u64 = 1 << 60;
 /// The limits of this process.
 #[derive(Debug, Default, PartialEq)]
 pub struct Limits {
+    /// The smallest of all groups.
     pub memory: Option<u64>,
-    /// Usage of the limiting group, without reclaimable pages.
+    /// What that group uses, without reclaimable pages.
     pub memory_used: Option<u64>,
+    /// What the fullest group leaves: another one than the smallest, where an ancestor's other members fill it.
+    pub memory_left: Option<u64>,
     pub oom_kills: Option<u64>,
     /// In CPUs.
     pub cpus: Option<f64>,
@@ -61,61 +64,91 @@ fn folders(base: &str, path: &str) -> Vec<String> {
     folders
 }
 
-/// The smallest limit among the folders, and its folder.
-fn smallest(folders: &[String], limit: impl Fn(&str) -> Option<u64>) -> Option<(u64, &str)> {
-    let found = folders
-        .iter()
-        .filter_map(|folder| Some((limit(folder).filter(|l| *l < NO_LIMIT)?, folder.as_str())));
-    found.min_by_key(|(limit, _)| *limit)
+/// How a version names what a group's memory is bounded by.
+struct Names {
+    limit: &'static str,
+    usage: &'static str,
+    /// In `memory.stat`: pages that are given back on demand.
+    reclaimable: &'static str,
+}
+
+const UNIFIED: Names = Names {
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: "inactive_file",
+};
+const LEGACY: Names = Names {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+
+/// A group with a limit.
+struct Group {
+    limit: u64,
+    used: Option<u64>,
+}
+
+impl Group {
+    fn of(root: &Root, folder: &str, names: &Names) -> Option<Group> {
+        let number = |name: &str| root.number(&format!("{folder}/{name}"));
+        let limit = number(names.limit).filter(|limit| *limit < NO_LIMIT)?;
+        let used = number(names.usage).map(|used| {
+            let cache = keyed(root, &format!("{folder}/memory.stat"), names.reclaimable);
+            used.saturating_sub(cache.unwrap_or(0))
+        });
+        Some(Group { limit, used })
+    }
+
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used.unwrap_or(0))
+    }
+}
+
+impl Limits {
+    /// Those of memory alone.
+    fn of_memory(root: &Root, folders: &[String], names: &Names) -> Limits {
+        let groups = folders.iter();
+        let groups: Vec<Group> = groups
+            .filter_map(|folder| Group::of(root, folder, names))
+            .collect();
+        let smallest = groups.iter().min_by_key(|group| group.limit);
+        Limits {
+            memory: smallest.map(|group| group.limit),
+            memory_used: smallest.and_then(|group| group.used),
+            memory_left: groups.iter().map(Group::left).min(),
+            ..Limits::default()
+        }
+    }
 }
 
 fn unified(root: &Root, folders: &[String]) -> Limits {
-    let found = smallest(folders, |folder| {
-        root.number(&format!("{folder}/memory.max"))
-    });
     let cpus = folders.iter().filter_map(|folder| {
         let text = root.read(&format!("{folder}/cpu.max"))?;
         let (quota, period) = text.trim().split_once(' ')?;
         ratio(quota.parse().ok()?, period.parse().ok()?)
     });
     Limits {
-        memory: found.map(|(limit, _)| limit),
-        memory_used: found.and_then(|(_, folder)| {
-            let used = root.number(&format!("{folder}/memory.current"))?;
-            let cache = keyed(root, &format!("{folder}/memory.stat"), "inactive_file");
-            Some(used.saturating_sub(cache.unwrap_or(0)))
-        }),
         oom_kills: folders
             .iter()
             .find_map(|folder| keyed(root, &format!("{folder}/memory.events"), "oom_kill")),
         cpus: cpus.reduce(f64::min),
+        ..Limits::of_memory(root, folders, &UNIFIED)
     }
 }
 
 fn legacy(root: &Root, memory: &[String], cpu: &[String]) -> Limits {
-    let found = smallest(memory, |folder| {
-        root.number(&format!("{folder}/memory.limit_in_bytes"))
-    });
     let cpus = cpu.iter().filter_map(|folder| {
         let quota = root.read(&format!("{folder}/cpu.cfs_quota_us"))?;
         let period = root.number(&format!("{folder}/cpu.cfs_period_us"))?;
         ratio(quota.trim().parse().ok()?, period as f64)
     });
     Limits {
-        memory: found.map(|(limit, _)| limit),
-        memory_used: found.and_then(|(_, folder)| {
-            let used = root.number(&format!("{folder}/memory.usage_in_bytes"))?;
-            let cache = keyed(
-                root,
-                &format!("{folder}/memory.stat"),
-                "total_inactive_file",
-            );
-            Some(used.saturating_sub(cache.unwrap_or(0)))
-        }),
         oom_kills: memory
             .iter()
             .find_map(|folder| keyed(root, &format!("{folder}/memory.oom_control"), "oom_kill")),
         cpus: cpus.reduce(f64::min),
+        ..Limits::of_memory(root, memory, &LEGACY)
     }
 }
 
@@ -159,6 +192,7 @@ mod tests {
         let wanted = Limits {
             memory: Some(4000),
             memory_used: Some(1000),
+            memory_left: Some(3000),
             oom_kills: Some(2),
             cpus: Some(1.5),
         };
@@ -188,10 +222,44 @@ mod tests {
         let wanted = Limits {
             memory: Some(8000),
             memory_used: Some(2000),
+            memory_left: Some(6000),
             oom_kills: Some(1),
             cpus: Some(4.0),
         };
         assert_eq!(read(&root), wanted);
+    }
+
+    #[test]
+    fn what_is_left_is_that_of_the_fullest_ancestor() {
+        let wanted = Limits {
+            memory: Some(8000),
+            memory_used: Some(1000),
+            memory_left: Some(100),
+            ..Limits::default()
+        };
+        let (_keep, two) = tree(&[
+            ("proc/self/cgroup", "0::/slice/job\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/slice/job/memory.max", "8000\n"),
+            ("sys/fs/cgroup/slice/job/memory.current", "1000\n"),
+            ("sys/fs/cgroup/slice/memory.max", "10000\n"),
+            ("sys/fs/cgroup/slice/memory.current", "10900\n"),
+            ("sys/fs/cgroup/slice/memory.stat", "inactive_file 1000\n"),
+        ]);
+        assert_eq!(read(&two), wanted);
+        let at = |path: &str| format!("sys/fs/cgroup/memory/slice/{path}");
+        let (limit, usage) = ("memory.limit_in_bytes", "memory.usage_in_bytes");
+        let files = [
+            ("proc/self/cgroup".to_string(), "4:memory:/slice/job\n"),
+            (at(&format!("job/{limit}")), "8000\n"),
+            (at(&format!("job/{usage}")), "1000\n"),
+            (at(limit), "10000\n"),
+            (at(usage), "10900\n"),
+            (at("memory.stat"), "total_inactive_file 1000\n"),
+        ];
+        let files = files.each_ref().map(|(path, text)| (path.as_str(), *text));
+        let (_keep, one) = tree(&files);
+        assert_eq!(read(&one), wanted);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub fn read(root: &Root, runs_dir: &Path) -> Vec<Disk> {
             .any(|s| mount.point == *s || mount.point.starts_with(&format!("{s}/")));
         let again = disks
             .iter()
-            .any(|d| d.device == mount.device && !d.holds_runs && mount.filesystem != "overlay");
+            .any(|d| d.device == mount.device && mount.filesystem != "overlay");
         if !holds_runs && (system || again || !(local || network)) {
             continue;
         }
@@ -199,6 +199,17 @@ mod tests {
             ("/scratch".to_string(), DiskKind::Ssd, false, false),
         ];
         assert_eq!(kinds, wanted);
+    }
+
+    #[test]
+    fn a_second_mount_of_the_disk_that_holds_the_runs_is_not_listed() {
+        for (runs, mount) in [("/scratch/me/runs", "/scratch"), ("/again/runs", "/again")] {
+            let disks = disks(runs);
+            let names: Vec<&str> = disks.iter().map(|d| d.mount.as_str()).collect();
+            assert_eq!(names, ["/", "/data set", mount]);
+            let holds: Vec<bool> = disks.iter().map(|d| d.holds_runs).collect();
+            assert_eq!(holds, [false, false, true]);
+        }
     }
 
     #[test]

@@ -1,18 +1,12 @@
 //! Main memory, swap, and the cgroup's share of them.
 
-use super::{Root, cgroup};
+use super::{Root, cgroup, kib};
 use crate::hardware::machine::Memory;
 
 pub fn read(root: &Root) -> Memory {
     let info = root.read("proc/meminfo").unwrap_or_default();
-    let bytes = |name: &str| {
-        info.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
-            (key == name).then(|| kib * 1024)
-        })
-    };
-    let of = |name: &str| bytes(name).unwrap_or(0);
+    let bytes = |key: &str| kib(&info, key).map(|kib| kib * 1024);
+    let of = |key: &str| bytes(key).unwrap_or(0);
     let total = of("MemTotal");
     let group = cgroup::read(root);
     // A limit above the machine's memory has no effect.
@@ -24,6 +18,7 @@ pub fn read(root: &Root) -> Memory {
         swap_used: of("SwapTotal").saturating_sub(of("SwapFree")),
         cgroup_limit: limit,
         cgroup_used: group.memory_used.filter(|_| limit.is_some()),
+        cgroup_left: group.memory_left,
         oom_kills: group.oom_kills,
         address_left: address_left(root),
     }
@@ -36,12 +31,8 @@ fn address_left(root: &Root) -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("Max address space"))?;
     let limit: u64 = rest.split_whitespace().next()?.parse().ok()?;
-    let status = root.read("proc/self/status").unwrap_or_default();
-    let mapped = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
-    let kib: u64 = mapped
-        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0);
-    Some(limit.saturating_sub(kib * 1024))
+    let mapped = root.kib("proc/self/status", "VmSize").unwrap_or(0);
+    Some(limit.saturating_sub(mapped * 1024))
 }
 
 #[cfg(test)]
@@ -75,6 +66,22 @@ mod tests {
         let memory = with_limit("512000\n");
         assert_eq!((memory.usable(), memory.free()), (512_000, 409_600));
         assert_eq!(with_limit("99999999\n").cgroup_limit, None);
+    }
+
+    #[test]
+    fn a_fuller_group_outside_of_the_smallest_one_bounds_what_is_free() {
+        let (_keep, root) = tree(&[
+            ("proc/meminfo", MEMINFO),
+            ("proc/self/cgroup", "0::/slice/job\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/slice/job/memory.max", "409600\n"),
+            ("sys/fs/cgroup/slice/job/memory.current", "51200\n"),
+            ("sys/fs/cgroup/slice/memory.max", "512000\n"),
+            ("sys/fs/cgroup/slice/memory.current", "506880\n"),
+        ]);
+        let memory = read(&root);
+        assert_eq!((memory.usable(), memory.free()), (409_600, 5_120));
+        assert_eq!(memory.left(), (5_120, "left in this cgroup (memory.max)"));
     }
 
     #[test]

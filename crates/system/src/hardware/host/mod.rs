@@ -60,6 +60,11 @@ impl Root {
         self.read(path)?.trim().parse().ok()
     }
 
+    /// A number of a file of `KEY: N kB` lines.
+    pub fn kib(&self, path: &str, key: &str) -> Option<u64> {
+        kib(&self.read(path)?, key)
+    }
+
     /// The names in a folder, sorted; empty when it cannot be read.
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.at(path)).into_iter().flatten();
@@ -74,6 +79,13 @@ impl Root {
     pub fn exists(&self, path: &str) -> bool {
         self.at(path).exists()
     }
+}
+
+/// A number of the text of such a file, of which several are wanted at one time.
+pub fn kib(text: &str, key: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| *name == key)?;
+    value.split_whitespace().next()?.parse().ok()
 }
 
 /// Main memory alone.
@@ -123,6 +135,18 @@ pub mod tests {
         }
         let root = Root::recorded(folder.path());
         (folder, root)
+    }
+
+    #[test]
+    fn a_key_means_its_own_line_of_kibibytes() {
+        let text = "VmPeak:\t     900 kB\nVmSize:\t     100 kB\nVmLck: many\n";
+        let (_keep, root) = tree(&[("proc/self/status", text)]);
+        let kib = |key| root.kib("proc/self/status", key);
+        assert_eq!(
+            [kib("VmSize"), kib("Vm"), kib("VmLck")],
+            [Some(100), None, None]
+        );
+        assert_eq!(root.kib("proc/meminfo", "MemTotal"), None);
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Gang {
                 broken_off,
                 "the ranks did not come",
             )?;
-            std::thread::park_timeout(TICK);
+            crate::base::clock::pause(TICK);
         }
         self.ranks = ends.into_iter().flatten().collect();
         let waiting: Vec<usize> = (0..ranks).collect();
@@ -427,7 +427,7 @@ impl Gang {
                     self.over = true;
                     return;
                 }
-                std::thread::park_timeout(TICK);
+                crate::base::clock::pause(TICK);
             }
         }
         self.kill();
@@ -441,7 +441,7 @@ impl Gang {
         let members = &mut self.members;
         members.iter_mut().for_each(|m| m.launcher.ask_for_stacks());
         if !self.ranks.is_empty() {
-            std::thread::park_timeout(STACKS);
+            crate::base::clock::pause(STACKS);
         }
         members.iter_mut().for_each(|m| m.launcher.terminate());
         // Connections that close end ranks that only wait.

@@ -171,7 +171,7 @@ impl Bridge {
         // Its words may come a moment after its end.
         let begun = self.clock.elapsed();
         while self.clock.elapsed() - begun < STACKS && matches!(self.child.try_wait(), Ok(None)) {
-            std::thread::park_timeout(TICK);
+            crate::base::clock::pause(TICK);
         }
         let said = match last_line(&self.errors) {
             none if none.is_empty() => self.shared.ended().unwrap_or_default(),
@@ -210,7 +210,7 @@ impl Launcher for Bridge {
     fn kill(&mut self) {
         let begun = self.clock.elapsed();
         while self.clock.elapsed() - begun < STACKS + 2 * GRACE && self.shared.ended().is_none() {
-            std::thread::park_timeout(TICK);
+            crate::base::clock::pause(TICK);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -247,7 +247,7 @@ impl Ranks {
     /// Stacks, an end, an end by force.
     fn end(&mut self) -> String {
         self.group.ask_for_stacks();
-        std::thread::park_timeout(STACKS);
+        crate::base::clock::pause(STACKS);
         self.group.terminate();
         for stream in self.streams.values() {
             let _ = stream.shutdown(Shutdown::Both);

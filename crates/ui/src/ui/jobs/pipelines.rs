@@ -90,7 +90,7 @@ fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<
             return Ok(run);
         }
         match ended {
-            None => std::thread::park_timeout(PAUSE),
+            None => crate::base::clock::pause(PAUSE),
             // All was done between two looks.
             Some(status) if status.success() => match last_run(dir, runs_dir) {
                 Some(run) => return Ok(run),

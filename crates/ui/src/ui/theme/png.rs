@@ -41,7 +41,7 @@ pub fn png(buffer: &Buffer) -> io::Result<Vec<u8>> {
             }
         }
     }
-    crate::base::png::encode(canvas.width, &canvas.pixels)
+    crate::base::png::encode(canvas.width, &canvas.pixels, "")
 }
 
 /// `#0d1117` as bytes.

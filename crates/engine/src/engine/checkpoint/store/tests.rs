@@ -256,7 +256,7 @@ impl FileServer {
         match self.trouble {
             Trouble::Fails(kind) => Err(kind.into()),
             Trouble::Slow => {
-                std::thread::park_timeout(std::time::Duration::from_millis(30));
+                crate::base::clock::pause(std::time::Duration::from_millis(30));
                 Ok(())
             }
         }

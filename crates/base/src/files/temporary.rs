@@ -1,0 +1,172 @@
+//! Names of what is not whole yet (`.tmp-…`) or no more (`.del-…`), and whose of them are left over.
+
+use super::folder_of;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Nobody writes a file and pauses for so long.
+const SURELY_IDLE: Duration = Duration::from_mins(10);
+
+/// A name beside `path` for what will be renamed to it. What killed processes left there for the same `path` is removed.
+///
+/// # Errors
+/// `path` has no file name.
+pub fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?;
+    let name = short(name);
+    let folder = folder_of(path);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let same = file.to_str().and_then(temporary).map(|(_, of)| of == name);
+        if same == Some(true) && is_left_over(&entry) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    // Threads of one process may write the same file at once.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let pid = std::process::id();
+    Ok(path.with_file_name(format!(".tmp-{pid}.{number}-{name}")))
+}
+
+/// The name as it stands in a temporary one: whole, or its beginning and a hash where the marks in front would make it longer
+/// than file systems allow (255 bytes).
+fn short(name: &std::ffi::OsStr) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    const MOST: usize = 255 - ".tmp-4294967295.18446744073709551615-".len();
+    let text = name.to_string_lossy();
+    if text.len() <= MOST {
+        return text.into_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let hash = format!("-{:016x}", hasher.finish());
+    format!(
+        "{}{hash}",
+        &text[..text.floor_char_boundary(MOST - hash.len())]
+    )
+}
+
+/// Who writes under a name of [`temporary_beside`], and what it will be called: `.tmp-PID.NUMBER-NAME`.
+fn temporary(name: &str) -> Option<(rustix::process::Pid, &str)> {
+    let (id, of) = name.strip_prefix(".tmp-")?.split_once('-')?;
+    let pid = id.split_once('.').map_or(id, |(pid, _)| pid);
+    let pid = rustix::process::Pid::from_raw(pid.parse().ok()?)?;
+    Some((pid, of))
+}
+
+/// Whether a name is one of [`temporary_beside`]: no lock of a folder keeps others from writing under it.
+pub fn is_temporary(name: &str) -> bool {
+    temporary(name).is_some()
+}
+
+/// Whether `entry` has such a name and its process is gone. A file that was written to lately may belong to a process of
+/// another machine that shares the folder.
+pub fn is_left_over(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let Some((pid, _)) = name.to_str().and_then(temporary) else {
+        return false;
+    };
+    let gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    let idle = entry.metadata().and_then(|meta| meta.modified());
+    let idle = idle.ok().and_then(|at| at.elapsed().ok());
+    gone && idle.is_some_and(|idle| idle > SURELY_IDLE)
+}
+
+/// What stands before the name of a folder that is being deleted.
+pub const DELETED: &str = ".del-";
+
+/// Deletes a folder with all that is in it. It loses its name first: half of it is never taken for the whole.
+///
+/// # Errors
+/// The disk; what is left is called `.del-NAME`.
+pub fn remove_folder(path: &Path) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with(DELETED) {
+        return fs::remove_dir_all(path);
+    }
+    let doomed = path.with_file_name(format!("{DELETED}{name}"));
+    fs::rename(path, &doomed)?;
+    fs::remove_dir_all(&doomed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::write_atomic;
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_killed_processes_left_goes_and_what_may_live_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        // Beyond the largest process number of Linux.
+        let (dead, mine) = (i32::MAX, std::process::id());
+        let make = |name: String, old: bool| {
+            let file = File::create(dir.path().join(&name)).unwrap();
+            if old {
+                let now = file.metadata().unwrap().modified().unwrap();
+                file.set_modified(now - 2 * SURELY_IDLE).unwrap();
+            }
+            name
+        };
+        make(format!(".tmp-{dead}-a.json"), true);
+        make(format!(".tmp-{dead}.7-a.json"), true);
+        let mut kept = [
+            make(format!(".tmp-{}-a.json", dead - 1), false),
+            make(format!(".tmp-{dead}-b.json"), true),
+            make(format!(".tmp-{mine}.0-a.jsonl"), true),
+            make(".tmp-x-a.json".into(), true),
+            "a.json".into(),
+        ];
+        write_atomic(&dir.path().join("a.json"), b"").unwrap();
+        let names = fs::read_dir(dir.path()).unwrap();
+        let mut names: Vec<String> = names
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        kept.sort();
+        assert_eq!(names, kept);
+    }
+
+    #[test]
+    fn threads_that_write_one_file_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        let names = [(); 2].map(|()| temporary_beside(&path).unwrap());
+        assert_ne!(names[0], names[1]);
+        std::thread::scope(|scope| {
+            for byte in [b'a', b'b', b'c', b'd'] {
+                let path = &path;
+                let whole = move || (0..50).try_for_each(|_| write_atomic(path, &[byte; 4096]));
+                scope.spawn(move || whole().unwrap());
+            }
+        });
+        let left = fs::read(&path).unwrap();
+        assert!(left.len() == 4096 && left.iter().all(|byte| *byte == left[0]));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_deleted_loses_its_name_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a");
+        fs::create_dir_all(folder.join("b")).unwrap();
+        remove_folder(&folder).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        // What a killed deletion left goes under the name that it has.
+        let half = dir.path().join(".del-a");
+        fs::create_dir(&half).unwrap();
+        remove_folder(&half).unwrap();
+        assert!(!half.exists());
+        // Where it cannot lose its name nothing of it goes.
+        fs::create_dir_all(folder.join("b")).unwrap();
+        fs::write(&half, "").unwrap();
+        remove_folder(&folder).unwrap_err();
+        assert!(folder.join("b").is_dir());
+    }
+}
