@@ -25,7 +25,7 @@ impl Given {
     fn of_text(text: &str, data: &Dataset) -> Result<Given, String> {
         let tokens = data
             .tokenizer
-            .encode(text)
+            .encode_begun(text)
             .map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
         if tokens.is_empty() {
             return Err("the prompt is empty: give at least one character".into());
@@ -65,7 +65,8 @@ fn continuations(
     sampling: &Sampling,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<String>, String> {
-    let mut texts = vec![Continued::default(); given.len()];
+    let stops = data.tokenizer.stops(&sampling.stop);
+    let mut texts: Vec<Vec<u32>> = vec![Vec::new(); given.len()];
     let how = Continuing {
         sampling,
         ends: &data.ends,
@@ -75,15 +76,10 @@ fn continuations(
         },
     };
     let mut hear = |text: usize, token: GeneratedToken| {
-        let text = &mut texts[text];
-        text.ids.push(token.id);
-        if !sampling.stop.is_empty() {
-            text.cut = stop_at(&data.tokenizer.decode(&text.ids), &sampling.stop);
-        }
-        if text.cut.is_some() || broken_off() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        texts[text].push(token.id);
+        match broken_off() {
+            true => ControlFlow::Break(()),
+            false => stops.heard(&texts[text]),
         }
     };
     // Each draws as it would alone.
@@ -110,27 +106,7 @@ fn continuations(
         None => generate_batch(policy, &prompts, how, &mut hear),
     };
     result.map_err(error_text)?;
-    let text = |continued: Continued| {
-        let mut text = data.tokenizer.decode(&continued.ids);
-        text.truncate(continued.cut.unwrap_or(text.len()));
-        text
-    };
-    Ok(texts.into_iter().map(text).collect())
-}
-
-/// What came of a prompt, and where the earliest stop string begins in it.
-#[derive(Clone, Default)]
-struct Continued {
-    ids: Vec<u32>,
-    cut: Option<usize>,
-}
-
-/// Where the earliest stop string begins.
-fn stop_at(text: &str, stop: &[String]) -> Option<usize> {
-    stop.iter()
-        .filter(|s| !s.is_empty())
-        .filter_map(|s| text.find(s.as_str()))
-        .min()
+    Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
 }
 
 impl RunContext<'_, '_> {
@@ -192,17 +168,5 @@ impl RunContext<'_, '_> {
             });
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_earliest_stop_string_cuts() {
-        let stop = ["END".to_string(), "\n\n".to_string(), String::new()];
-        assert_eq!(stop_at("ab\n\ncEND", &stop), Some(2));
-        assert_eq!(stop_at("abc", &stop), None);
     }
 }
