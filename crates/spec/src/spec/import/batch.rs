@@ -1,7 +1,8 @@
 //! Counts of rows: those held out, and those of a micro-batch of KTO, which are other ones here.
 
-use super::Reader;
+use super::{Fate, Reader};
 use crate::spec::draft::shown;
+use serde_json::Value;
 
 const HELD_OUT_ROWS: &str = "random rows of all sources together";
 
@@ -11,9 +12,28 @@ impl Reader {
         self.set(
             theirs,
             "data.val_rows",
-            &shown(&serde_json::Value::from(rows)),
+            &shown(&Value::from(rows)),
             HELD_OUT_ROWS,
         );
+    }
+
+    /// What TRL writes at once, in micro-steps or in answers. Here it is counted in optimizer steps.
+    pub(super) fn generation(&mut self, theirs: String, counts: &[&str], value: &Value) {
+        let step: u64 = counts
+            .iter()
+            .map(|path| self.whole(path).unwrap_or(1))
+            .product();
+        let all = value.as_u64().filter(|n| *n > 0);
+        match all.filter(|n| n.is_multiple_of(step.max(1))) {
+            Some(n) => self.set(theirs, "rollout.steps", &(n / step).to_string(), ""),
+            None => {
+                let words = format!(
+                    "a rollout is for whole optimizer steps here, of {step} each ({}): rollout.steps",
+                    counts.join(" × ")
+                );
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
     }
 
     fn whole(&self, path: &str) -> Option<u64> {
