@@ -4,7 +4,7 @@ use super::context::RunContext;
 use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::Dataset;
+use crate::data::{Dataset, Tokenizer};
 use crate::kernels::errors::error_text;
 use crate::nn::generate::{
     Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
@@ -22,9 +22,8 @@ struct Given {
 }
 
 impl Given {
-    fn of_text(text: &str, data: &Dataset) -> Result<Given, String> {
-        let tokens = data
-            .tokenizer
+    fn of_text(text: &str, tokenizer: &Tokenizer) -> Result<Given, String> {
+        let tokens = tokenizer
             .encode_begun(text)
             .map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
         if tokens.is_empty() {
@@ -140,7 +139,7 @@ impl RunContext<'_, '_> {
         };
         if given.is_empty() {
             let prompt = if prompt.is_empty() { "\n" } else { prompt };
-            given.push(Given::of_text(prompt, &self.data)?);
+            given.push(Given::of_text(prompt, &self.data.tokenizer)?);
         }
         let mut sampling = sampling.clone();
         // Answers end where those of the rollouts do.
@@ -168,5 +167,29 @@ impl RunContext<'_, '_> {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts in training begin with `<s>`; samples began without it.
+    #[test]
+    fn a_sample_begins_as_the_texts_of_training_do() {
+        let json = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "decoder": null,
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+            },
+            "model": {"type": "WordLevel", "vocab": {"?": 0, "<s>": 1, "once": 2}, "unk_token": "?"},
+        });
+        let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+        let given = Given::of_text("once", &tokenizer).unwrap();
+        assert_eq!((&*given.text, given.tokens), ("once", vec![1, 2]));
     }
 }

@@ -1,6 +1,6 @@
-//! Counts of rows: those held out, and those of a micro-batch of KTO, which are other ones here.
+//! Counts that are other ones here: rows held out, those of a micro-batch of KTO, and what rollouts are counted in.
 
-use super::{Fate, Reader};
+use super::{Dialect, Fate, Line, Reader};
 use crate::spec::draft::shown;
 use serde_json::Value;
 
@@ -32,6 +32,30 @@ impl Reader {
                     counts.join(" × ")
                 );
                 self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
+    }
+
+    /// LLaMA-Factory's PPO counts rollouts where its other stages count optimizer steps.
+    pub(super) fn counted_rollouts(&mut self) {
+        let parts = ["rollout.steps", "rollout.epochs"].map(|path| self.whole(path).unwrap_or(1));
+        let cycle: u64 = parts.iter().product();
+        let is_ppo = self.draft.value("method") == "ppo";
+        if self.dialect != Dialect::LlamaFactory || !is_ppo || cycle == 1 {
+            return;
+        }
+        let words = format!("a step of the tool is a whole rollout, {cycle} optimizer steps here");
+        let warm_up = self.draft.settle("schedule.*.warmup_steps");
+        let paths = ["train.max_steps", "train.log_every", "checkpoint.every"];
+        for path in paths.into_iter().chain(warm_up.as_deref()) {
+            let ours = format!("{path}: ");
+            let is_of_file =
+                |line: &Line| line.fate != Fate::Default && line.ours.starts_with(&ours);
+            let line = self.lines.iter().position(is_of_file);
+            if let (Some(at), Some(rollouts)) = (line, self.whole(path)) {
+                let theirs = self.lines.remove(at).theirs;
+                let steps = rollouts.saturating_mul(cycle).to_string();
+                self.set(theirs, path, &steps, &words);
             }
         }
     }

@@ -249,6 +249,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     reader.silent_settings(&map);
     reader.keys(&map, Phase::Batch..=Phase::Batch);
     reader.judged_batch();
+    reader.counted_rollouts();
     reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {

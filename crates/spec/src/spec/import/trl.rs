@@ -111,6 +111,12 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("sft_model_path", To::Key("train.from")),
     row(
+        "total_episodes",
+        To::NoEqual(
+            "set train.max_steps to total_episodes × rollout.epochs / (train.micro_batch_size × train.grad_accum_steps)",
+        ),
+    ),
+    row(
         "reward_funcs",
         To::NoEqual(
             "rewards: a list; `llmtui reward test` tries it, {command: …} runs a program of yours",

@@ -182,8 +182,16 @@ fn ppo_of_llama_factory_has_its_defaults_and_its_target() {
         ("rollout.max_new_tokens", json!(1024)),
         ("rollout.top_k", json!(50)),
     ];
-    let imported = of(LLAMA_FACTORY_PPO);
+    let imported = of(&format!("{LLAMA_FACTORY_PPO}save_steps: 10\n"));
     all_are(&imported, &said);
+    // Two steps and four epochs of each rollout, which is a step there.
+    for (key, path, steps) in [
+        ("max_steps", "train.max_steps", 800),
+        ("save_steps", "checkpoint.every", 80),
+    ] {
+        assert_eq!(imported.draft.value(path), steps, "{path}");
+        assert_eq!(fate(&imported, key).fate, Fate::Differs);
+    }
     all_are(&imported, &silent);
     for (path, wanted) in [("temperature", 0.95), ("top_p", 0.7)] {
         let value = imported.draft.value(&format!("rollout.{path}"));
