@@ -1,6 +1,7 @@
 //! Keys of other tools where a setting is asked for: what stands for them here.
 
-use super::{Dialect, TARGETS, To};
+use super::shared::TARGETS;
+use super::{Dialect, To};
 use crate::spec::schema::{Kind, root};
 
 /// What to say to somebody who knows this key from another tool; `None` of a key that none has.

@@ -31,7 +31,7 @@ use super::yaml::{self, YamlError};
 use data::Sets;
 use mixer::Mixer;
 use serde_json::{Map, Value};
-use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, TARGETS, UNQUANTIZED};
+use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use table::{Phase, Row, To, row};
@@ -373,22 +373,7 @@ impl Reader {
             To::Epochs => self.passes(theirs, &plain(value)),
             To::PerEpoch(path) => self.per_epoch(theirs, path, value),
             To::Strategy(path) => self.strategy(theirs, path, value),
-            To::Method(words) => {
-                let word = plain(value);
-                let ours = words.iter().find(|(t, _)| *t == word);
-                match ours {
-                    None if value == &Value::Bool(false) => {
-                        self.line(Fate::Needless, theirs, "", "off");
-                    }
-                    Some((word, ours)) if self.is_loss(word, ours) => {
-                        if let Some(theirs) = self.set_before(theirs, "method", ours) {
-                            self.set(theirs, "method.*.loss", word, "");
-                        }
-                    }
-                    Some((_, ours)) => self.method_line(theirs, ours),
-                    None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
-                }
-            }
+            To::Method(words) => self.method_said(theirs, words, value),
             To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
@@ -415,13 +400,7 @@ impl Reader {
                 _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
             },
             To::Targets => self.targets(theirs, value),
-            To::AllLinear => match value {
-                Value::Bool(false) if self.names_targets => {
-                    self.line(Fate::Needless, theirs, "", "the modules are listed");
-                }
-                Value::Bool(true) => self.set(theirs, "adapter.lora.targets", "all", ""),
-                _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
-            },
+            To::AllLinear => self.all_linear_layers(theirs, value),
             To::Whole => self.whole_modules(theirs, value),
             To::HeldOut => self.held_out(theirs, value),
             To::ScheduleSettings => self.schedule_settings(theirs, value),
@@ -620,6 +599,22 @@ impl Reader {
         match trained {
             true => self.set(theirs, "method", ours, ""),
             false => self.method_missing(theirs, ours),
+        }
+    }
+
+    /// The method by the tool's name for it, which may be that of a loss here.
+    fn method_said(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
+        let word = plain(value);
+        let ours = words.iter().find(|(theirs, _)| *theirs == word);
+        match ours {
+            None if value == &Value::Bool(false) => self.line(Fate::Needless, theirs, "", "off"),
+            Some((word, ours)) if self.is_loss(word, ours) => {
+                if let Some(theirs) = self.set_before(theirs, "method", ours) {
+                    self.set(theirs, "method.*.loss", word, "");
+                }
+            }
+            Some((_, ours)) => self.method_line(theirs, ours),
+            None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
         }
     }
 

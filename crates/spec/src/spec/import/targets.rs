@@ -113,6 +113,17 @@ impl Reader {
         }
     }
 
+    /// Whether all linear layers have adapters.
+    pub(super) fn all_linear_layers(&mut self, theirs: String, value: &Value) {
+        match value {
+            Value::Bool(false) if self.names_targets => {
+                self.line(Fate::Needless, theirs, "", "the modules are listed");
+            }
+            Value::Bool(true) => self.set(theirs, PATH, "all", ""),
+            _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
+        }
+    }
+
     /// Modules with adapters beside all linear layers, whichever of the two stands first.
     fn beside_all_linear(&mut self, theirs: String, names: &[String]) {
         let others: Vec<&str> = names
