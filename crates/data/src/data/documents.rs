@@ -298,7 +298,7 @@ impl Documents {
         let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
         let drawn: Vec<Piece> = drawn.collect();
         let longest = drawn.iter().map(Piece::places).max().unwrap_or(1);
-        let width = padded::width(longest, self.how.seq_len);
+        let width = padded::width(longest, self.how.seq_len, padded::STEP);
         let from = (false, source, portion);
         for piece in drawn {
             lay(batch, from, std::iter::once(piece), width);
@@ -345,7 +345,7 @@ impl Documents {
             _ => self.how.seq_len,
         };
         let longest = found.iter().map(padded).max().unwrap_or(self.how.seq_len);
-        let width = padded::width(longest, self.how.seq_len);
+        let width = padded::width(longest, self.how.seq_len, padded::STEP);
         for (source, row) in found {
             let portion = &split[source];
             let (row, from) = (row as usize, (held_out, source, portion));

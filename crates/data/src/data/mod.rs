@@ -37,6 +37,7 @@ pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};
 pub use loader::{BatchSchedule, Loader, Prefetch, StepBatches, StepStart};
+pub use pack::padded::width;
 pub use pack::{Packing, PackingChoice, TooLong, TooLongChoice};
 pub use parsers::PARSERS;
 pub use prepare::{Request, Surroundings};

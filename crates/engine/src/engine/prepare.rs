@@ -193,48 +193,12 @@ fn resume(
     state: &mut TrainState,
     store: &mut Store,
 ) -> Result<Option<u64>, EngineError> {
-    let (newest, faults) = store.newest_whole(u64::MAX);
-    for fault in &faults {
-        port.warn(
-            0,
-            "checkpoint_broken",
-            fault.to_string(),
-            "an older checkpoint is used instead; delete the broken one",
-        );
-    }
-    let Some(Found { step, path }) = newest else {
-        if let Some(fault) = faults.first() {
-            return Err(EngineError::Setup(format!(
-                "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
-                faults.len()
-            )));
-        }
-        return match last_told(job) {
-            Some(step) if !job.force => Err(EngineError::Setup(format!(
-                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
-                 --force",
-                job.run_dir.checkpoints_path().display()
-            ))),
-            Some(step) => {
-                let what = format!(
-                    "the checkpoints up to step {step} are gone: the run restarts from step 0"
-                );
-                port.warn(0, "checkpoints_gone", what, "restarted because of --force");
-                Ok(None)
-            }
-            None => Ok(None),
-        };
+    let Some(Found { step, path }) = newest_or_fresh(job, port, store)? else {
+        return Ok(None);
     };
     let before = last_start(job);
-    if let Some((_, was)) = &before
-        && let Some(changes) = edited(was, &job.spec)
-    {
-        port.warn(
-            step,
-            "spec_edited",
-            format!("spec.yaml was changed since the run trained last: {changes}"),
-            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
-        );
+    if let Some((_, was)) = &before {
+        warn_of_edits(job, port, step, was);
     }
     // Another text may have another vocabulary: what it is made from is asked before weights of other shapes are read.
     let saved = checkpoint::read_state(&path)?;
@@ -245,34 +209,14 @@ fn resume(
             saved.progress.step
         )));
     }
-    let mut other_data = false;
-    match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
-        Match::Exact => {}
-        Match::Inexact(why) => port.warn(
-            step,
-            "not_bit_exact",
-            format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
-            "set engine, train.threads and train.precision as they were to continue exactly",
-        ),
-        Match::Different(why) if job.force => {
-            other_data = true;
-            port.warn(step, "data_changed", why, "continued because of --force");
-        }
-        Match::Different(why) => {
-            return Err(EngineError::Setup(format!(
-                "cannot continue from step {step}: {why}{}; restore the data, or llmtui train --resume {} --force",
-                named(&job.spec),
-                one_line(&job.run_dir.folder())
-            )));
-        }
-    }
+    let data_are = check_fingerprint(job, port, (step, &saved.fingerprint), data)?;
     let loaded = checkpoint::load(&path, state);
-    loaded.map_err(|e| match other_data {
+    loaded.map_err(|e| match data_are {
         // No --force makes weights of another vocabulary fit.
-        true => EngineError::Setup(format!(
+        DataAre::Other => EngineError::Setup(format!(
             "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
         )),
-        false => e.into(),
+        DataAre::TheSame => e.into(),
     })?;
     if job.fresh_optimizer {
         // Of an average and the weights behind it, the weights go on.
@@ -285,6 +229,96 @@ fn resume(
         port.note(step, words);
     }
     Ok(Some(step))
+}
+
+/// The newest whole checkpoint, or `None` where the run begins at step 0.
+fn newest_or_fresh(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    store: &mut Store,
+) -> Result<Option<Found>, EngineError> {
+    let (newest, faults) = store.newest_whole(u64::MAX);
+    for fault in &faults {
+        port.warn(
+            0,
+            "checkpoint_broken",
+            fault.to_string(),
+            "an older checkpoint is used instead; delete the broken one",
+        );
+    }
+    if newest.is_some() {
+        return Ok(newest);
+    }
+    if let Some(fault) = faults.first() {
+        return Err(EngineError::Setup(format!(
+            "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
+            faults.len()
+        )));
+    }
+    match last_told(job) {
+        Some(step) if !job.force => Err(EngineError::Setup(format!(
+            "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
+             --force",
+            job.run_dir.checkpoints_path().display()
+        ))),
+        Some(step) => {
+            let what =
+                format!("the checkpoints up to step {step} are gone: the run restarts from step 0");
+            port.warn(0, "checkpoints_gone", what, "restarted because of --force");
+            Ok(None)
+        }
+        None => Ok(None),
+    }
+}
+
+/// Says what `spec.yaml` has otherwise than the spec that the process before began with.
+fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
+    if let Some(changes) = edited(was, &job.spec) {
+        port.warn(
+            step,
+            "spec_edited",
+            format!("spec.yaml was changed since the run trained last: {changes}"),
+            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
+        );
+    }
+}
+
+/// What a checkpoint was trained on, beside what the run has now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DataAre {
+    TheSame,
+    /// Continued because of --force.
+    Other,
+}
+
+/// Whether the run goes on as it would have without a stop; says what differs, and refuses other data.
+fn check_fingerprint(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    (step, saved): (u64, &Fingerprint),
+    data: &Dataset,
+) -> Result<DataAre, EngineError> {
+    match saved.compare(&Fingerprint::of(&job.spec, data)) {
+        Match::Exact => {}
+        Match::Inexact(why) => port.warn(
+            step,
+            "not_bit_exact",
+            format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
+            "set engine, train.threads and train.precision as they were to continue exactly",
+        ),
+        Match::Different(why) if job.force => {
+            port.warn(step, "data_changed", why, "continued because of --force");
+            return Ok(DataAre::Other);
+        }
+        Match::Different(why) => {
+            return Err(EngineError::Setup(format!(
+                "cannot continue from step {step}: {why}{}; restore the data, or llmtui train --resume {} --force",
+                named(&job.spec),
+                one_line(&job.run_dir.folder())
+            )));
+        }
+    }
+    Ok(DataAre::TheSame)
 }
 
 /// The data of a spec, where somebody named them.

@@ -4,7 +4,7 @@ use super::context::RunContext;
 use super::roles::Models;
 use super::rollouts::stops;
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::Dataset;
+use crate::data::{Dataset, Tokenizer};
 use crate::kernels::errors::error_text;
 use crate::nn::generate::{
     Continuing, GeneratedToken, Prompt, WhenFull, generate_batch, generate_by,
@@ -22,10 +22,9 @@ struct Given {
 }
 
 impl Given {
-    fn of_text(text: &str, data: &Dataset) -> Result<Given, String> {
-        let tokens = data
-            .tokenizer
-            .encode(text)
+    fn of_text(text: &str, tokenizer: &Tokenizer) -> Result<Given, String> {
+        let tokens = tokenizer
+            .encode_begun(text)
             .map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
         if tokens.is_empty() {
             return Err("the prompt is empty: give at least one character".into());
@@ -65,7 +64,8 @@ fn continuations(
     sampling: &Sampling,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<String>, String> {
-    let mut texts = vec![Continued::default(); given.len()];
+    let stops = data.tokenizer.stops(&sampling.stop);
+    let mut texts: Vec<Vec<u32>> = vec![Vec::new(); given.len()];
     let how = Continuing {
         sampling,
         ends: &data.ends,
@@ -75,15 +75,10 @@ fn continuations(
         },
     };
     let mut hear = |text: usize, token: GeneratedToken| {
-        let text = &mut texts[text];
-        text.ids.push(token.id);
-        if !sampling.stop.is_empty() {
-            text.cut = stop_at(&data.tokenizer.decode(&text.ids), &sampling.stop);
-        }
-        if text.cut.is_some() || broken_off() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        texts[text].push(token.id);
+        match broken_off() {
+            true => ControlFlow::Break(()),
+            false => stops.heard(&texts[text]),
         }
     };
     // Each draws as it would alone.
@@ -110,27 +105,7 @@ fn continuations(
         None => generate_batch(policy, &prompts, how, &mut hear),
     };
     result.map_err(error_text)?;
-    let text = |continued: Continued| {
-        let mut text = data.tokenizer.decode(&continued.ids);
-        text.truncate(continued.cut.unwrap_or(text.len()));
-        text
-    };
-    Ok(texts.into_iter().map(text).collect())
-}
-
-/// What came of a prompt, and where the earliest stop string begins in it.
-#[derive(Clone, Default)]
-struct Continued {
-    ids: Vec<u32>,
-    cut: Option<usize>,
-}
-
-/// Where the earliest stop string begins.
-fn stop_at(text: &str, stop: &[String]) -> Option<usize> {
-    stop.iter()
-        .filter(|s| !s.is_empty())
-        .filter_map(|s| text.find(s.as_str()))
-        .min()
+    Ok(texts.iter().map(|ids| stops.text(ids).0).collect())
 }
 
 impl RunContext<'_, '_> {
@@ -164,7 +139,7 @@ impl RunContext<'_, '_> {
         };
         if given.is_empty() {
             let prompt = if prompt.is_empty() { "\n" } else { prompt };
-            given.push(Given::of_text(prompt, &self.data)?);
+            given.push(Given::of_text(prompt, &self.data.tokenizer)?);
         }
         let mut sampling = sampling.clone();
         // Answers end where those of the rollouts do.
@@ -199,10 +174,22 @@ impl RunContext<'_, '_> {
 mod tests {
     use super::*;
 
+    /// Texts in training begin with `<s>`; samples began without it.
     #[test]
-    fn the_earliest_stop_string_cuts() {
-        let stop = ["END".to_string(), "\n\n".to_string(), String::new()];
-        assert_eq!(stop_at("ab\n\ncEND", &stop), Some(2));
-        assert_eq!(stop_at("abc", &stop), None);
+    fn a_sample_begins_as_the_texts_of_training_do() {
+        let json = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "decoder": null,
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
+            },
+            "model": {"type": "WordLevel", "vocab": {"?": 0, "<s>": 1, "once": 2}, "unk_token": "?"},
+        });
+        let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+        let given = Given::of_text("once", &tokenizer).unwrap();
+        assert_eq!((&*given.text, given.tokens), ("once", vec![1, 2]));
     }
 }

@@ -1,7 +1,7 @@
 //! Small runs: the loop, commands, resuming, and what happens when things break.
 
 use super::*;
-use crate::base::clock::SystemClock;
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::finding::Status;
 use crate::data::{Dataset, Surroundings};
 use crate::metrics::{self, Repeatable};
@@ -90,6 +90,10 @@ impl Run {
     }
 
     fn go_with(&self, on_event: &mut OnEvent<'_>) -> Vec<Event> {
+        self.go_by(Arc::new(SystemClock::new()), on_event)
+    }
+
+    fn go_by(&self, clock: Arc<dyn Clock>, on_event: &mut OnEvent<'_>) -> Vec<Event> {
         let (send, receive) = sync_channel(64);
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
@@ -98,13 +102,7 @@ impl Run {
             on_event(&event, &send, &flag);
             events.push(event);
         };
-        run(
-            &self.job,
-            &mut emit,
-            receive,
-            stop,
-            Arc::new(SystemClock::new()),
-        );
+        run(&self.job, &mut emit, receive, stop, clock);
         events
     }
 

@@ -14,6 +14,7 @@ use super::eval::best::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::rescue::Taken;
+use super::state::Settings;
 use super::step::Stepper;
 use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
@@ -250,6 +251,15 @@ impl Trainer<'_, '_> {
         let (progress, eval) = (&self.cx.state.progress, &self.cx.spec.eval);
         let best = progress.best.as_ref();
         eval.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
+    }
+
+    /// After the state went back to that of `step`: what was measured since counts no more, and the log tells of it and of the
+    /// settings that are not what they were `before`.
+    fn went_back(&mut self, step: u64, before: Settings) {
+        self.stepper.forget();
+        self.summarize();
+        self.cx.port.emit(Event::RolledBack { step });
+        self.cx.emit_adjusted(step, before);
     }
 
     /// Keeps what `Finished` reports up to date, so that it holds after a panic, too.

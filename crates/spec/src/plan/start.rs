@@ -93,7 +93,7 @@ fn engine_for(spec: &RunSpec, gpus: &[GpuSummary], torch_installed: bool) -> (Ru
 /// What is needed, what is there, and the cheapest changes.
 pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Refusal> {
     let served = spec.data.serves(spec.method.needs().unit);
-    served.map_err(|e| Refusal::new(e.to_string(), e.hint()))?;
+    served.map_err(|e| Refusal::new(e.to_string(), &e.hint()))?;
     if spec.engine.torch().is_some() {
         let gpus = gpus_here(env);
         let request = on_ranks(of_spec(spec, least_data(spec)), &gpus);

@@ -121,11 +121,7 @@ fn ids(model: &RewardModel, answer: &Answer) -> Result<Vec<u32>, String> {
         _ => "",
     };
     let text = format!("{}{}{end}", answer.prompt, answer.text);
-    let mut ids = tokenizer.encode(&text).map_err(|e| e.to_string())?;
-    let (lead, _) = tokenizer.frame();
-    if !ids.starts_with(&lead) {
-        ids.splice(0..0, lead);
-    }
+    let mut ids = tokenizer.encode_begun(&text).map_err(|e| e.to_string())?;
     let eos = tokenizer.eos().filter(|eos| ids.last() != Some(eos));
     ids.extend(eos.filter(|_| answer.ended));
     match ids.is_empty() {

@@ -76,8 +76,8 @@ pub struct TrainConfig {
     /// data are read, the run's spec says in `train.max_steps` what they come to. Default: none.
     #[schemars(range(min = 0.000001, max = 1000000.0))]
     pub epochs: Option<f64>,
-    /// Warm-up as a share of the steps, in place of the schedule's `warmup_steps`, which become that many; the schedule `none` has
-    /// none. Default: none.
+    /// Warm-up as a share of the steps, rounded up, in place of the schedule's `warmup_steps`, which become that many; the schedule
+    /// `none` has none. Default: none.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub warmup_ratio: Option<f64>,
     /// Sequences per forward and backward pass.

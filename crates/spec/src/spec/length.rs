@@ -84,10 +84,12 @@ impl TrainConfig {
 }
 
 impl RunConfig {
-    /// Turns a share of the steps into the schedule's warm-up.
+    /// Turns a share of the steps into the schedule's warm-up, rounded up as transformers does it (`get_warmup_steps`): a
+    /// share of a short run is at least one step.
     pub(super) fn warm_up(&mut self) {
         if let Some(ratio) = self.train.warmup_ratio {
-            let steps = (ratio * self.train.max_steps as f64).round();
+            // 0.07 of 100 is 7, though the product is a bit more.
+            let steps = (ratio * self.train.max_steps as f64 - 1e-6).ceil();
             self.schedule.set_warmup_steps(steps as u64);
         }
     }
@@ -170,6 +172,22 @@ mod tests {
         assert_eq!(config.saves().at_once(), 4);
         (config.eval.best_by, config.eval.patience) = (None, Some(2));
         assert_eq!(config.saves().at_once(), 4);
+    }
+
+    #[test]
+    fn a_share_of_warm_up_is_rounded_up() {
+        let steps = |ratio: f64, max_steps: u64| {
+            let mut config = RunConfig::default();
+            (config.train.warmup_ratio, config.train.max_steps) = (Some(ratio), max_steps);
+            config.schedule = serde_json::from_str(r#"{"linear": {}}"#).unwrap();
+            config.warm_up();
+            config.schedule.warmup_steps()
+        };
+        assert_eq!((steps(0.03, 10), steps(0.1, 15), steps(0.1, 14)), (1, 2, 2));
+        assert_eq!(
+            (steps(0.07, 100), steps(0.1, 3000), steps(0.0, 10)),
+            (7, 300, 0)
+        );
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub struct RolloutConfig {
     /// answered: the ratio to them counts, and its clipping.
     #[schemars(range(min = 1, max = 1000))]
     pub epochs: usize,
-    /// Optimizer steps that go once through the answers of a rollout (TRL's steps_per_generation).
+    /// Optimizer steps that go once through the answers of a rollout. TRL's steps_per_generation counts micro-steps: this times
+    /// grad_accum_steps.
     #[schemars(range(min = 1, max = 1000))]
     pub steps: usize,
     /// Prompts whose answers are all worth the same are replaced by others, at most so many times; 0 keeps them (DAPO's

@@ -8,10 +8,10 @@ use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Prepared, Task};
 use crate::base::sampling::Sampling;
+use crate::data::tokenizer::stop_at;
 use crate::nn::generate::{Continuing, GeneratedToken, Prompt, WhenFull};
 use regex::Regex;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 /// IFEval's metrics, strictly and loosely: prompts of which every instruction is followed, and instructions followed.
 pub(super) const IFEVAL: [[&str; 2]; 2] = [
@@ -59,7 +59,9 @@ pub(super) fn write(
             true => Some(subject.as_turn(prompt).map_err(fail)?),
             false => None,
         };
-        let ids = subject.framed(turn.as_ref().unwrap_or(prompt));
+        let ids = subject
+            .tokenizer
+            .encode_begun(turn.as_ref().unwrap_or(prompt));
         let mut ids = ids.map_err(|e| fail(e.to_string()))?;
         if ids.is_empty() {
             ids.extend(subject.prefix);
@@ -94,15 +96,10 @@ pub(super) fn write(
         when_full: WhenFull::Stop,
     };
     let mut written: Vec<Vec<u32>> = vec![Vec::new(); side.len()];
-    let reach = how.until.iter().map(String::len).max().unwrap_or(0);
+    let stops = tokenizer.stops(&how.until);
     let mut hear = |text: usize, token: GeneratedToken| {
         written[text].push(token.id);
-        // A stop text of n bytes lies in the last n tokens.
-        let last = written[text].len().saturating_sub(reach + 1);
-        match until(&tokenizer.decode(&written[text][last..]), &how.until) {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
+        stops.heard(&written[text])
     };
     let done = model.answer(&side, continuing, &mut hear);
     done.map_err(TaskError::Model)?;
@@ -111,16 +108,12 @@ pub(super) fn write(
         .zip(written)
         .zip(cuts.into_iter().zip(turns))
         .map(|((item, ids), (cut, asked))| {
-            let mut answer = tokenizer.decode(&ids);
-            let stop = until(&answer, &how.until);
-            if let Some(at) = stop {
-                answer.truncate(at);
-            }
+            let (answer, stopped) = stops.text(&ids);
             Written {
                 record: judged(task, item, answer, cut),
                 asked,
                 tokens: ids.len(),
-                ended: stop.is_some() || ids.len() < max_new_tokens,
+                ended: stopped || ids.len() < max_new_tokens,
             }
         });
     Ok(records.collect())
@@ -146,7 +139,7 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
         )));
     }
     let until = |mut answer: String| {
-        if let Some(at) = until(&answer, &task.config.answer.until) {
+        if let Some(at) = stop_at(&answer, &task.config.answer.until) {
             answer.truncate(at);
         }
         answer
@@ -164,12 +157,6 @@ pub fn judge(prepared: &Prepared, answers: Vec<String>) -> Result<Vec<Record>, T
     });
     let written = written.collect();
     prepared.judged(&items.iter().collect::<Vec<_>>(), written)
-}
-
-/// Where the earliest of some texts begins.
-fn until(text: &str, stops: &[String]) -> Option<usize> {
-    let places = stops.iter().filter(|stop| !stop.is_empty());
-    places.filter_map(|stop| text.find(stop.as_str())).min()
 }
 
 pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Record {

@@ -36,15 +36,6 @@ impl std::fmt::Display for Misfit {
 }
 
 impl Subject<'_> {
-    /// A text that begins from nothing, with what the tokenizer's own file puts in front of texts.
-    pub(super) fn framed(&self, text: &str) -> Result<Vec<u32>, DataError> {
-        let ids = self.tokenizer.encode(text)?;
-        Ok(match self.lead.is_empty() || ids.starts_with(&self.lead) {
-            true => ids,
-            false => [self.lead.as_slice(), &ids].concat(),
-        })
-    }
-
     /// # Errors
     /// Text that the tokenizer refuses, or a continuation without tokens or longer than the model's context.
     pub(super) fn pair(&self, context: &str, continuation: &str) -> Result<Pair, Misfit> {
@@ -63,8 +54,10 @@ impl Subject<'_> {
             context => {
                 let kept = context.trim_end();
                 let spaces = &context[kept.len()..];
-                let whole = self.framed(&format!("{kept}{spaces}{continuation}"))?;
-                let context = self.framed(kept)?;
+                let whole = self
+                    .tokenizer
+                    .encode_begun(&format!("{kept}{spaces}{continuation}"))?;
+                let context = self.tokenizer.encode_begun(kept)?;
                 let rest = whole.get(context.len()..).unwrap_or_default().to_vec();
                 (context, rest)
             }
@@ -99,7 +92,7 @@ impl Subject<'_> {
     /// overlap, but for the last one, which is full. The first token is predicted behind the one that begins or ends texts;
     /// where there is none it is not predicted.
     pub(super) fn windows(&self, text: &str) -> Result<Vec<Pair>, DataError> {
-        let mut ids = self.framed(text)?;
+        let mut ids = self.tokenizer.encode_begun(text)?;
         if let Some(prefix) = self.prefix {
             ids.insert(0, prefix);
         }

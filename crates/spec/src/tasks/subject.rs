@@ -50,8 +50,6 @@ impl Loaded {
 pub struct Subject<'a> {
     pub(super) model: &'a mut dyn AskedModel,
     pub(super) tokenizer: &'a Tokenizer,
-    /// What the tokenizer's own file puts in front of a text.
-    pub(super) lead: Vec<u32>,
     /// What stands for nothing before a continuation: the token that begins texts, or the one that ends them.
     pub(super) prefix: Option<u32>,
     /// Tokens that end an answer.
@@ -70,7 +68,6 @@ impl<'a> Subject<'a> {
         ends.extend(tokenizer.eos());
         ends.retain(|id| (*id as usize) < model.shape().vocab_size);
         Subject {
-            lead: tokenizer.frame().0,
             prefix: tokenizer.bos().or(tokenizer.eos()),
             ends,
             model,
@@ -106,7 +103,7 @@ impl<'a> Subject<'a> {
     /// The token in front of texts, in words.
     pub fn begins_with(&self) -> String {
         let shown = |id: &u32| self.tokenizer.token(*id).unwrap_or_default();
-        match self.lead.as_slice() {
+        match self.tokenizer.lead() {
             [] => "nothing in front of a prompt".into(),
             lead => format!(
                 "{} in front of a prompt",

@@ -4,8 +4,8 @@
 use super::packed::{Draw, classes};
 use super::pieces::Piece;
 
-/// Widths of batches are multiples of this: few different sizes, so that buffers are used again.
-const STEP: usize = 32;
+/// Widths of batches are multiples of this.
+pub(crate) const STEP: usize = 32;
 
 /// Batches of examples.
 #[derive(Debug)]
@@ -75,9 +75,10 @@ impl Padded {
     }
 }
 
-/// Places of a row in a batch whose longest row has `longest`, at most `seq_len`.
-pub(crate) fn width(longest: usize, seq_len: usize) -> usize {
-    longest.next_multiple_of(STEP).min(seq_len).max(longest)
+/// Places of a row in a batch whose longest row has `longest`, at most `seq_len`: a multiple of `step`, so that there are few
+/// different sizes and buffers are used again.
+pub fn width(longest: usize, seq_len: usize, step: usize) -> usize {
+    longest.next_multiple_of(step).min(seq_len).max(longest)
 }
 
 #[cfg(test)]
@@ -113,7 +114,8 @@ mod tests {
 
     #[test]
     fn widths_come_in_steps_and_never_beyond_the_row() {
-        assert_eq!([1, 32, 33, 100].map(|n| width(n, 100)), [32, 32, 64, 100]);
-        assert_eq!(width(7, 16), 16);
+        let of = |longest| width(longest, 100, STEP);
+        assert_eq!([1, 32, 33, 100].map(of), [32, 32, 64, 100]);
+        assert_eq!((width(7, 16, STEP), width(7, 16, 4)), (16, 8));
     }
 }

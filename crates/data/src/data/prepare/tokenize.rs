@@ -162,7 +162,7 @@ impl Tokenizing<'_> {
         };
         // Later pieces of a long text once had the token in front that begins a text.
         let key = match rows.rows().kind() {
-            "text" if !self.tokenizer.frame().0.is_empty() => key.with("lead", "once"),
+            "text" if !self.tokenizer.lead().is_empty() => key.with("lead", "once"),
             _ => key,
         };
         Ok(key

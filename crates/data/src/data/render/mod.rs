@@ -85,8 +85,6 @@ pub struct Renderer {
     /// A built-in template that prints what `template` prints, and knows who wrote it.
     twin: Option<Template>,
     train_on: TrainOn,
-    /// What the tokenizer's own file puts in front of a text: `<s>` in Llama's. Templates write it themselves.
-    lead: Vec<u32>,
     special: turns::SpecialTokens,
     counters: Counters,
     /// How its user names a template.
@@ -104,7 +102,6 @@ impl Renderer {
         Renderer {
             twin: twin.and_then(find_twin),
             special: turns::SpecialTokens::of(&tokenizer),
-            lead: tokenizer.frame().0,
             tokenizer,
             template,
             train_on,
@@ -191,13 +188,9 @@ impl Renderer {
         Ok(Document::all_supervised(self.ended(ids)))
     }
 
-    /// The ids of a text with the token that begins one in front, once, where the tokenizer has such a rule.
+    /// The ids of a text that begins from nothing. Of conversations the template writes what begins them.
     fn begun(&self, text: &str, place: &Place) -> Result<Vec<u32>, RowFault> {
-        let ids = self.tokenizer.encode(text).map_err(at(place))?;
-        Ok(match ids.starts_with(&self.lead) {
-            true => ids,
-            false => [self.lead.as_slice(), &ids].concat(),
-        })
+        self.tokenizer.encode_begun(text).map_err(at(place))
     }
 
     /// With the token that ends a text behind it, once.

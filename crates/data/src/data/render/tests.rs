@@ -156,6 +156,7 @@ fn a_tokenizers_own_first_token_begins_texts_and_completions_once() {
         "special_tokens": {"<s>": {"id": "<s>", "ids": [id], "tokens": ["<s>"]}},
     });
     let tokenizer = Arc::new(Tokenizer::from_json(&json.to_string()).unwrap());
+    assert_eq!(tokenizer.lead(), [id]);
     let template = Template::builtin("mistral").unwrap();
     let renderer = Renderer::new(tokenizer, Some(template), TrainOn::Auto);
     let rows = [

@@ -244,6 +244,26 @@ impl Tokenizer {
         }
     }
 
+    /// The ids that the file's own template puts in front of a text, such as that of `<s>` in Llama's.
+    pub fn lead(&self) -> &[u32] {
+        match &self.inner {
+            Inner::Characters(_) => &[],
+            Inner::Library(library) => library.lead.get_or_init(|| self.frame().0),
+        }
+    }
+
+    /// Text to ids as a text begins from nothing: with [`Tokenizer::lead`] in front, once.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_begun(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let (lead, ids) = (self.lead(), self.encode(text)?);
+        Ok(match ids.starts_with(lead) {
+            true => ids,
+            false => [lead, &ids].concat(),
+        })
+    }
+
     /// The token that stands for what the vocabulary does not know, where there is one.
     pub fn unk(&self) -> Option<u32> {
         match &self.inner {

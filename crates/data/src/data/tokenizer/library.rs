@@ -46,6 +46,8 @@ pub struct Library {
     /// Last bytes of added tokens.
     ends: [bool; 256],
     pub unk: Option<u32>,
+    /// What the file's own template puts in front of a text, once it was asked for.
+    pub lead: OnceLock<Vec<u32>>,
     /// No decoder makes more of ids than their tokens have letters.
     plain_decoder: bool,
     /// What a budget once ran out of: the tokenizer is not asked again.
@@ -138,6 +140,7 @@ impl Library {
             behind,
             plain_decoder: decoders::are_plain(&tokenizer),
             spoiled: OnceLock::new(),
+            lead: OnceLock::new(),
             unk: unk(&tokenizer, pipeline.as_ref()),
             cut,
             words,

@@ -80,8 +80,6 @@ pub struct HeldModel {
     kept: Kept,
     tokenizer: Tokenizer,
     template: Option<Template>,
-    /// What the tokenizer's own file puts in front of a text. Templates write it themselves.
-    lead: Vec<u32>,
     /// Tokens that end a text or a turn.
     ends: Vec<u32>,
     architecture: String,
@@ -136,7 +134,6 @@ impl HeldModel {
         let (template, note) = opening::template(&tokenizer, &child);
         Ok(HeldModel {
             ends: opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size),
-            lead: tokenizer.frame().0,
             notes: foreign.into_iter().chain(note).collect(),
             architecture: source.family().into(),
             quantised: source.formats().map(|formats| formats.join(", ")),
@@ -174,11 +171,8 @@ impl HeldModel {
 
     /// A text that begins from nothing begins with what the model's texts begin with, or behind the end of another one.
     fn of_text(&self, text: &str) -> Result<Reading, String> {
-        let ids = self.tokenizer.encode(text).map_err(|e| e.to_string())?;
-        let mut tokens = match ids.starts_with(&self.lead) {
-            true => ids,
-            false => [self.lead.as_slice(), &ids].concat(),
-        };
+        let begun = self.tokenizer.encode_begun(text);
+        let mut tokens = begun.map_err(|e| e.to_string())?;
         if tokens.is_empty() {
             tokens.extend(self.tokenizer.bos().or(self.tokenizer.eos()));
         }

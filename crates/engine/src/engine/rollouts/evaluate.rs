@@ -1,6 +1,6 @@
 //! How well held-out prompts are answered: judged by the first of the rewards.
 
-use super::{Rollouts, show, stops, write};
+use super::{Asked, Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::engine::EngineError;
 use crate::engine::eval::measure::Extent;
@@ -65,7 +65,8 @@ impl Rollouts {
             };
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, each, side_by_side);
-            let written = write(models, &self.data, &batch, how, broken_off)?;
+            let asked: Vec<Asked> = Asked::rows(&batch).collect();
+            let written = write(models, &self.data, &asked, how, broken_off)?;
             let Some(written) = written else {
                 return Ok(None);
             };

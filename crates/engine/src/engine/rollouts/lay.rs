@@ -1,11 +1,11 @@
 //! Answers as rows of batches: prompt and answer in one row each, the answer's tokens supervised.
 
 use super::write::Written;
-use crate::data::{Batch, Column, Unit};
+use crate::data::{Batch, Column, Unit, width};
 use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::spec::RunSpec;
 
-/// Widths of rows are multiples of this: few different sizes, so that buffers are used again.
+/// Widths of rows are multiples of this: answers are short.
 const STEP: usize = 8;
 
 /// The micro-batches of a step, in the order of the answers.
@@ -17,7 +17,7 @@ pub fn batches(written: &[Written], spec: &RunSpec, seq_len: usize) -> Vec<Batch
 fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
     let places = |w: &Written| w.prompt.len() + w.tokens.len() - 1;
     let longest = written.iter().map(places).max().unwrap_or(1);
-    let width = longest.next_multiple_of(STEP).min(seq_len).max(longest);
+    let width = width(longest, seq_len, STEP);
     let mut batch = Batch {
         unit: Unit::Prompt,
         batch_size: written.len(),

@@ -13,7 +13,7 @@ pub use evaluate::Passed;
 pub use in_use::InUse;
 pub(super) use parts::Parts;
 pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
-pub use write::{Written, write};
+pub use write::{Asked, Written, write};
 
 use super::EngineError;
 use super::critic;
@@ -23,7 +23,7 @@ use super::state::TrainState;
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::{Batch, Dataset, StepBatches};
+use crate::data::{Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::metrics::Readings;
@@ -211,9 +211,8 @@ impl Rollouts {
         let (config, seed) = (self.config(), self.spec.seed);
         let (group_size, refill) = (config.group_size, config.refill as u64);
         let since = drawn.saturating_sub(config.cold_start_steps) / config.cycle();
-        let prompts = self
-            .data
-            .train_batch(seed, config.cold_start_steps + since, self.prompts());
+        let first = config.cold_start_steps + since;
+        let prompts = Asked::drawn(&self.data, seed, first, self.prompts());
         let mut found = self.answered(models, &prompts, (drawn, 0), parts)?;
         for round in 1..=refill {
             let rewards = Rollouts::weighed(&found.scores, found.written.len());
@@ -227,9 +226,9 @@ impl Rollouts {
             }
             // Prompts of another order than those of the steps.
             let other = Rng::new(seed, Stream::Rollout, drawn, 2 * round as u32 - 1).next_u64();
-            let others = self.data.train_batch(other, 0, dead.len());
+            let others = Asked::drawn(&self.data, other, 0, dead.len());
             let fresh = self.answered(models, &others, (drawn, round as u32), parts)?;
-            found.refilled += dead.len();
+            found.refilled += fresh.written.len() / group_size;
             found.replace(&dead, fresh, group_size);
         }
         Ok(found)
@@ -238,7 +237,7 @@ impl Rollouts {
     fn answered(
         &mut self,
         models: &mut Models,
-        prompts: &Batch,
+        prompts: &[Asked],
         (step, round): (u64, u32),
         parts: &mut Parts,
     ) -> Result<Scored, EngineError> {
@@ -374,7 +373,13 @@ impl Experience for Rollouts {
         let place = drawn.saturating_sub(cold) % cycle;
         let held = state.in_use.take();
         // A resume brings them back; where the spec was changed since, answers are written anew.
-        let mut held = match held.filter(|held| held.begun + place == drawn) {
+        let fits = |held: &InUse| {
+            let rows = held.batches.iter().map(|batch| batch.batch_size);
+            let wanted = self.config().steps * accum;
+            held.begun + place == drawn
+                && rows.eq(std::iter::repeat_n(train.micro_batch_size, wanted))
+        };
+        let mut held = match held.filter(fits) {
             Some(held) => held,
             None => {
                 let mut held = self.begin(drawn, state)?;
@@ -384,7 +389,7 @@ impl Experience for Rollouts {
         };
         self.told = Some(held.readings.clone());
         let first = (place as usize % self.config().steps) * accum;
-        let own = first..(first + accum).min(held.batches.len());
+        let own = first..first + accum;
         let batches = if place + 1 < cycle {
             let batches = held.batches[own].to_vec();
             state.in_use = Some(held);

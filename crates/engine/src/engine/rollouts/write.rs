@@ -8,7 +8,6 @@ use crate::nn::generate::{
 };
 use crate::rewards::{Answer, Reference};
 use candle_core::Result;
-use std::ops::ControlFlow;
 
 /// An answer as the model wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,46 +22,77 @@ pub struct Written {
     pub answer: Answer,
 }
 
-/// `group_size` answers to each row of `prompts`, which are those of a [`crate::data::Unit::Prompt`]; at most `side_by_side`
-/// at once, which changes none of them. `Ok(None)` when `broken_off` said so in between.
+/// A prompt to be answered.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    tokens: Vec<u32>,
+    /// Its place in the data.
+    origin: Option<Origin>,
+    reference: Reference,
+}
+
+impl Asked {
+    /// The rows of a batch, which are those of a [`crate::data::Unit::Prompt`].
+    pub fn rows(batch: &Batch) -> impl Iterator<Item = Asked> + '_ {
+        (0..batch.batch_size).map(|row| Asked {
+            tokens: prompt(batch, row),
+            origin: batch.origins.get(row).copied(),
+            reference: batch
+                .references
+                .get(row)
+                .map_or_else(Reference::default, |json| Reference::parse(json)),
+        })
+    }
+
+    /// So many prompts of an order, from batch number `first` on. The last batch of an epoch may be short, and one that is
+    /// larger than the data always is: the batches behind it fill the rest.
+    pub fn drawn(data: &Dataset, seed: u64, first: u64, wanted: usize) -> Vec<Asked> {
+        let batches = (first..).map(|number| data.train_batch(seed, number, wanted));
+        // Data without prompts, which preparation refuses, would be asked for ever.
+        let filled = batches.take_while(|batch| batch.batch_size > 0);
+        let rows = filled.flat_map(|batch| Asked::rows(&batch).collect::<Vec<_>>());
+        rows.take(wanted).collect()
+    }
+}
+
+/// `group_size` answers to each prompt; at most `side_by_side` at once, which changes none of them. `Ok(None)` when
+/// `broken_off` said so in between.
 ///
 /// # Errors
 /// Those of [`generate_batch`]; ranks that are gone.
 pub fn write(
     models: &mut Models,
     data: &Dataset,
-    prompts: &Batch,
+    prompts: &[Asked],
     (sampling, group_size, side_by_side): (&Sampling, usize, usize),
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Written>>> {
     let side_by_side = models.begin_writing(side_by_side.max(1))?;
-    let heads: Vec<Vec<u32>> = (0..prompts.batch_size)
-        .map(|row| prompt(prompts, row))
-        .collect();
-    let each = (0..heads.len()).flat_map(|row| std::iter::repeat_n(row, group_size));
-    let numbered: Vec<(usize, u32)> = each.zip(0..).collect();
+    let each = prompts
+        .iter()
+        .flat_map(|asked| std::iter::repeat_n(asked, group_size));
+    let numbered: Vec<(&Asked, u32)> = each.zip(0..).collect();
     let mut all = Vec::with_capacity(numbered.len());
     for part in numbered.chunks(side_by_side) {
         if broken_off() {
             return Ok(None);
         }
-        all.extend(side(models, data, (prompts, &heads), part, sampling)?);
+        all.extend(side(models, data, part, sampling)?);
     }
     Ok(Some(all))
 }
 
-/// Answers that are written at once: (row of the prompt, number of the answer).
+/// Answers that are written at once: (prompt, number of the answer).
 fn side(
     models: &mut Models,
     data: &Dataset,
-    (batch, heads): (&Batch, &[Vec<u32>]),
-    part: &[(usize, u32)],
+    part: &[(&Asked, u32)],
     sampling: &Sampling,
 ) -> Result<Vec<Written>> {
     let prompts: Vec<Prompt> = part
         .iter()
-        .map(|(row, number)| Prompt {
-            tokens: &heads[*row],
+        .map(|(asked, number)| Prompt {
+            tokens: &asked.tokens,
             number: *number,
         })
         .collect();
@@ -72,16 +102,13 @@ fn side(
         when_full: WhenFull::Stop,
     };
     let mut drawn: Vec<Vec<GeneratedToken>> = vec![Vec::new(); part.len()];
-    // A stop text of n bytes lies in the last n tokens.
-    let reach = sampling.stop.iter().map(String::len).max().unwrap_or(0);
+    let stops = data.tokenizer.stops(&sampling.stop);
     let mut hear = |text: usize, token: GeneratedToken| {
         drawn[text].push(token);
-        let last = drawn[text].len().saturating_sub(reach);
-        let tail: Vec<u32> = drawn[text][last..].iter().map(|t| t.id).collect();
-        match cut(&data.tokenizer.decode(&tail), &sampling.stop) {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
-        }
+        let tail = drawn[text].iter().rev().take(stops.reach());
+        let mut tail: Vec<u32> = tail.map(|token| token.id).collect();
+        tail.reverse();
+        stops.heard(&tail)
     };
     let policy = &mut models.policy;
     let generated = match &mut models.remote {
@@ -99,39 +126,24 @@ fn side(
         None => generate_batch(policy, &prompts, how, &mut hear)?,
     };
     let finished = part.iter().zip(drawn).zip(generated);
-    let written = finished.map(|(((row, _), mut drawn), generated)| {
-        let mut text = data.tokenizer.decode(&generated.tokens);
-        let stopped = cut(&text, &sampling.stop);
-        if let Some(at) = stopped {
-            text.truncate(at);
-        }
+    let written = finished.map(|(((asked, _), mut drawn), generated)| {
+        let (text, stopped) = stops.text(&generated.tokens);
         drawn.extend(generated.end);
         Written {
-            prompt: heads[*row].clone(),
-            origin: batch.origins.get(*row).copied(),
+            prompt: asked.tokens.clone(),
+            origin: asked.origin,
             answer: Answer {
-                prompt: data.tokenizer.decode(&heads[*row]),
+                prompt: data.tokenizer.decode(&asked.tokens),
                 text,
                 tokens: drawn.len(),
-                ended: generated.finish == Finish::Eos || stopped.is_some(),
-                reference: batch
-                    .references
-                    .get(*row)
-                    .map_or_else(Reference::default, |json| Reference::parse(json)),
+                ended: generated.finish == Finish::Eos || stopped,
+                reference: asked.reference.clone(),
             },
             tokens: drawn.iter().map(|t| t.id).collect(),
             logps: drawn.iter().map(|t| t.logprob).collect(),
         }
     });
     Ok(written.collect())
-}
-
-/// Where the earliest of some texts begins.
-fn cut(text: &str, stops: &[String]) -> Option<usize> {
-    stops
-        .iter()
-        .filter_map(|stop| text.find(stop.as_str()))
-        .min()
 }
 
 /// The tokens of a row before its answer.

@@ -1,8 +1,11 @@
 //! Each command, its answer and its effect.
 
 use super::*;
+use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
 use crate::run::RunState;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// Sends `command` after step 3 and gives the events behind it.
 fn after(command: Command, words: &[&str]) -> Vec<Event> {
@@ -236,6 +239,58 @@ fn a_roll_back_returns_to_the_kept_state_and_gives_up_what_came_after() {
     );
     let saved = |e: &Event| matches!(e, Event::Checkpointed { step: 4, .. });
     assert_eq!(events.iter().filter(|e| saved(e)).count(), 2);
+}
+
+/// A clock that goes on by so many milliseconds each time it is read.
+#[derive(Default)]
+struct Ticking {
+    now: AtomicU64,
+    tick: AtomicU64,
+}
+
+impl Clock for Ticking {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.now.load(Ordering::Relaxed))
+    }
+
+    fn elapsed(&self) -> Duration {
+        let tick = self.tick.load(Ordering::Relaxed);
+        Duration::from_millis(self.now.fetch_add(tick, Ordering::Relaxed) + tick)
+    }
+}
+
+/// The speed of steps that were given up once counted as that of the steps after it.
+#[test]
+fn a_roll_back_forgets_what_was_measured_of_the_steps_given_up() {
+    let words = [
+        "max_steps=8",
+        "checkpoint.every=2",
+        "eval.every=0",
+        "train.log_every=4",
+    ];
+    let run = Run::new(&words);
+    let clock = Arc::new(Ticking::default());
+    clock.tick.store(1000, Ordering::Relaxed);
+    let mut rolled = false;
+    let events = run.go_by(clock.clone(), &mut |event, send, _| {
+        if matches!(event, Event::Checkpointed { step: 6, .. }) && !rolled {
+            rolled = true;
+            clock.tick.store(1, Ordering::Relaxed);
+            let command = Command::Rollback { step: 4 };
+            send.send(Request { id: 7, command }).unwrap();
+        }
+    });
+    let after = events
+        .iter()
+        .skip_while(|e| !matches!(e, Event::RolledBack { .. }));
+    let step_ms = after.filter_map(|event| match event {
+        Event::Stepped {
+            step: 8, values, ..
+        } => Some(values[metrics::id::STEP_MS].0),
+        _ => None,
+    });
+    let step_ms: Vec<f64> = step_ms.collect();
+    assert!(step_ms.len() == 1 && step_ms[0] < 100.0, "{step_ms:?}");
 }
 
 /// The settings that viewers see at the end, and those that `Adjusted` told of, with their step.

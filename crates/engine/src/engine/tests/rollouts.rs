@@ -606,3 +606,68 @@ fn an_evaluation_reads_no_more_prompts_than_it_may() {
     assert_eq!(read("eval.rows=10"), (10, false));
     assert!(read("eval.rows=1000").1, "a limit above all rows is none");
 }
+
+/// Prompts to learn from whose number is no multiple of those of a rollout: the last batch of an epoch is short.
+fn few_prompts(rows: usize) -> String {
+    format!(
+        "data.sources=[{{synthetic: {{arithmetic: {{digits: 1, operations: [add, subtract]}}}}, as: prompt, rows: {rows}}}]"
+    )
+}
+
+/// The short batch made a rollout of too few answers: its later steps learned from none, or ended the run with a panic.
+#[test]
+fn every_step_has_all_its_answers_where_prompts_do_not_come_out_even() {
+    use crate::run::rollouts::{Wanted, find};
+    for rows in [3, 10, 11, 12, 13] {
+        let words = [
+            &few_prompts(rows),
+            "train.micro_batch_size=4",
+            "train.grad_accum_steps=1",
+            "rollout.steps=4",
+            "rollout.keep=16",
+            "max_steps=16",
+            "eval.every=0",
+        ];
+        let run = run_of(&words);
+        let events = run.go();
+        assert_eq!(
+            finished(&events).0,
+            Outcome::Completed,
+            "{rows}: {events:?}"
+        );
+        for step in [1, 5, 9, 13] {
+            let found = find(run.job.run_dir.path(), &Wanted::Upto(step)).unwrap();
+            let rollout = &found.rollouts[0];
+            assert_eq!((rollout.step, rollout.groups.len()), (step, 4), "{rows}");
+        }
+    }
+}
+
+/// Rollouts and what replaces groups of them are as many prompts as were asked for, of data of any size.
+#[test]
+fn prompts_are_drawn_until_there_are_enough() {
+    use crate::engine::rollouts::Asked;
+    for rows in [3, 11] {
+        let spec = made(&[&few_prompts(rows)]);
+        let data = spec.open_data(&Surroundings::default()).unwrap();
+        for (seed, first, wanted) in [(0, 0, 4), (1, 2, 4), (2, 7, 5), (3, 0, 1), (4, 1, 40)] {
+            let drawn = Asked::drawn(&data, seed, first, wanted);
+            assert_eq!(drawn.len(), wanted, "{rows} {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_resume_with_longer_rollouts_writes_new_answers() {
+    use crate::run::rollouts::{Wanted, find};
+    let words = ["rollout.steps=2", "eval.every=0", "max_steps=8"];
+    let mut run = run_of(&words);
+    run.job.stop_after = Some(1);
+    run.go();
+    run.job.spec = made(&[&["rollout.steps=4"], &words[1..]].concat());
+    let events = run.resumed();
+    assert_eq!(finished(&events).0, Outcome::Completed, "{events:?}");
+    let found = find(run.job.run_dir.path(), &Wanted::Upto(4)).unwrap();
+    let newest = &found.rollouts[0];
+    assert_eq!((newest.step, newest.groups.len()), (2, 16));
+}

@@ -5,7 +5,7 @@ use super::Trainer;
 use crate::base::human;
 use crate::engine::EngineError;
 use crate::engine::state::TrainState;
-use crate::wire::{Event, Phase};
+use crate::wire::Phase;
 use crate::workers::{Lost, LostKind};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -131,10 +131,7 @@ impl Trainer<'_, '_> {
             }
             None => 0,
         };
-        self.stepper.forget();
-        self.summarize();
-        self.cx.port.emit(Event::RolledBack { step });
-        self.cx.emit_adjusted(step, before);
+        self.went_back(step, before);
         self.cx
             .port
             .note(step, format!("goes on from step {}", human::grouped(step)));

@@ -175,10 +175,8 @@ impl Trainer<'_, '_> {
         let before = self.cx.state.settings(self.cx.spec);
         match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
-                self.summarize();
                 self.cx.port.accept(id);
-                self.cx.port.emit(Event::RolledBack { step });
-                self.cx.emit_adjusted(step, before);
+                self.went_back(step, before);
                 if self.cx.state.progress.undo.is_none() {
                     self.forget_what_was_given_up();
                 }

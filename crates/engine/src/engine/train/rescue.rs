@@ -85,10 +85,7 @@ impl Trainer<'_, '_> {
         });
         progress.advance(0);
         let count = progress.rescues;
-        self.stepper.forget();
-        self.summarize();
-        self.cx.port.emit(Event::RolledBack { step });
-        self.cx.emit_adjusted(step, settings);
+        self.went_back(step, settings);
         self.cx.port.emit(Event::Rescued {
             step,
             from,

@@ -96,11 +96,8 @@ impl Trainer<'_, '_> {
         progress.undo = None;
         let (step, tokens) = (progress.step, progress.tokens);
         let lr = self.cx.state.peak_lr(self.cx.spec);
-        self.stepper.forget();
-        self.summarize();
         let rescue = undo.rescue;
-        self.cx.port.emit(Event::RolledBack { step: rescue });
-        self.cx.emit_adjusted(rescue, settings);
+        self.went_back(rescue, settings);
         self.cx.port.emit(Event::RescueUndone {
             step,
             tokens,

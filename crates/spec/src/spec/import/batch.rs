@@ -1,7 +1,8 @@
-//! Counts of rows: those held out, and those of a micro-batch of KTO, which are other ones here.
+//! Counts that are other ones here: rows held out, those of a micro-batch of KTO, and what rollouts are counted in.
 
-use super::Reader;
+use super::{Dialect, Fate, Line, Reader};
 use crate::spec::draft::shown;
+use serde_json::Value;
 
 const HELD_OUT_ROWS: &str = "random rows of all sources together";
 
@@ -11,9 +12,52 @@ impl Reader {
         self.set(
             theirs,
             "data.val_rows",
-            &shown(&serde_json::Value::from(rows)),
+            &shown(&Value::from(rows)),
             HELD_OUT_ROWS,
         );
+    }
+
+    /// What TRL writes at once, in micro-steps or in answers. Here it is counted in optimizer steps.
+    pub(super) fn generation(&mut self, theirs: String, counts: &[&str], value: &Value) {
+        let step: u64 = counts
+            .iter()
+            .map(|path| self.whole(path).unwrap_or(1))
+            .product();
+        let all = value.as_u64().filter(|n| *n > 0);
+        match all.filter(|n| n.is_multiple_of(step.max(1))) {
+            Some(n) => self.set(theirs, "rollout.steps", &(n / step).to_string(), ""),
+            None => {
+                let words = format!(
+                    "a rollout is for whole optimizer steps here, of {step} each ({}): rollout.steps",
+                    counts.join(" × ")
+                );
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
+    }
+
+    /// LLaMA-Factory's PPO counts rollouts where its other stages count optimizer steps.
+    pub(super) fn counted_rollouts(&mut self) {
+        let parts = ["rollout.steps", "rollout.epochs"].map(|path| self.whole(path).unwrap_or(1));
+        let cycle: u64 = parts.iter().product();
+        let is_ppo = self.draft.value("method") == "ppo";
+        if self.dialect != Dialect::LlamaFactory || !is_ppo || cycle == 1 {
+            return;
+        }
+        let words = format!("a step of the tool is a whole rollout, {cycle} optimizer steps here");
+        let warm_up = self.draft.settle("schedule.*.warmup_steps");
+        let paths = ["train.max_steps", "train.log_every", "checkpoint.every"];
+        for path in paths.into_iter().chain(warm_up.as_deref()) {
+            let ours = format!("{path}: ");
+            let is_of_file =
+                |line: &Line| line.fate != Fate::Default && line.ours.starts_with(&ours);
+            let line = self.lines.iter().position(is_of_file);
+            if let (Some(at), Some(rollouts)) = (line, self.whole(path)) {
+                let theirs = self.lines.remove(at).theirs;
+                let steps = rollouts.saturating_mul(cycle).to_string();
+                self.set(theirs, path, &steps, &words);
+            }
+        }
     }
 
     fn whole(&self, path: &str) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! Sources: transformers 4.57 `TrainingArguments`; TRL 1.0 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
 //! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.
 
-use super::shared::{NO_RATE, NOTHING_HELD_OUT, WHOLE_TURNS};
+use super::shared::{NO_RATE, NOTHING_HELD_OUT, STEPS, WHOLE_TURNS};
 use super::{Dialect, Fate, Reader, plain};
 use crate::spec::draft::shown;
 use serde_json::{Map, Value};
@@ -97,6 +97,7 @@ impl Dialect {
     /// Defaults of a method.
     fn of_method(self, method: &str) -> &'static [Silent] {
         const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "256");
+        const ONE_ANSWER: Silent = (&["answers to each prompt"], "rollout.group_size", "1");
         match (self, method) {
             (Dialect::LlamaFactory, "simpo") => &[
                 (&["pref_beta"], "method.simpo.beta", "0.1"),
@@ -113,7 +114,22 @@ impl Dialect {
                 (&["num_generations", "rloo_k"], "rollout.group_size", "2"),
                 ANSWER,
             ],
+            // `GeneratingArguments`; TRL 0.9's `PPOConfig`, but for what its PPO trainer fills in.
+            (Dialect::LlamaFactory, "ppo") => &[
+                (&["max_new_tokens"], "rollout.max_new_tokens", "1024"),
+                (&["temperature"], "rollout.temperature", "0.95"),
+                (&["top_p"], "rollout.top_p", "0.7"),
+                (&["top_k"], "rollout.top_k", "50"),
+                (&["ppo_epochs"], "rollout.epochs", "4"),
+                (&["ppo_buffer_size"], "rollout.steps", "1"),
+                (&["ppo_target"], "method.ppo.kl_target", "6"),
+                (&["init_kl_coef"], "method.ppo.beta", "0.2"),
+                ONE_ANSWER,
+                (&["value head"], "method.ppo.critic", "shared"),
+            ],
             (Dialect::Trl, "ppo") => &[
+                ONE_ANSWER,
+                (&["critic learning rate"], "method.ppo.critic_lr_scale", "1"),
                 (&["num_ppo_epochs"], "rollout.epochs", "4"),
                 (&["response_length"], "rollout.max_new_tokens", "53"),
                 (&["temperature"], "rollout.temperature", "0.7"),
@@ -200,7 +216,6 @@ impl Reader {
     /// All other settings the file leaves to the tool.
     pub(super) fn silent_settings(&mut self, map: &Map<String, Value>) {
         let method = plain(&self.draft.value("method"));
-        let on_policy = matches!(&*method, "grpo" | "rloo" | "ppo");
         let adam = ["adamw", "adamw8bit", "schedule_free"];
         let is_adam = adam.contains(&&*plain(&self.draft.value("optimizer")));
         for silent in TRAINER.iter().copied() {
@@ -209,13 +224,12 @@ impl Reader {
             }
         }
         self.silent_schedule();
-        if self.max_steps.is_none() {
-            self.silent(map, self.dialect.epochs());
-        }
+        self.silent_epochs(map);
         match self.dialect {
             Dialect::Axolotl => {
                 self.silent(map, (&["micro_batch_size"], "train.micro_batch_size", "1"));
-                if !says(map, "warmup_steps") && !says(map, "warmup_ratio") {
+                let warms_up = self.draft.value("schedule") != "none";
+                if warms_up && !says(map, "warmup_steps") && !says(map, "warmup_ratio") {
                     let words = "at most 100 steps there";
                     self.silent_as("warmup_ratio: 0.03", "train.warmup_ratio", "0.03", words);
                 }
@@ -225,7 +239,7 @@ impl Reader {
                 self.silent(map, WARM_UP);
             }
         }
-        if let Some(length) = self.dialect.length(on_policy) {
+        if let Some(length) = self.dialect.length(self.writes_answers()) {
             self.silent(map, length);
         }
         // Rows that share a window make longer batches and fewer steps.
@@ -241,8 +255,35 @@ impl Reader {
         for silent in self.dialect.of_method(&method).iter().copied() {
             self.silent(map, silent);
         }
+        if self.dialect == Dialect::Trl && self.writes_answers() {
+            self.silent_room(map);
+        }
         if !self.draft.value("adapter").is_null() {
             self.silent_adapters(map);
+        }
+    }
+
+    /// TRL limits prompts and answers apart, and newer ones prompts not at all; here a row has room for both.
+    fn silent_room(&mut self, map: &Map<String, Value>) {
+        const PROMPT: u64 = 512;
+        let said = map.get("max_prompt_length").and_then(Value::as_u64);
+        let answer = self.draft.value("rollout.max_new_tokens").as_u64();
+        let (prompt, answer) = (said.unwrap_or(PROMPT), answer.unwrap_or_default());
+        let theirs = format!("a prompt of {prompt} tokens and an answer of {answer}");
+        let words =
+            "data.too_long handles longer prompts; a larger model.seq_len has room for them";
+        let tokens = (prompt + answer).to_string();
+        self.silent_as(&theirs, "model.seq_len", &tokens, words);
+    }
+
+    /// Passes over the data; the steps of a run on its own answers are for people to say.
+    fn silent_epochs(&mut self, map: &Map<String, Value>) {
+        let epochs @ (keys, _, passes) = self.dialect.epochs();
+        let says = keys.iter().any(|key| says(map, key));
+        match self.writes_answers() {
+            _ if says || self.max_steps.is_some() => {}
+            true => self.line(Fate::NoEqual, format!("({}: {passes})", keys[0]), "", STEPS),
+            false => self.silent(map, epochs),
         }
     }
 
@@ -288,10 +329,7 @@ impl Reader {
                 let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
                 self.line(Fate::Default, theirs, &ours, words);
             }
-            Err(issue) => {
-                let words = format!("{full}: {} {}", issue.what, issue.hint);
-                self.line(Fate::NoEqual, theirs, "", words.trim_end());
-            }
+            Err(issue) => self.refused(theirs, &full, &issue),
         }
     }
 }

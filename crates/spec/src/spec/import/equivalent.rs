@@ -1,6 +1,7 @@
 //! Keys of other tools where a setting is asked for: what stands for them here.
 
-use super::{Dialect, TARGETS, To};
+use super::shared::TARGETS;
+use super::{Dialect, To};
 use crate::spec::schema::{Kind, root};
 
 /// What to say to somebody who knows this key from another tool; `None` of a key that none has.
@@ -22,6 +23,11 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
         To::Flag(path, value) | To::Either(path, value, ..) | To::NearlyOff(path, value, _) => {
             format!("it is called {path} here; true is -s {path}={value}")
         }
+        To::OneOf(paths) => {
+            let all: Vec<String> = paths.iter().flat_map(|path| members(path)).collect();
+            called(&all)
+        }
+        To::Generation(_) => here("rollout.steps"),
         To::WarmUp => "-s warmup_steps=N, or -s warmup_ratio=SHARE".into(),
         To::Kept => here("checkpoint.keep_last"),
         To::Epochs => here("train.epochs"),
@@ -49,8 +55,13 @@ pub(in crate::spec) fn of(key: &str) -> Option<String> {
 
 /// A path; of members that have such a setting the first ones.
 fn here(path: &str) -> String {
+    called(&members(path))
+}
+
+/// A path, or that of each member that has such a setting.
+fn members(path: &str) -> Vec<String> {
     let Some((registry, setting)) = path.split_once(".*.") else {
-        return format!("it is called {path} here");
+        return vec![path.to_string()];
     };
     let members = match root().at(registry).map(|node| &node.kind) {
         Some(Kind::Registry(members)) => members.as_slice(),
@@ -59,11 +70,13 @@ fn here(path: &str) -> String {
     let have = members
         .iter()
         .filter(|(_, node)| node.at(setting).is_some());
-    let paths: Vec<String> = have
-        .map(|(name, _)| format!("{registry}.{name}.{setting}"))
-        .collect();
+    have.map(|(name, _)| format!("{registry}.{name}.{setting}"))
+        .collect()
+}
+
+fn called(paths: &[String]) -> String {
     let (shown, more) = match paths.len() {
-        0..=3 => (&paths[..], ""),
+        0..=3 => (paths, ""),
         _ => (&paths[..3], ", …"),
     };
     format!("it is called {}{more} here", shown.join(", "))

@@ -29,7 +29,6 @@ const STAGES: &[(&str, &str)] = &[
 const TEMPLATES: &[(&str, &str)] = &[
     ("chatml", "chatml"),
     ("default", "plain"),
-    ("empty", "auto"),
     ("qwen", "qwen"),
     ("qwen3", "qwen3"),
     ("llama3", "llama3"),
@@ -121,16 +120,12 @@ pub(super) const ROWS: &[Row] = &[
     row("ppo_whiten_rewards", To::Key("method.*.whiten_rewards")),
     row(
         "ppo_score_norm",
-        To::NoEqual("rewards are taken as they are; method.ppo.whiten_rewards centres them"),
+        To::NoEqual(
+            "scores are taken as they are; method.ppo.whiten_rewards brings rewards of tokens to standard deviation 1 and keeps their mean",
+        ),
     ),
-    row(
-        "ppo_target",
-        To::NoEqual("β stays as it is: no target for the divergence moves it"),
-    ),
-    row(
-        "ppo_buffer_size",
-        To::NoEqual("a step learns from the answers of its own rollout"),
-    ),
+    row("ppo_target", To::Key("method.*.kl_target")),
+    row("ppo_buffer_size", To::Key("rollout.steps")),
     row(
         "ref_model",
         To::NoEqual("the reference is what the run starts from"),

@@ -23,11 +23,10 @@ impl Reader {
             _ => {}
         }
         match plain(value) {
+            // `grpo` is the name of the method and of one of its aggregations.
+            word if method == "grpo" => self.set(theirs, "method.grpo.aggregation", &word, ""),
             word if word == method => self.line(Fate::Needless, theirs, "", "the method's own"),
             word if matches!(&*word, "orpo" | "simpo") => self.method_line(theirs, &word),
-            word if matches!(&*word, "grpo" | "bnpo" | "dapo" | "dr_grpo") => {
-                self.set(theirs, "method.*.aggregation", &word, "");
-            }
             word if method == "sft" && word == "nll" => {
                 self.line(
                     Fate::Needless,

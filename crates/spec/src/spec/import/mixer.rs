@@ -162,6 +162,7 @@ impl Reader {
                 }
             }
             self.part(source, part, theirs, FIRST_NOT_DRAWN);
+            self.left_out_of_set(at, set);
         }
         for (key, value) in value.as_object().into_iter().flatten() {
             let theirs = format!("dataset_mixture.{key}: {}", brief(value));
@@ -176,6 +177,27 @@ impl Reader {
                     "llmtui does not know this key: check it by hand",
                 ),
             }
+        }
+    }
+}
+
+impl Reader {
+    /// What is said of a set of the mixture beside its name and its part.
+    fn left_out_of_set(&mut self, at: usize, set: &Value) {
+        const TAKEN: [&str; 6] = ["id", "path", "config", "name", "split", "weight"];
+        for (key, value) in set.as_object().into_iter().flatten() {
+            if TAKEN.contains(&key.as_str()) || value.is_null() {
+                continue;
+            }
+            let theirs = format!("dataset_mixture.datasets[{at}].{key}: {}", brief(value));
+            let (fate, words) = match key.as_str() {
+                "columns" => (Fate::Needless, "a format ignores columns it does not use"),
+                _ => (
+                    Fate::NoEqual,
+                    "not carried over: every file of the split is read; files of this disk have a source each: `path: FILE`",
+                ),
+            };
+            self.line(fate, theirs, "", words);
         }
     }
 }

@@ -13,7 +13,9 @@ mod llama_factory;
 mod losses;
 mod mixer;
 mod schedule;
+mod set;
 mod shared;
+mod table;
 mod targets;
 mod trainer;
 mod trl;
@@ -22,14 +24,17 @@ pub use dataset_info::DatasetInfo;
 pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
+use super::issue::Issue;
 use super::layer;
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
 use mixer::Mixer;
 use serde_json::{Map, Value};
-use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, TARGETS, UNQUANTIZED};
+use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use table::{Phase, Row, To, row};
 
 /// A supported tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,91 +93,6 @@ impl Dialect {
         let mut rows = self.tables().iter().copied().flatten();
         rows.find(|row| row.key == key)
     }
-}
-
-/// What becomes of a key.
-#[derive(Debug, Clone, Copy)]
-enum To {
-    /// The same, at this path.
-    Key(&'static str),
-    /// Nearly the same; the text gives the difference.
-    Near(&'static str, &'static str),
-    /// One of a few values: theirs and ours.
-    Word(&'static str, &'static [(&'static str, &'static str)]),
-    /// The same, but for a few words that are called otherwise: theirs and ours.
-    Choice(&'static str, &'static [(&'static str, &'static str)]),
-    /// `true` means this value at this path, `false` what is the default here.
-    Flag(&'static str, &'static str),
-    /// Steps of warm-up, or a share of the run below 1.
-    WarmUp,
-    /// How many checkpoints are kept.
-    Kept,
-    /// Passes over the data, unless steps are said too.
-    Epochs,
-    /// How many times an epoch something happens.
-    PerEpoch(&'static str),
-    /// After every epoch, after steps, or never.
-    Strategy(&'static str),
-    /// The training method: theirs and ours.
-    Method(&'static [(&'static str, &'static str)]),
-    /// The loss of a preference method: a method of its own here, or one of its settings.
-    Loss,
-    /// Datasets.
-    Data(Sets),
-    /// A setting of the one dataset.
-    OfData(&'static str),
-    /// The alignment handbook's data sets with fractions, the keys beside them, and its newer form.
-    Mixer,
-    OfMixer,
-    Mixture,
-    /// A chat template: theirs and ours.
-    Template(&'static [(&'static str, &'static str)]),
-    /// `true` means the first value at this path, `false` the second; what to know of the first.
-    Either(&'static str, &'static str, &'static str, &'static str),
-    /// `true` means this value at this path; `false` is not quite the default here: the text gives the difference.
-    NearlyOff(&'static str, &'static str, &'static str),
-    /// Which weights train: `lora` or `full`.
-    Tuning,
-    /// Modules with adapters.
-    Targets,
-    /// Whether all linear layers have adapters.
-    AllLinear,
-    /// Modules that train whole beside adapters.
-    Whole,
-    /// The share of rows held out.
-    HeldOut,
-    /// Settings of the schedule.
-    ScheduleSettings,
-    /// The last learning rate as a share of the peak.
-    Floor,
-    /// No equivalent; what to do instead.
-    NoEqual(&'static str),
-    /// Not needed here.
-    Needless(&'static str),
-}
-
-/// One key of a dialect.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    key: &'static str,
-    to: To,
-}
-
-impl Row {
-    /// A setting of adapters.
-    fn is_of_adapters(&self) -> bool {
-        match self.to {
-            To::Key(path) | To::Flag(path, _) | To::NearlyOff(path, ..) => {
-                path.starts_with("adapter.lora.")
-            }
-            To::Targets | To::AllLinear | To::Whole => true,
-            _ => false,
-        }
-    }
-}
-
-const fn row(key: &'static str, to: To) -> Row {
-    Row { key, to }
 }
 
 /// The outcome for one key.
@@ -308,27 +228,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
         .from
         .or_else(|| detect(&keys))
         .ok_or(ImportError::NoDialect)?;
-    let mut reader = Reader {
-        dialect,
-        draft: Draft::blank(name),
-        lines: Vec::new(),
-        sources: Vec::new(),
-        parts: Vec::new(),
-        mixer: Mixer::of(&map),
-        doubt: None,
-        loss_weights: losses::weights(&map),
-        max_steps: map
-            .get("max_steps")
-            .and_then(Value::as_u64)
-            .filter(|n| *n > 0),
-        epochs: dialect.epochs_of(&map),
-        without_steps: cadence::without_steps(&map),
-        adapts: dialect.adapts(&map),
-        names_targets: defaults::says(&map, "lora_target_modules"),
-        says_power: false,
-        says_mix: defaults::says(&map, "mix_strategy"),
-        info: known.info.map(|info| (info.folder.clone(), info.entries())),
-    };
+    let mut reader = Reader::of(dialect, name, &map, known);
     // Choices first: settings below them belong to the selected member.
     match dialect {
         Dialect::Trl => {
@@ -343,27 +243,13 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
         Dialect::LlamaFactory => {}
     }
     reader.silent_choices(&map);
-    let order = |key: &str| match dialect.row(key).map(|r| r.to) {
-        Some(To::Method(_)) => 0,
-        Some(To::Loss) => 1,
-        Some(To::Word(..) | To::Tuning | To::Flag("adapter", _)) => 2,
-        // Shares of the learning rate come after it.
-        Some(To::ScheduleSettings | To::Floor) => 4,
-        _ => 3,
-    };
-    let mut entries: Vec<_> = map.iter().collect();
-    entries.sort_by_key(|(key, _)| order(key));
-    let (shares, entries): (Vec<_>, Vec<_>) =
-        entries.into_iter().partition(|(key, _)| order(key) == 4);
-    for (key, value) in entries {
-        reader.key(key, value);
-    }
+    reader.keys(&map, Phase::Method..=Phase::Setting);
     reader.silent_rate(&map);
-    for (key, value) in shares {
-        reader.key(key, value);
-    }
+    reader.keys(&map, Phase::Rate..=Phase::Rate);
     reader.silent_settings(&map);
+    reader.keys(&map, Phase::Batch..=Phase::Batch);
     reader.judged_batch();
+    reader.counted_rollouts();
     reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {
@@ -400,56 +286,82 @@ struct Reader {
     says_power: bool,
     /// The file says how several datasets become one.
     says_mix: bool,
+    /// All linear layers have adapters, besides those that are listed.
+    all_linear: bool,
+    /// The key of the warm-up that counts.
+    warm_up: &'static str,
+    /// The optimizer is schedule-free.
+    schedule_free: bool,
     /// LLaMA-Factory's datasets, and the folder of their files.
     info: Option<(PathBuf, Map<String, Value>)>,
 }
 
 impl Reader {
+    fn of(dialect: Dialect, name: &str, map: &Map<String, Value>, known: &Known<'_>) -> Reader {
+        Reader {
+            dialect,
+            draft: Draft::blank(name),
+            lines: Vec::new(),
+            sources: Vec::new(),
+            parts: Vec::new(),
+            mixer: Mixer::of(map),
+            doubt: None,
+            loss_weights: losses::weights(map),
+            max_steps: map
+                .get("max_steps")
+                .and_then(Value::as_u64)
+                .filter(|n| *n > 0),
+            epochs: dialect.epochs_of(map),
+            without_steps: cadence::without_steps(map),
+            adapts: dialect.adapts(map),
+            names_targets: defaults::says(map, "lora_target_modules"),
+            says_power: false,
+            says_mix: defaults::says(map, "mix_strategy"),
+            all_linear: map.get("lora_target_linear") == Some(&Value::Bool(true)),
+            warm_up: schedule::warm_up_of(map),
+            schedule_free: ["optim", "optimizer"]
+                .iter()
+                .filter_map(|key| map.get(*key))
+                .any(|word| word == "schedule_free_adamw"),
+            info: known.info.map(|info| (info.folder.clone(), info.entries())),
+        }
+    }
+
+    /// The keys of some phases in their order, those of one phase as they stand in the file.
+    fn keys(&mut self, map: &Map<String, Value>, phases: RangeInclusive<Phase>) {
+        let dialect = self.dialect;
+        let phase = |key: &str| {
+            let row = dialect.row(key);
+            row.map_or(Phase::Setting, |row| row.to.phase())
+        };
+        let mut entries: Vec<_> = map
+            .iter()
+            .filter(|(key, _)| phases.contains(&phase(key)))
+            .collect();
+        entries.sort_by_key(|(key, _)| phase(key));
+        for (key, value) in entries {
+            self.key(key, value);
+        }
+    }
+
     fn key(&mut self, key: &str, value: &Value) {
         let theirs = format!("{key}: {}", brief(value));
         let Some(row) = self.dialect.row(key) else {
             let words = "llmtui does not know this key: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
-        if value.is_null() && !matches!(row.to, To::Data(_)) {
-            return self.line(Fate::Needless, theirs, "", "empty: the default");
-        }
-        if !self.adapts && row.is_of_adapters() {
-            let words =
-                "no adapter is turned on: this tool trains all weights and does not read it";
+        if let Some(words) = self.needless_here(row, value) {
             return self.line(Fate::Needless, theirs, "", words);
         }
         match row.to {
-            To::Key("train.max_steps") if value.as_i64().is_some_and(|n| n <= 0) => {
-                self.line(Fate::Needless, theirs, "", "no limit: the epochs count");
-            }
-            To::Key("optimizer.*.eps") if self.draft.value("optimizer") == "adafactor" => {
-                self.line(Fate::Needless, theirs, "", "Adafactor does not read it");
-            }
-            To::Key(path) if self.without_steps.contains(&path) => {
-                self.line(
-                    Fate::Needless,
-                    theirs,
-                    "",
-                    "the strategy is not steps: it is not read",
-                );
-            }
-            To::Key(path) if path.starts_with("rollout.") && !self.writes_answers() => {
-                let words = "the method writes no answers of its own";
-                self.line(Fate::Needless, theirs, "", words);
-            }
             To::Key(path) => self.set(theirs, path, &plain(value), ""),
-            To::WarmUp => self.warm_up(theirs, value),
-            To::Kept => match value.as_u64() {
-                Some(1) => {
-                    let words = "the best one is kept as well; at least 2, one of which is whole while the other is written";
-                    self.set(theirs, "checkpoint.keep_last", "2", words);
-                }
-                _ => {
-                    let words = "the best one is kept as well";
-                    self.set(theirs, "checkpoint.keep_last", &plain(value), words);
-                }
-            },
+            To::OneOf(paths) => {
+                let has = |path: &&&str| self.draft.settle(path).is_some();
+                let path = paths.iter().find(has).unwrap_or(&paths[0]);
+                self.set(theirs, path, &plain(value), "");
+            }
+            To::WarmUp => self.warm_up(key, theirs, value),
+            To::Kept => self.kept(theirs, value),
             To::Near(path, words) => self.set(theirs, path, &plain(value), words),
             To::Word(path, words) => self.word(theirs, path, words, value),
             To::Choice(path, words) => {
@@ -458,33 +370,10 @@ impl Reader {
                 self.set(theirs, path, ours.map_or(&said, |(_, ours)| ours), "");
             }
             To::Flag(path, ours) => self.flag(theirs, path, ours, value),
-            To::Epochs => match self.max_steps {
-                Some(_) => self.line(
-                    Fate::Needless,
-                    theirs,
-                    "",
-                    "max_steps is given too, and counts",
-                ),
-                None => self.set(theirs, "train.epochs", &plain(value), ""),
-            },
+            To::Epochs => self.passes(theirs, &plain(value)),
             To::PerEpoch(path) => self.per_epoch(theirs, path, value),
             To::Strategy(path) => self.strategy(theirs, path, value),
-            To::Method(words) => {
-                let word = plain(value);
-                let ours = words.iter().find(|(t, _)| *t == word);
-                match ours {
-                    None if value == &Value::Bool(false) => {
-                        self.line(Fate::Needless, theirs, "", "off");
-                    }
-                    Some((word, ours)) if self.is_loss(word, ours) => {
-                        let why = format!("from {theirs}");
-                        let _ = self.draft.set("method", ours, &why);
-                        self.set(theirs, "method.*.loss", word, "");
-                    }
-                    Some((_, ours)) => self.method_line(theirs, ours),
-                    None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
-                }
-            }
+            To::Method(words) => self.method_said(theirs, words, value),
             To::Loss => self.loss(theirs, value),
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
@@ -511,17 +400,12 @@ impl Reader {
                 _ => self.line(Fate::NoEqual, theirs, "", ADAPTER),
             },
             To::Targets => self.targets(theirs, value),
-            To::AllLinear => match value {
-                Value::Bool(false) if self.names_targets => {
-                    self.line(Fate::Needless, theirs, "", "the modules are listed");
-                }
-                Value::Bool(true) => self.set(theirs, "adapter.lora.targets", "all", ""),
-                _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
-            },
+            To::AllLinear => self.all_linear_layers(theirs, value),
             To::Whole => self.whole_modules(theirs, value),
             To::HeldOut => self.held_out(theirs, value),
             To::ScheduleSettings => self.schedule_settings(theirs, value),
             To::Floor => self.floor_of_rate(theirs, value),
+            To::Generation(counts) => self.generation(theirs, counts, value),
             To::NoEqual(words) => {
                 // A switch that is off needs no equivalent.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
@@ -529,6 +413,59 @@ impl Reader {
                 self.line(fate, theirs, "", words);
             }
             To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
+        }
+    }
+
+    /// Why a key says nothing where it stands; `None` of one that does.
+    fn needless_here(&self, row: &Row, value: &Value) -> Option<&'static str> {
+        let answers = "the method writes no answers of its own";
+        match row.to {
+            To::Data(_) => None,
+            _ if value.is_null() => Some("empty: the default"),
+            _ if !self.adapts && row.is_of_adapters() => {
+                Some("no adapter is turned on: this tool trains all weights and does not read it")
+            }
+            To::Key("train.max_steps") if value.as_i64().is_some_and(|n| n <= 0) => {
+                Some("no limit: the epochs count")
+            }
+            To::Key("optimizer.*.eps") if self.draft.value("optimizer") == "adafactor" => {
+                Some("Adafactor does not read it")
+            }
+            To::Key(path) if self.without_steps.contains(&path) => {
+                Some("the strategy is not steps: it is not read")
+            }
+            To::Key(path) if path.starts_with("rollout.") && !self.writes_answers() => {
+                Some(answers)
+            }
+            To::Generation(_) if !self.writes_answers() => Some(answers),
+            To::WarmUp if self.draft.value("schedule") == "none" => Some(
+                "the rate is constant from the first step: this schedule of the tool reads no warm-up",
+            ),
+            _ => None,
+        }
+    }
+
+    /// How many checkpoints are kept.
+    fn kept(&mut self, theirs: String, value: &Value) {
+        let (kept, words) = match value.as_u64() {
+            Some(1) => (
+                "2".into(),
+                "the best one is kept as well; at least 2, one of which is whole while the other is written",
+            ),
+            _ => (plain(value), "the best one is kept as well"),
+        };
+        self.set(theirs, "checkpoint.keep_last", &kept, words);
+    }
+
+    /// Passes over the data. A run on its own answers is as long as its steps.
+    fn passes(&mut self, theirs: String, epochs: &str) {
+        match self.max_steps {
+            Some(_) => {
+                let words = "max_steps is given too, and counts";
+                self.line(Fate::Needless, theirs, "", words);
+            }
+            None if self.writes_answers() => self.line(Fate::NoEqual, theirs, "", STEPS),
+            None => self.set(theirs, "train.epochs", epochs, ""),
         }
     }
 
@@ -586,11 +523,26 @@ impl Reader {
                 };
                 self.line(fate, theirs, &ours, words);
             }
+            Err(issue) => self.refused(theirs, &full, &issue),
+        }
+    }
+
+    /// A choice that another setting needs, which is the one that is reported; `None` of one that is refused, which is
+    /// reported then.
+    fn set_before(&mut self, theirs: String, path: &str, word: &str) -> Option<String> {
+        match self.draft.set(path, word, &format!("from {theirs}")) {
+            Ok(()) => Some(theirs),
             Err(issue) => {
-                let words = format!("{full}: {} {}", issue.what, issue.hint);
-                self.line(Fate::NoEqual, theirs, "", words.trim_end());
+                self.refused(theirs, path, &issue);
+                None
             }
         }
+    }
+
+    /// What the schema rejects has no equivalent.
+    fn refused(&mut self, theirs: String, path: &str, issue: &Issue) {
+        let words = format!("{path}: {} {}", issue.what, issue.hint);
+        self.line(Fate::NoEqual, theirs, "", words.trim_end());
     }
 
     fn word(&mut self, theirs: String, path: &str, words: &[(&str, &str)], value: &Value) {
@@ -612,6 +564,8 @@ impl Reader {
                     "the 32-bit version with the same update",
                 );
             }
+            // Its warm-up is the optimizer's own, whatever the schedule.
+            Some("none") if self.schedule_free => self.set(theirs, path, "constant", ""),
             Some(ours) if word == "qlora" => self.set(theirs, path, ours, UNQUANTIZED),
             Some(ours) => self.set(theirs, path, ours, ""),
             None => {
@@ -645,6 +599,22 @@ impl Reader {
         match trained {
             true => self.set(theirs, "method", ours, ""),
             false => self.method_missing(theirs, ours),
+        }
+    }
+
+    /// The method by the tool's name for it, which may be that of a loss here.
+    fn method_said(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
+        let word = plain(value);
+        let ours = words.iter().find(|(theirs, _)| *theirs == word);
+        match ours {
+            None if value == &Value::Bool(false) => self.line(Fate::Needless, theirs, "", "off"),
+            Some((word, ours)) if self.is_loss(word, ours) => {
+                if let Some(theirs) = self.set_before(theirs, "method", ours) {
+                    self.set(theirs, "method.*.loss", word, "");
+                }
+            }
+            Some((_, ours)) => self.method_line(theirs, ours),
+            None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
         }
     }
 

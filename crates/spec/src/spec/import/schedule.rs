@@ -1,14 +1,29 @@
 //! Settings of a schedule that Hugging Face keeps in a map of its own, and shares of the learning rate.
 
+use super::defaults::says;
 use super::{Fate, Reader, brief, plain};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 const FLOOR: &str = "schedule.*.min_lr";
 
+/// The key of the warm-up that counts: steps above 0 before a share (transformers 4.57).
+pub(super) fn warm_up_of(map: &Map<String, Value>) -> &'static str {
+    let steps = map.get("warmup_steps").and_then(Value::as_f64);
+    match says(map, "warmup_ratio") && !steps.is_some_and(|n| n > 0.0) {
+        true => "warmup_ratio",
+        false => "warmup_steps",
+    }
+}
+
 impl Reader {
-    /// `warmup_steps`: since transformers 5 a number below 1 is a share of the run.
-    pub(super) fn warm_up(&mut self, theirs: String, value: &Value) {
-        let share = value.as_f64().is_some_and(|n| n > 0.0 && n < 1.0);
+    /// `warmup_ratio`, or `warmup_steps`, where a number below 1 is a share of the run since transformers 5.
+    pub(super) fn warm_up(&mut self, key: &str, theirs: String, value: &Value) {
+        if key != self.warm_up {
+            let words = format!("{} counts", self.warm_up);
+            return self.line(Fate::Needless, theirs, "", words);
+        }
+        let below_one = value.as_f64().is_some_and(|n| n > 0.0 && n < 1.0);
+        let share = key == "warmup_ratio" || below_one;
         let path = match share {
             true => "train.warmup_ratio",
             false => "schedule.*.warmup_steps",

@@ -22,7 +22,7 @@ pub(super) const OPTIMIZERS: &[(&str, &str)] = &[
 pub(super) const SCHEDULES: &[(&str, &str)] = &[
     ("cosine", "cosine"),
     ("linear", "linear"),
-    ("constant", "constant"),
+    ("constant", "none"),
     ("cosine_with_min_lr", "cosine"),
     ("constant_with_warmup", "constant"),
     ("polynomial", "polynomial"),
@@ -41,6 +41,9 @@ pub(super) const UNQUANTIZED: &str = "the base is frozen in f32 here, not in the
 pub(super) const NO_RATE: &str = "the tool requires learning_rate and the file has none: this is the default of llmtui, set your own; 1e-4 to 2e-4 is usual with adapters, 1e-5 to 2e-5 without";
 /// What TRL learns of a conversation by default.
 pub(super) const WHOLE_TURNS: &str = "of a conversation the tool learns every token, auto only the assistant's turns; data.train_on: all learns every token too, of prompts as well";
+/// How long a run on its own answers is.
+pub(super) const STEPS: &str = "a run on its own answers is as long as its steps: set train.max_steps to prompts × epochs × rollout.group_size × rollout.epochs \
+     / (train.micro_batch_size × train.grad_accum_steps)";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 pub(super) const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
 pub(super) const WINDOWS: &str =
@@ -81,7 +84,7 @@ pub(super) const EVERYWHERE: &[Row] = &[
     row("max_grad_norm", To::Key("train.clip_norm")),
     row("max_steps", To::Key("train.max_steps")),
     row("warmup_steps", To::WarmUp),
-    row("warmup_ratio", To::Key("train.warmup_ratio")),
+    row("warmup_ratio", To::WarmUp),
     row("lr_scheduler_kwargs", To::ScheduleSettings),
     row("neftune_noise_alpha", To::Key("method.*.neftune_alpha")),
     row(

@@ -4,6 +4,8 @@ use super::shared::TARGETS;
 use super::{Fate, Reader, plain};
 use serde_json::{Value, json};
 
+const PATH: &str = "adapter.lora.targets";
+
 /// Linear layers as Llama's kin call them, and ours.
 const LAYERS: &[(&str, &str)] = &[
     ("q_proj", "query"),
@@ -54,7 +56,6 @@ fn of<'a>(list: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
 impl Reader {
     /// Modules with adapters.
     pub(super) fn targets(&mut self, theirs: String, value: &Value) {
-        const PATH: &str = "adapter.lora.targets";
         let names = names(value);
         if names
             .iter()
@@ -69,15 +70,13 @@ impl Reader {
         if names.is_empty() || !names.iter().all(plain) {
             return self.line(Fate::NoEqual, theirs, "", TARGETS);
         }
+        if self.all_linear {
+            return self.beside_all_linear(theirs, &names);
+        }
         let known: Option<Vec<&str>> = names.iter().map(|name| of(LAYERS, name)).collect();
         let Some(mut layers) = known else {
-            self.set_quietly(PATH, "pattern", &theirs);
-            return self.set(
-                theirs,
-                "adapter.lora.patterns",
-                &json!(names).to_string(),
-                "",
-            );
+            let list = json!(names).to_string();
+            return self.listed_targets(theirs, ("pattern", "patterns"), &list);
         };
         let place = |layer: &str| LAYERS.iter().position(|(_, ours)| *ours == layer);
         layers.sort_by_key(|layer| place(layer));
@@ -85,14 +84,16 @@ impl Reader {
         match SETS.iter().find(|(_, set)| *set == layers) {
             Some((word, _)) => self.set(theirs, PATH, word, ""),
             None => {
-                self.set_quietly(PATH, "custom", &theirs);
-                self.set(
-                    theirs,
-                    "adapter.lora.custom",
-                    &json!(layers).to_string(),
-                    "",
-                );
+                let list = json!(layers).to_string();
+                self.listed_targets(theirs, ("custom", "custom"), &list);
             }
+        }
+    }
+
+    /// A kind of list, and the list.
+    fn listed_targets(&mut self, theirs: String, (kind, setting): (&str, &str), list: &str) {
+        if let Some(theirs) = self.set_before(theirs, PATH, kind) {
+            self.set(theirs, &format!("adapter.lora.{setting}"), list, "");
         }
     }
 
@@ -112,8 +113,31 @@ impl Reader {
         }
     }
 
-    /// A choice that another setting needs; that one is reported.
-    fn set_quietly(&mut self, path: &str, word: &str, theirs: &str) {
-        let _ = self.draft.set(path, word, &format!("from {theirs}"));
+    /// Whether all linear layers have adapters.
+    pub(super) fn all_linear_layers(&mut self, theirs: String, value: &Value) {
+        match value {
+            Value::Bool(false) if self.names_targets => {
+                self.line(Fate::Needless, theirs, "", "the modules are listed");
+            }
+            Value::Bool(true) => self.set(theirs, PATH, "all", ""),
+            _ => self.line(Fate::NoEqual, theirs, "", TARGETS),
+        }
+    }
+
+    /// Modules with adapters beside all linear layers, whichever of the two stands first.
+    fn beside_all_linear(&mut self, theirs: String, names: &[String]) {
+        let others: Vec<&str> = names
+            .iter()
+            .map(String::as_str)
+            .filter(|name| of(LAYERS, name).is_none())
+            .collect();
+        let words = match others.as_slice() {
+            [] => String::new(),
+            others => format!(
+                "all linear layers have adapters, of which {} may be none; tables train whole: adapter.lora.modules_to_save",
+                others.join(", ")
+            ),
+        };
+        self.set(theirs, PATH, "all", &words);
     }
 }

@@ -53,13 +53,25 @@ pub(super) const ROWS: &[Row] = &[
     row("max_seq_length", To::Near("model.seq_len", WINDOWS)),
     row(
         "max_prompt_length",
-        To::NoEqual("data.too_long handles long rows"),
+        To::NoEqual(
+            "data.too_long handles long rows; model.seq_len has room for prompt and answer",
+        ),
     ),
     row("max_completion_length", To::Key("rollout.max_new_tokens")),
     row("response_length", To::Key("rollout.max_new_tokens")),
     row("num_generations", To::Key("rollout.group_size")),
     row("rloo_k", To::Key("rollout.group_size")),
     row("num_iterations", To::Key("rollout.epochs")),
+    row("num_mini_batches", To::Key("rollout.steps")),
+    row(
+        "steps_per_generation",
+        To::Generation(&["train.grad_accum_steps"]),
+    ),
+    row(
+        "generation_batch_size",
+        To::Generation(&["train.micro_batch_size", "train.grad_accum_steps"]),
+    ),
+    row("normalize_advantages", To::Key("method.*.normalize")),
     row("num_ppo_epochs", To::Key("rollout.epochs")),
     row("temperature", To::Key("rollout.temperature")),
     row("top_p", To::Key("rollout.top_p")),
@@ -68,7 +80,10 @@ pub(super) const ROWS: &[Row] = &[
         "mask_truncated_completions",
         To::Key("rollout.mask_truncated"),
     ),
-    row("epsilon", To::Key("method.*.clip_low")),
+    row(
+        "epsilon",
+        To::OneOf(&["method.*.clip_low", "method.*.clip"]),
+    ),
     row("epsilon_high", To::Key("method.*.clip_high")),
     row("delta", To::Key("method.*.delta")),
     row(
@@ -95,6 +110,12 @@ pub(super) const ROWS: &[Row] = &[
         ),
     ),
     row("sft_model_path", To::Key("train.from")),
+    row(
+        "total_episodes",
+        To::NoEqual(
+            "set train.max_steps to total_episodes × rollout.epochs / (train.micro_batch_size × train.grad_accum_steps)",
+        ),
+    ),
     row(
         "reward_funcs",
         To::NoEqual(

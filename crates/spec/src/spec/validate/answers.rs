@@ -8,6 +8,38 @@ use crate::spec::RunConfig;
 
 /// Methods that learn from the model's own answers.
 pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
+    rewards(config, judge);
+    if config.method.on_policy().is_none() {
+        return;
+    }
+    groups(config, judge);
+    critic(config, judge);
+    evaluation(config, judge);
+    let rollout = &config.rollout;
+    judge.want(
+        rollout.max_new_tokens < config.model.seq_len,
+        &["rollout.max_new_tokens", "model.seq_len"],
+        format!(
+            "answers of {} tokens leave no room for a prompt in {}",
+            rollout.max_new_tokens, config.model.seq_len
+        ),
+        "a smaller max_new_tokens, or a larger model.seq_len",
+    );
+    judge.want(
+        rollout.stop.iter().all(|s| !s.is_empty()),
+        &["rollout.stop"],
+        "an empty stop string stops immediately",
+        "remove it",
+    );
+    if let Some((key, what, hint)) = config.method.fault() {
+        let word = config.method.entry().id;
+        judge.want(false, &[&format!("method.{word}.{key}")], what, hint);
+    }
+    reference(config, judge);
+}
+
+/// Each has a name of its own, and only methods that learn from answers have any.
+fn rewards(config: &RunConfig, judge: &mut Judge) {
     for fault in config.rewards.iter().filter_map(WeightedReward::fault) {
         judge.want(false, &["rewards"], fault.0, fault.1);
     }
@@ -24,27 +56,33 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "give each a `name` of its own",
     );
     let word = config.method.entry().id;
-    if config.method.on_policy().is_none() {
-        judge.want(
+    match config.method.on_policy() {
+        None => judge.want(
             config.rewards.is_empty(),
             &["rewards"],
             format!("the method {word} gives no rewards"),
             "leave them out, or choose method=grpo, rloo or ppo",
-        );
-        return;
+        ),
+        Some(_) => judge.want(
+            !config.rewards.is_empty(),
+            &["rewards"],
+            format!("{word} learns from rewards, and there are none"),
+            "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
+        ),
     }
-    judge.want(
-        !config.rewards.is_empty(),
-        &["rewards"],
-        format!("{word} learns from rewards, and there are none"),
-        "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
-    );
+}
+
+/// Answers to a prompt, and whole groups of them in a rollout.
+fn groups(config: &RunConfig, judge: &mut Judge) {
     let (t, r) = (&config.train, &config.rollout);
     let least = config.method.on_policy().map_or(1, |m| m.least_group());
     judge.want(
         r.group_size >= least,
         &["rollout.group_size"],
-        format!("{word} compares the answers to a prompt, and there is one"),
+        format!(
+            "{} compares the answers to a prompt, and there is one",
+            config.method.entry().id
+        ),
         "rollout.group_size=4",
     );
     judge.want(
@@ -53,7 +91,6 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "a single answer to a prompt is always worth the same as itself: every prompt would be replaced",
         "rollout.refill=0, or a group_size of 2 or more",
     );
-    critic(config, judge);
     let answers = t
         .micro_batch_size
         .saturating_mul(t.grad_accum_steps)
@@ -71,6 +108,11 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         ),
         "micro_batch_size × grad_accum_steps × rollout.steps must be a multiple of group_size",
     );
+}
+
+/// Answers to held-out prompts.
+fn evaluation(config: &RunConfig, judge: &mut Judge) {
+    let r = &config.rollout;
     let wrong = r
         .pass_at
         .iter()
@@ -91,24 +133,11 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "at temperature 0 all answers to a held-out prompt are the same one",
         "rollout.eval_temperature=1, or eval_answers=1",
     );
-    judge.want(
-        r.max_new_tokens < config.model.seq_len,
-        &["rollout.max_new_tokens", "model.seq_len"],
-        format!(
-            "answers of {} tokens leave no room for a prompt in {}",
-            r.max_new_tokens, config.model.seq_len
-        ),
-        "a smaller max_new_tokens, or a larger model.seq_len",
-    );
-    judge.want(
-        r.stop.iter().all(|s| !s.is_empty()),
-        &["rollout.stop"],
-        "an empty stop string stops immediately",
-        "remove it",
-    );
-    if let Some((key, what, hint)) = config.method.fault() {
-        judge.want(false, &[&format!("method.{word}.{key}")], what, hint);
-    }
+}
+
+/// What answers are held near to.
+fn reference(config: &RunConfig, judge: &mut Judge) {
+    let (word, t) = (config.method.entry().id, &config.train);
     let reference = config.method.needs().reference;
     judge.want(
         reference != Some(ReferenceChoice::Precomputed),
@@ -118,7 +147,7 @@ pub(super) fn rollouts(config: &RunConfig, judge: &mut Judge) {
     );
     judge.want(
         reference.is_none()
-            || r.cold_start_steps == 0
+            || config.rollout.cold_start_steps == 0
             || t.from.is_some()
             || config.adapter.is_none(),
         &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
