@@ -2,8 +2,8 @@
 //! figures. Reads folds alone, so runs of other programs compare like ours. No screens here.
 
 use super::log::Tail;
+use super::rewound::Rewound;
 use super::series::Series;
-use super::spent::Spent;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
 use crate::base::human;
@@ -31,7 +31,7 @@ pub enum By {
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run: see [`Spent`].
+    /// Milliseconds in which an engine held the run: see [`super::spent::Spent`].
     Time,
 }
 
@@ -73,7 +73,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    spent: Spent,
+    given_up: Rewound<Vec<Place>>,
     now: Place,
     /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
     changes: Vec<(u64, String, f64)>,
@@ -104,12 +104,15 @@ impl Track {
         Ok(track)
     }
 
-    /// Folds one event.
+    /// Folds one event; a repeated one changes nothing.
     pub fn apply(&mut self, envelope: &Envelope) {
+        let before = self.state.last_seq;
         self.state.apply(envelope);
-        self.spent.take(envelope.t, &envelope.event);
+        if self.state.last_seq == before {
+            return;
+        }
         // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
-        self.now.millis = self.now.millis.max(self.spent.millis());
+        self.now.millis = self.now.millis.max(self.millis());
         match &envelope.event {
             Event::Adjusted { step, key, new, .. } => self.changed(*step, key, new.0),
             Event::Rescued { step, lr, .. } | Event::RescueUndone { step, lr, .. } => {
@@ -118,7 +121,17 @@ impl Track {
             _ => {}
         }
         match envelope.event {
-            Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
+            Event::RolledBack { step } => {
+                let at = self.places.partition_point(|place| place.step <= step);
+                self.given_up.rolled_back(self.places.split_off(at));
+            }
+            Event::Rescued { .. } => self.given_up.rescued(),
+            Event::RescueUndone { step, tokens, .. } => {
+                let counted = self.given_up.undone().into_iter();
+                self.places
+                    .extend(counted.filter(|place| place.step <= step));
+                (self.now.step, self.now.tokens) = (step, tokens);
+            }
             Event::Stepped { step, tokens, .. } => {
                 (self.now.step, self.now.tokens) = (step, tokens);
                 if self.places.last().is_none_or(|last| last.step < step) {
@@ -166,7 +179,7 @@ impl Track {
 
     /// Milliseconds in which engines held it.
     pub fn millis(&self) -> u64 {
-        self.spent.millis()
+        self.state.spent().millis()
     }
 
     /// The same in words. A log whose lines have no times tells none.
@@ -506,6 +519,20 @@ mod tests {
         }
     }
 
+    fn rescued(step: u64, lr: (Num, Num)) -> Event {
+        Event::Rescued {
+            step,
+            from: step + 1,
+            why: String::new(),
+            skipped: (0, 0),
+            lr,
+            moments_reset: false,
+            count: 1,
+            at_most: 3,
+            undo: None,
+        }
+    }
+
     #[test]
     fn curves_over_tokens_and_time_leave_out_pauses_between_engines() {
         let mut events = vec![(1_000, hello())];
@@ -529,6 +556,46 @@ mod tests {
         assert_eq!(curve.steps(), Some((100, 900)));
         assert_eq!(curve.extent(0.0, 1e9), Some((3.0, 6.0)));
         assert!(track.curve("gone", By::Step).is_none() && points(By::Step).len() == 5);
+    }
+
+    #[test]
+    fn an_undone_rescue_brings_the_places_of_its_steps_back() {
+        let lr = (Num(1e-3), Num(5e-4));
+        let mut events = vec![(0, hello())];
+        events.extend((1..=50).map(|s| (100 * s, stepped(s, 10 * s, 1.0))));
+        events.push((5_000, Event::RolledBack { step: 30 }));
+        events.push((5_000, rescued(30, lr)));
+        events.extend((31..=35).map(|s| (5_000 + 100 * (s - 30), stepped(s, 10 * s, 1.0))));
+        events.push((5_500, Event::RolledBack { step: 30 }));
+        let undone = Event::RescueUndone {
+            step: 48,
+            tokens: 480,
+            rescue: 30,
+            why: String::new(),
+            lr,
+            whole: true,
+            lost: 5,
+        };
+        events.push((5_500, undone));
+        events.push((5_600, stepped(49, 490, 1.0)));
+        let track = track(events);
+        let x = |by| [31, 40, 48, 49].map(|step| track.x_of(step, by));
+        assert_eq!(x(By::Tokens), [310, 400, 480, 490]);
+        assert_eq!(x(By::Time), [3_100, 4_000, 4_800, 5_600]);
+    }
+
+    #[test]
+    fn a_repeated_event_is_folded_once() {
+        let lr = (Num(1e-3), Num(5e-4));
+        let mut track = track(vec![(0, hello()), (100, rescued(3, lr))]);
+        let again = Envelope {
+            v: 1,
+            seq: 2,
+            t: UnixMillis(900),
+            event: rescued(3, lr),
+        };
+        track.apply(&again);
+        assert_eq!((track.changes.len(), track.millis()), (1, 100));
     }
 
     #[test]
