@@ -378,11 +378,10 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
             _ => {}
         },
     );
-    let best = told
-        .iter()
-        .rev()
-        .find(|(_, (_, best))| *best)
-        .map(|(step, _)| *step);
+    let entries = run.checkpoints();
+    // As `best_checkpoint`: one whose folder is gone is not the best to be had.
+    let was_best = |step: &u64| told.get(step).is_some_and(|(_, best)| *best);
+    let best = entries.iter().map(|entry| entry.step).rfind(was_best);
     let row = |entry: crate::run::CheckpointEntry| CheckpointRow {
         val_loss: told.get(&entry.step).and_then(|(loss, _)| *loss),
         best: best == Some(entry.step),
@@ -392,7 +391,7 @@ fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
         step: entry.step,
         path: entry.path,
     };
-    run.checkpoints().into_iter().rev().map(row).collect()
+    entries.into_iter().rev().map(row).collect()
 }
 
 /// A name for a new file, written like `said`, which means `place`.
@@ -408,6 +407,42 @@ fn free_name(said: &str, place: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::{ManualClock, UnixMillis};
+    use crate::wire::{Envelope, encode};
+
+    /// The chat takes the row that is marked, `llmtui chat RUN` what the run calls its best.
+    #[test]
+    fn the_best_row_is_the_best_checkpoint_that_is_kept() {
+        let runs = tempfile::tempdir().unwrap();
+        let run = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
+        for step in [100, 300] {
+            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        }
+        // The best of all was deleted by hand.
+        let saved = [(100, true), (200, true), (300, false)];
+        let lines = (1..).zip(saved).map(|(seq, (step, best))| {
+            encode(&Envelope {
+                v: crate::wire::VERSION,
+                seq,
+                t: UnixMillis(0),
+                event: Event::Checkpointed {
+                    step,
+                    path: format!("checkpoints/step-{step:06}"),
+                    bytes: 1,
+                    seconds: 0.0,
+                    best,
+                    val_loss: None,
+                },
+            })
+        });
+        std::fs::write(run.events_path(), lines.collect::<String>()).unwrap();
+        let rows = checkpoints_of(&index::summarize(&run).unwrap());
+        let marks: Vec<(u64, bool)> = rows.iter().map(|row| (row.step, row.best)).collect();
+        assert_eq!(marks, [(300, false), (100, true)]);
+        assert_eq!(run.best_checkpoint().unwrap().step, 100);
+    }
 
     #[test]
     fn a_free_name_is_written_as_the_taken_one_was() {
