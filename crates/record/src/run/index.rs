@@ -379,7 +379,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
                 Some(_) => "reward",
                 None => "train/loss",
             };
-            curve(&run.events_path(), size, figure).map_err(io_error)?
+            curve(&run.events_path(), size, figure, &scan.undone).map_err(io_error)?
         } else {
             Vec::new()
         },
@@ -440,20 +440,25 @@ fn setting(word: &str) -> &str {
     }
 }
 
-/// A figure of the steps at [`CURVE`] evenly spaced positions.
-fn curve(path: &Path, size: u64, figure: &str) -> io::Result<Vec<f64>> {
+/// A figure of the steps at [`CURVE`] evenly spaced positions, but for those in `undone` parts of the log.
+fn curve(path: &Path, size: u64, figure: &str, undone: &[(u64, u64)]) -> io::Result<Vec<f64>> {
     let mut points: Vec<(u64, f64)> = Vec::with_capacity(CURVE);
     for i in 0..CURVE as u64 {
         let mut tail = Tail::open_at(path, size * i / CURVE as u64)?;
-        let mut lines = String::new();
+        let (mut lines, mut next) = (String::new(), tail.offset());
         tail.read_lines(&mut lines, PROBE)?;
-        let found = lines
-            .lines()
-            .filter(|line| kind_of(line) == Some("Stepped"))
-            .find_map(|line| match decode_envelope(line).ok()?.event {
+        let found = lines.lines().find_map(|line| {
+            let at = next;
+            next += line.len() as u64 + 1;
+            let counts = !undone.iter().any(|(from, to)| (*from..*to).contains(&at));
+            if !counts || kind_of(line) != Some("Stepped") {
+                return None;
+            }
+            match decode_envelope(line).ok()?.event {
                 Event::Stepped { step, values, .. } => Some((step, loss(&values, figure)?)),
                 _ => None,
-            });
+            }
+        });
         // Probes of a short log hit the same line, and a rolled-back part occurs twice: what comes later in the log counts.
         if let Some((step, value)) = found {
             points.truncate(points.partition_point(|(before, _)| *before < step));

@@ -125,6 +125,10 @@ pub(super) struct Scan {
     pub train_loss: Option<f64>,
     pub measured: Measured,
     given_up: Rewound<Measured>,
+    /// Where the newest rescue stands in the log.
+    rescued_at: u64,
+    /// What lies between a rescue and its undo, in bytes of the log: steps that do not count, in front of none that take their place.
+    pub undone: Vec<(u64, u64)>,
     pub reward: Option<f64>,
     pub epochs: Option<f64>,
     /// Step and validation loss of the best according to a `Finished` event.
@@ -163,11 +167,14 @@ impl Scan {
         let mut newest = String::new();
         while tail.offset() < end {
             lines.clear();
+            let mut next = tail.offset();
             if !tail.read_lines(&mut lines, 64 << 10)? {
                 break;
             }
             let mut before = newest.as_str();
             for line in lines.lines() {
+                let at = next;
+                next += line.len() as u64 + 1;
                 let kind = kind_of(line);
                 if kind == Some("Hello") {
                     // The last event of an engine that died may be of any kind.
@@ -178,8 +185,8 @@ impl Scan {
                     Some("Stepped") => line.clone_into(&mut newest_step),
                     Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
                     _ => {
-                        self.take(&std::mem::take(&mut newest_step));
-                        self.take(line);
+                        self.take(&std::mem::take(&mut newest_step), at);
+                        self.take(line, at);
                     }
                 }
             }
@@ -187,7 +194,7 @@ impl Scan {
                 line.clone_into(&mut newest);
             }
         }
-        self.take(&newest_step);
+        self.take(&newest_step, tail.offset());
         self.last_word(&newest);
         Ok(tail.offset())
     }
@@ -199,7 +206,8 @@ impl Scan {
         }
     }
 
-    fn take(&mut self, line: &str) {
+    /// A line that begins at this byte of the log, or ended before it.
+    fn take(&mut self, line: &str, at: u64) {
         let Ok(envelope) = decode_envelope(line) else {
             return;
         };
@@ -249,11 +257,15 @@ impl Scan {
                 self.best_said = self.best_said.filter(|(at, _)| *at <= step);
                 self.begin_at(step);
             }
-            Event::Rescued { .. } => self.given_up.rescued(),
+            Event::Rescued { .. } => {
+                self.given_up.rescued();
+                self.rescued_at = at;
+            }
             Event::RescueUndone { step, .. } => {
                 let mut counted = self.given_up.undone();
                 counted.split_off(step);
                 self.measured.append(counted);
+                self.undone.push((self.rescued_at, at));
                 self.begin_at(step);
             }
             Event::Finished {

@@ -418,9 +418,23 @@ fn the_small_curve_leaves_out_what_was_rolled_back() {
     log(&run, (1..=500).map(spike));
     log(&run, [Event::RolledBack { step: 300 }, rescued(300, 401)]);
     log(&run, (301..=600).map(|i| stepped(i, 2.0)));
-    let curve = summarize(&run).unwrap().curve;
-    assert!(curve.len() > 10, "{curve:?}");
-    assert!(curve.iter().all(|loss| *loss == 2.0), "{curve:?}");
+    let flat = |run: &RunDir| {
+        let curve = summarize(run).unwrap().curve;
+        assert!(curve.len() > 10, "{curve:?}");
+        assert!(curve.iter().all(|loss| *loss == 2.0), "{curve:?}");
+    };
+    flat(&run);
+    // What an undone rescue trained lies between steps that count.
+    let run = new_run(dir.path(), "y", 1);
+    let steps =
+        |range: std::ops::RangeInclusive<u64>, loss| range.map(move |step| stepped(step, loss));
+    log(&run, [hello(), started(900)]);
+    log(&run, steps(1..=500, 2.0));
+    log(&run, [Event::RolledBack { step: 300 }, rescued(300, 401)]);
+    log(&run, steps(301..=800, 50.0));
+    log(&run, [Event::RolledBack { step: 300 }, undone(500, 300)]);
+    log(&run, steps(501..=900, 2.0));
+    flat(&run);
 }
 
 #[test]
