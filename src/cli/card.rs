@@ -13,7 +13,6 @@ use crate::spec::RunSpec;
 use crate::tasks::{self, Summary};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Write a run's model card: README.md with the hub's metadata, procedure, data, evaluation, environment
 #[derive(Debug, clap::Args)]
@@ -232,10 +231,7 @@ fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
         );
     }
     if state.seconds > 0.0 {
-        add(
-            "time",
-            human::duration(Duration::from_secs_f64(state.seconds)),
-        );
+        add("time", human::seconds(state.seconds));
     }
     facts
 }

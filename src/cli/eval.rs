@@ -484,13 +484,13 @@ impl<'a> Teller<'a> {
         self.last = Some(now);
         let share = progress.work as f64 / progress.of_work.max(1) as f64;
         let spent = now.saturating_sub(self.begun).as_secs_f64();
-        let left = Duration::from_secs_f64(spent * (1.0 - share) / share.max(1e-9));
+        let left = spent * (1.0 - share) / share.max(1e-9);
         let line = format!(
             "{}: {} of {} items, {} left",
             self.name,
             progress.items,
             progress.of,
-            human::duration(left)
+            human::seconds(left)
         );
         let shown: String = line.chars().take(COLUMNS).collect();
         let mut out = std::io::stderr().lock();

@@ -9,6 +9,7 @@ use crate::data::DataError;
 use crate::data::source::neighbour;
 use crate::engine::EngineError;
 use crate::kernels::errors::text_of;
+use crate::link::message::written;
 use crate::run::{Doing, RunError};
 use crate::spec::SaveError;
 use crate::wire::Outcome;
@@ -238,16 +239,12 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
         .downcast_ref::<EngineError>()
         .and_then(Failure::engine);
     if let Some(failure) = error.downcast_ref::<Failure>().or(known.as_ref()) {
-        let mut text = format!("llmtui: {failure}\n");
-        if !failure.hint.is_empty() {
-            text.push_str(&format!("  try: {}\n", failure.hint));
-        }
-        return (failure.exit, text);
+        return (failure.exit, written(&failure.what, &failure.hint));
     }
     if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
-        return (Exit::Yours, format!("llmtui: {errors}\n"));
+        return (Exit::Yours, written(&errors.to_string(), ""));
     }
-    (Exit::Machine, format!("llmtui: {}\n", chain(error)))
+    (Exit::Machine, written(&chain(error), ""))
 }
 
 /// What an error says, with those of its causes that it does not repeat.
@@ -398,6 +395,11 @@ mod tests {
             )
         );
         assert_eq!(explain(&anyhow::anyhow!("disk")).0, Exit::Machine);
+        // Whoever started this program as a verb finds the same in its last words.
+        let said = |error| crate::link::message::found(&explain(&error).1);
+        let fixed = "the loss is NaN; try: lower the lr";
+        assert_eq!(said(error).as_deref(), Some(fixed));
+        assert_eq!(said(anyhow::anyhow!("disk")).as_deref(), Some("disk"));
     }
 
     #[test]

@@ -193,8 +193,6 @@ fn cells(row: &Row<'_>) -> [String; 8] {
         },
         loss(train_loss, "reward", run.reward),
         loss(run.val_loss, "pass@1", run.pass_at_1),
-        left.map_or("-".into(), |s| {
-            human::duration(Duration::from_secs_f64(s.clamp(0.0, 1e9)))
-        }),
+        left.map_or("-".into(), human::seconds),
     ]
 }

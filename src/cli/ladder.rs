@@ -326,7 +326,7 @@ fn train(run: &RunDir, cx: &Context) -> anyhow::Result<(RunState, Option<String>
 fn table(report: &Report, args: &Args) -> String {
     let words = |seconds: Option<f64>| match seconds {
         Some(s) if s < 60.0 => format!("{s:.1} s"),
-        Some(s) => human::duration(Duration::from_secs_f64(s)),
+        Some(s) => human::seconds(s),
         None => "?".into(),
     };
     let mut out = format!("{} · scaled down along {}\n\n", report.target, report.axis);

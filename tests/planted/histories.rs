@@ -304,6 +304,7 @@ fn row(history: &History) -> Row {
             epoch_tokens: 1 << 40,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         },
     );
     for step in 1..=STEPS {

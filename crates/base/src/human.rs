@@ -61,6 +61,11 @@ pub fn duration(d: Duration) -> String {
     }
 }
 
+/// The same of seconds, as files and logs tell them: what is no time (negative, not finite, beyond all) counts as none.
+pub fn seconds(x: f64) -> String {
+    duration(Duration::try_from_secs_f64(x).unwrap_or_default())
+}
+
 /// How long ago: `now`, `12 s`, `5 min`, `3 h`, `2 d`.
 pub fn age(d: Duration) -> String {
     match d.as_secs() {
@@ -173,6 +178,9 @@ mod tests {
             [38, 725, 12_000, 187_200].map(|s| duration(Duration::from_secs(s))),
             ["0:38", "12:05", "3:20:00", "2d 4h"]
         );
+        let none = [-1.0, f64::NAN, f64::INFINITY, 1e300, 0.0].map(seconds);
+        assert_eq!(none, ["0:00"; 5]);
+        assert_eq!(seconds(725.9), "12:05");
         assert_eq!(
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]

@@ -7,6 +7,7 @@ pub mod files;
 pub mod finding;
 pub mod human;
 pub mod json;
+pub mod last_words;
 pub mod mapped;
 pub mod num;
 pub mod paths;

@@ -1,14 +1,14 @@
 //! Stages as processes of this program, and the signals that reach them.
 
-use crate::base::text::one_line;
+use crate::base::last_words::LastWords;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::link::launch::Launcher;
+use crate::link::message;
 use crate::link::signals::{self, Hangup};
-use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often a stage is looked at.
@@ -48,11 +48,6 @@ impl Stop {
     }
 }
 
-/// Bytes of a stage's last words that are kept.
-const KEPT: usize = 8 << 10;
-/// How long the last words are waited for: a process that the stage has left behind may hold its standard error open.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Runs a stage to its end; returns how it ended and its error message, if it had one. A stop is passed on to it once; it saves and
 /// ends.
 ///
@@ -63,59 +58,17 @@ pub fn run(mut command: Command, stop: &Stop) -> anyhow::Result<(ExitStatus, Opt
     let mut child = command
         .spawn()
         .map_err(|e| Failure::machine(format!("the stage cannot be started: {e}"), ""))?;
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (over, ended) = std::sync::mpsc::channel::<()>();
-    if let Some(from) = child.stderr.take() {
-        let heard = Arc::clone(&heard);
-        std::thread::spawn(move || {
-            pass_on(from, &mut std::io::stderr(), &heard);
-            drop(over);
-        });
-    }
+    let words = LastWords::hear(child.stderr.take(), std::io::stderr(), message::KEPT);
     let mut told = false;
     loop {
         if let Some(status) = child.try_wait()? {
-            let _ = ended.recv_timeout(PATIENCE);
-            let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            return Ok((status, message(&String::from_utf8_lossy(&heard))));
+            return Ok((status, message::found(&words.end())));
         }
         if stop.is_asked() && !std::mem::replace(&mut told, true) {
             terminate(&child);
         }
         crate::base::clock::pause(PAUSE);
     }
-}
-
-/// Copies what a stage writes and keeps its end.
-fn pass_on(mut from: impl Read, to: &mut impl Write, heard: &Mutex<Vec<u8>>) {
-    let mut buffer = [0; 4096];
-    while let Ok(n) = from.read(&mut buffer) {
-        if n == 0 {
-            return;
-        }
-        // A closed standard error ends no stage.
-        let _ = to.write_all(&buffer[..n]).and_then(|()| to.flush());
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend_from_slice(&buffer[..n]);
-        let surplus = heard.len().saturating_sub(KEPT);
-        heard.drain(..surplus);
-    }
-}
-
-/// The last error message in what a stage wrote, on one line.
-fn message(text: &str) -> Option<String> {
-    let begins = "llmtui: ";
-    let at = match text.rfind(&format!("\n{begins}")) {
-        Some(at) => at + 1,
-        None => text.starts_with(begins).then_some(0)?,
-    };
-    let said: Vec<&str> = text[at + begins.len()..]
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let said = said.join(" ").replace(" try: ", "; try: ");
-    Some(one_line(&said)).filter(|said| !said.is_empty())
 }
 
 fn terminate(child: &Child) {
@@ -125,33 +78,5 @@ fn terminate(child: &Child) {
     if let Some(pid) = pid {
         // It may just have ended.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_error_message_is_kept() {
-        let text = "left out: x\nllmtui: a note\nllmtui: no task is called `a`\n  try: llmtui eval --list\n";
-        let said = "no task is called `a`; try: llmtui eval --list";
-        assert_eq!(message(text).as_deref(), Some(said));
-        assert_eq!(message("llmtui: at once").as_deref(), Some("at once"));
-        assert_eq!(message("progress\n"), None);
-
-        let heard = Mutex::new(Vec::new());
-        let (long, mut copy) = (
-            format!("{}\nllmtui: end\n", "x".repeat(3 * KEPT)),
-            Vec::new(),
-        );
-        pass_on(long.as_bytes(), &mut copy, &heard);
-        assert_eq!(copy, long.as_bytes());
-        let heard = heard.into_inner().unwrap();
-        assert_eq!(heard.len(), KEPT);
-        assert_eq!(
-            message(&String::from_utf8(heard).unwrap()).as_deref(),
-            Some("end")
-        );
     }
 }

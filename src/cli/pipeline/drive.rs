@@ -5,11 +5,11 @@ use super::child::Stop;
 use super::stages::{Ended, perform};
 use super::{Options, failed, needs, table};
 use crate::base::clock::Clock;
+use crate::base::human;
 use crate::base::text::shown;
 use crate::cli::exit::{Exit, Failure, chain};
 use crate::cli::{Context, out, run_ref};
 use crate::pipeline::{PipelineDir, State, Status};
-use std::time::Duration;
 
 /// Drives a pipeline from its first unfinished stage to its end.
 ///
@@ -148,8 +148,8 @@ fn finish(
         return Ok(Exit::Done);
     }
     let whole: f64 = state.stages.iter().map(|stage| stage.seconds).sum();
-    let whole = crate::base::human::duration(Duration::from_secs_f64(whole));
-    say!("\n{}: all stages done in {whole}", state.id)?;
+    let took = human::seconds(whole);
+    say!("\n{}: all stages done in {took}", state.id)?;
     say!("{}", table::stages(state, true, &cx.runs_dir).trim_end())?;
     let chat = state
         .stages

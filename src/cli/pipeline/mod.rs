@@ -16,7 +16,7 @@ use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
 use super::run_ref::newest_unfinished;
 use super::{Context, out, workbench};
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Stage, StageState};
 use crate::ui::What;
 use std::path::Path;
@@ -220,8 +220,12 @@ pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit
     drive::detached(&dir, force, cx)
 }
 
-/// Starts the pipeline in the background and opens the workbench on it.
+/// Starts the pipeline in the background, unless another process drives it, and opens the workbench on it.
 fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
+    if dir.is_live() {
+        // It may be at a stage that trains nothing: then this takes a while.
+        tell!("{} is being driven: this shows its run", shown(dir.path()));
+    }
     let run = crate::ui::begin_pipeline(dir, options.force, &cx.runs_dir, &cx.env)
         .map_err(|what| Failure::machine(what, ""))?;
     workbench::open(What::Pipeline(run, dir.clone()), cx)

@@ -7,7 +7,6 @@ use crate::pipeline::{Pipeline, PipelineDir, StageState, State, Status, Work};
 use crate::plan::request::Method;
 use crate::run::index;
 use std::path::Path;
-use std::time::Duration;
 
 /// Columns of equal width; the last one is as long as it is.
 fn columns(rows: &[Vec<String>]) -> String {
@@ -26,10 +25,6 @@ fn columns(rows: &[Vec<String>]) -> String {
         format!("{}\n", line.trim_end())
     };
     rows.iter().map(line).collect()
-}
-
-fn seconds(seconds: f64) -> String {
-    human::duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
 /// What is going to be done, with the memory, the time and on GPUs the price of each training.
@@ -60,7 +55,7 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
                         .map_or("?".into(), |(steps, _)| human::grouped(steps)),
                     tokens(p),
                     human::bytes(p.bytes),
-                    p.seconds.map_or("?".into(), seconds),
+                    p.seconds.map_or("?".into(), human::seconds),
                 ];
                 if priced {
                     let cost = p.gpus.as_ref().and_then(|gpus| gpus.cost);
@@ -74,7 +69,7 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
     }
     let times: Option<Vec<f64>> = planned.iter().map(|p| p.seconds).collect();
     let whole = times.map_or(String::new(), |all| {
-        format!(", about {} of training", seconds(all.iter().sum()))
+        format!(", about {} of training", human::seconds(all.iter().sum()))
     });
     let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
     format!(
@@ -183,7 +178,7 @@ pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
             stage.name.clone(),
             stage.kind.clone(),
             stands(stage, live, runs_dir).into(),
-            seconds(stage.spent(runs_dir)),
+            human::seconds(stage.spent(runs_dir)),
             made,
         ]);
     }
@@ -266,4 +261,28 @@ pub fn objects(runs_dir: &Path) -> Vec<serde_json::Value> {
         })
     };
     PipelineDir::list(runs_dir).iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state file is written by hand or damaged: its times are shown, whatever they are.
+    #[test]
+    fn times_that_are_none_are_shown_as_none() {
+        let state = |seconds: &str| -> State {
+            let stage = format!(
+                "{{\"name\":\"a\",\"kind\":\"eval\",\"status\":\"done\",\"seconds\":{seconds}}}"
+            );
+            let text = format!(
+                "{{\"format\":1,\"id\":\"p\",\"name\":\"p\",\"about\":\"\",\"created\":0,\"stages\":[{stage}]}}"
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let runs = tempfile::tempdir().unwrap();
+        for seconds in ["-3.5", "1e300"] {
+            let table = stages(&state(seconds), false, runs.path());
+            assert!(table.contains("0:00"), "{table}");
+        }
+    }
 }

@@ -225,7 +225,6 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         Some(crate::wire::Phase::Paused) => "paused",
         _ => run.status.word(),
     };
-    let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
     [
         one_line(&run.id),
         status.into(),
@@ -235,7 +234,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         loss(train_loss, "reward", run.reward),
         loss(run.val_loss, "pass@1", run.pass_at_1),
         loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
-        human::duration(spent),
+        human::seconds(run.seconds),
         human::age(now.since(run.created)),
         sparkline(&run.curve, utf8),
         changed(run),
@@ -289,6 +288,8 @@ mod tests {
             created: UnixMillis(0),
             updated: UnixMillis(0),
             seconds: 61.0,
+            base_step: 0,
+            base_seconds: 0.0,
             curve: vec![4.0, 3.0, 2.0],
             verdict: Some("LEARNING".into()),
             message: String::new(),

@@ -2,8 +2,8 @@
 //! figures. Reads folds alone, so runs of other programs compare like ours. No screens here.
 
 use super::log::Tail;
+use super::rewound::Rewound;
 use super::series::Series;
-use super::spent::Spent;
 use super::state::RunState;
 use super::{RunDir, state::MAX_LOG};
 use crate::base::human;
@@ -31,7 +31,7 @@ pub enum By {
     Step,
     /// Target tokens consumed.
     Tokens,
-    /// Milliseconds in which an engine held the run: see [`Spent`].
+    /// Milliseconds in which an engine held the run: see [`super::spent::Spent`].
     Time,
 }
 
@@ -73,7 +73,7 @@ pub struct Track {
     /// Every so many places one is kept.
     stride: u64,
     seen: u64,
-    spent: Spent,
+    given_up: Rewound<Vec<Place>>,
     now: Place,
     /// Settings changed while the run went on, by people and by rescues: step, key, new value; the newest ones.
     changes: Vec<(u64, String, f64)>,
@@ -104,12 +104,15 @@ impl Track {
         Ok(track)
     }
 
-    /// Folds one event.
+    /// Folds one event; a repeated one changes nothing.
     pub fn apply(&mut self, envelope: &Envelope) {
+        let before = self.state.last_seq;
         self.state.apply(envelope);
-        self.spent.take(envelope.t, &envelope.event);
+        if self.state.last_seq == before {
+            return;
+        }
         // A machine that slept counts less at an engine's end than on its way, and an axis does not go back.
-        self.now.millis = self.now.millis.max(self.spent.millis());
+        self.now.millis = self.now.millis.max(self.millis());
         match &envelope.event {
             Event::Adjusted { step, key, new, .. } => self.changed(*step, key, new.0),
             Event::Rescued { step, lr, .. } | Event::RescueUndone { step, lr, .. } => {
@@ -118,7 +121,17 @@ impl Track {
             _ => {}
         }
         match envelope.event {
-            Event::RolledBack { step } => self.places.retain(|place| place.step <= step),
+            Event::RolledBack { step } => {
+                let at = self.places.partition_point(|place| place.step <= step);
+                self.given_up.rolled_back(self.places.split_off(at));
+            }
+            Event::Rescued { .. } => self.given_up.rescued(),
+            Event::RescueUndone { step, tokens, .. } => {
+                let counted = self.given_up.undone().into_iter();
+                self.places
+                    .extend(counted.filter(|place| place.step <= step));
+                (self.now.step, self.now.tokens) = (step, tokens);
+            }
             Event::Stepped { step, tokens, .. } => {
                 (self.now.step, self.now.tokens) = (step, tokens);
                 if self.places.last().is_none_or(|last| last.step < step) {
@@ -166,7 +179,7 @@ impl Track {
 
     /// Milliseconds in which engines held it.
     pub fn millis(&self) -> u64 {
-        self.spent.millis()
+        self.state.spent().millis()
     }
 
     /// The same in words. A log whose lines have no times tells none.
@@ -455,230 +468,4 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::base::clock::UnixMillis;
-    use crate::wire::Num;
-    use serde_json::json;
-
-    fn track(events: Vec<(u64, Event)>) -> Track {
-        let mut track = Track::new("a\x1b[2J");
-        for (seq, (t, event)) in (1..).zip(events) {
-            track.apply(&Envelope {
-                v: 1,
-                seq,
-                t: UnixMillis(t),
-                event,
-            });
-        }
-        track
-    }
-
-    fn hello() -> Event {
-        Event::Hello {
-            run: "a".into(),
-            engine: "0".into(),
-            pid: 1,
-            host: "h".into(),
-        }
-    }
-
-    fn started(name: &str, method: &str, spec: Value) -> Event {
-        Event::Started {
-            name: name.into(),
-            method: method.into(),
-            spec,
-            n_params: 1,
-            vocab_size: 1,
-            max_steps: 1,
-            batch_tokens: 1,
-            epoch_tokens: 1,
-            resumed_from: None,
-            precision: None,
-            unigram_entropy: None,
-        }
-    }
-
-    fn stepped(step: u64, tokens: u64, loss: f64) -> Event {
-        Event::Stepped {
-            step,
-            tokens,
-            values: [("train/loss".to_string(), Num(loss))].into(),
-        }
-    }
-
-    #[test]
-    fn curves_over_tokens_and_time_leave_out_pauses_between_engines() {
-        let mut events = vec![(1_000, hello())];
-        events.extend((1..=4).map(|s| (1_000 + 100 * s, stepped(s, 10 * s, 5.0 - s as f64))));
-        // A day later another engine goes on from step 2.
-        let later = 86_400_000;
-        events.push((later, hello()));
-        events.push((later + 5, Event::RolledBack { step: 2 }));
-        events.extend((3..=5).map(|s| (later + 100 * s, stepped(s, 10 * s, 9.0 - s as f64))));
-        let track = track(events);
-        assert!(!track.name.contains('\x1b'));
-        assert_eq!(track.millis(), 400 + 500);
-        assert_eq!(track.state.seconds, 0.9, "lists and screens say the same");
-        let points = |by| track.points("train/loss", by, 100);
-        let expected = [(1, 4.0), (2, 3.0), (3, 6.0), (4, 5.0), (5, 4.0)];
-        assert_eq!(points(By::Step), expected);
-        let x = |by| points(by).iter().map(|p| p.0).collect::<Vec<_>>();
-        assert_eq!(x(By::Tokens), [10, 20, 30, 40, 50]);
-        assert_eq!(x(By::Time), [100, 200, 700, 800, 900]);
-        let curve = track.curve("train/loss", By::Time).unwrap();
-        assert_eq!(curve.steps(), Some((100, 900)));
-        assert_eq!(curve.extent(0.0, 1e9), Some((3.0, 6.0)));
-        assert!(track.curve("gone", By::Step).is_none() && points(By::Step).len() == 5);
-    }
-
-    #[test]
-    fn a_long_run_keeps_few_places_and_says_where_a_step_lies() {
-        let n = 3 * PLACES as u64;
-        let mut events = vec![(0, hello())];
-        events.extend((1..=n).map(|s| (7 * s, stepped(s, 64 * s, 1.0))));
-        let track = track(events);
-        assert!(track.places.len() < PLACES);
-        for step in [1, 2, 777, n / 2 + 1, n - 1, n] {
-            assert_eq!(track.x_of(step, By::Tokens), 64 * step);
-            assert_eq!(track.x_of(step, By::Time), 7 * step);
-        }
-        assert!(track.points("train/loss", By::Tokens, 50).len() <= 50);
-    }
-
-    #[test]
-    fn settings_that_differ_are_told_by_their_path() {
-        let a = json!({"name": "a", "train": {"steps": 10, "seed": 1}, "optimizer": {"adamw": {"lr": 0.1}}, "eval": null});
-        let b = json!({"name": "b", "train": {"steps": 20, "seed": 1}, "optimizer": {"lion": {"lr": 0.1}}, "eval": [1]});
-        let found = settings(&[&a, &b, &a]);
-        let paths: Vec<&str> = found.iter().map(|s| s.path.as_str()).collect();
-        let expected = [
-            "name",
-            "train.steps",
-            "optimizer.adamw.lr",
-            "optimizer.lion.lr",
-            "eval",
-        ];
-        assert_eq!(paths, expected);
-        let lr = found
-            .iter()
-            .find(|s| s.path == "optimizer.lion.lr")
-            .unwrap();
-        assert_eq!(lr.values, [None, Some(json!(0.1)), None]);
-        assert!(settings(&[&a, &a]).is_empty());
-        // A log of another program tells a rate without its optimizer.
-        let log = json!({"optimizer": {"of the log": {"lr": 0.1}}});
-        assert_eq!(settings(&[&log, &json!({})])[0].path, "optimizer.lr");
-    }
-
-    /// Two runs of one spec, one of which was tuned on its way, are no equals.
-    #[test]
-    fn what_was_changed_live_is_a_difference() {
-        let adjusted = |step, new| Event::Adjusted {
-            step,
-            key: "lr".into(),
-            old: Num(1e-3),
-            new: Num(new),
-        };
-        let tuned = || {
-            let events = [hello(), adjusted(40, 2e-3), adjusted(90, 1e-3)];
-            track((0..).zip(events).collect())
-        };
-        let plain = track(vec![(0, hello())]);
-        let found = differing(&[tuned(), plain]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].path, "lr (live)");
-        let words = json!("2.00e-3 from step 40, 1.00e-3 from step 90");
-        assert_eq!(found[0].values, [Some(words), None]);
-        assert!(differing(&[tuned(), tuned()]).is_empty());
-    }
-
-    #[test]
-    fn what_a_spec_says_of_itself_is_no_setting() {
-        let run = |name: &str, lr: f64| {
-            let started = started(
-                name,
-                "pretrain",
-                json!({"name": name, "about": format!("{name} learns"), "group": name,
-                    "optimizer": {"adamw": {"lr": lr}}, "data": {"group": name}}),
-            );
-            track(vec![(0, hello()), (1, started)])
-        };
-        let paths = |runs: &[Track]| -> Vec<String> {
-            differing(runs).into_iter().map(|s| s.path).collect()
-        };
-        // A setting of that name deeper in the spec is one.
-        let mut both = paths(&[run("a", 0.1), run("b", 0.2)]);
-        both.sort();
-        assert_eq!(both, ["data.group", "optimizer.adamw.lr"]);
-        assert!(paths(&[run("a", 0.1), run("a", 0.1)]).is_empty());
-    }
-
-    #[test]
-    fn a_log_without_times_has_none() {
-        let events = |at: u64| (1..=4).map(move |s| (at * s, stepped(s, s, 1.0)));
-        let track = |at| track([(at, hello())].into_iter().chain(events(at)).collect());
-        assert_eq!(track(0).time(), "-");
-        assert_eq!(
-            track(20_000).time(),
-            human::duration(Duration::from_secs(60))
-        );
-    }
-
-    #[test]
-    fn runs_of_different_methods_have_no_best_loss() {
-        let metrics = ["train/loss", "tok_per_sec"].map(|id| MetricInfo {
-            id: id.into(),
-            direction: Direction::Lower,
-            ..MetricInfo::default()
-        });
-        let run = |method: &str, value: f64| {
-            let started = started("a", method, Value::Null);
-            let both = ["train/loss", "tok_per_sec"].map(|id| (id.to_string(), Num(value)));
-            let stepped = Event::Stepped {
-                step: 1,
-                tokens: 1,
-                values: both.into(),
-            };
-            let declared = Event::MetricsDeclared {
-                metrics: metrics.to_vec(),
-            };
-            let events = [hello(), started, declared, stepped];
-            track((0..).zip(events).collect())
-        };
-        let winners = |runs: &[Track]| -> Vec<_> {
-            let found = figures(runs);
-            found.iter().map(|f| f.winner(&f.last)).collect()
-        };
-        let (sft, dpo) = (run("sft", 2.0), run("dpo", 0.6));
-        let mixed = [sft.clone(), dpo.clone()];
-        assert_eq!(winners(&mixed), [None, Some(1)], "a speed is a speed");
-        assert_eq!(winners(&[sft, run("sft", 1.0)]), [Some(1), Some(1)]);
-    }
-
-    #[test]
-    fn figures_hold_the_last_and_the_best_and_name_a_winner() {
-        let declared = Event::MetricsDeclared {
-            metrics: vec![MetricInfo {
-                id: "train/loss".into(),
-                direction: Direction::Lower,
-                ..MetricInfo::default()
-            }],
-        };
-        let run = |last: f64| {
-            let steps = [stepped(1, 1, 3.0), stepped(2, 2, 1.5), stepped(3, 3, last)];
-            let mut events = vec![(0, hello()), (1, declared.clone())];
-            events.extend((2..).zip(steps));
-            track(events)
-        };
-        let found = figures(&[run(2.0), run(f64::NAN), run(1.0)]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].last, [Some(2.0), None, Some(1.0)]);
-        assert_eq!(found[0].best, [Some(1.5), Some(1.5), Some(1.0)]);
-        assert_eq!(found[0].winner(&found[0].last), Some(2));
-        assert_eq!(found[0].winner(&[Some(1.0), Some(1.0)]), None);
-        assert_eq!(found[0].winner(&[Some(1.0), None]), None);
-        let alike = [Some(1.000_01), Some(1.000_02)];
-        assert_eq!(found[0].winner(&alike), None, "both are written 1.000");
-    }
-}
+mod tests;

@@ -104,6 +104,9 @@ pub struct RunSummary {
     pub updated: UnixMillis,
     /// Time of all engine processes: see [`super::spent::Spent`].
     pub seconds: f64,
+    /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
+    pub base_step: u64,
+    pub base_seconds: f64,
     /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
     /// run ended before it could.
     pub verdict: Option<String>,
@@ -343,7 +346,8 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         0 => Scan::default(),
         size => scan::read(run, size).map_err(io_error)?,
     };
-    let best = scan.vals.iter().map(|(_, loss)| *loss);
+    let (vals, passes) = (&scan.measured.vals, &scan.measured.passes);
+    let best = vals.iter().chain(&scan.best_said).map(|(_, loss)| *loss);
     let status = scan.status(alive);
     let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
@@ -356,21 +360,26 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         phase: scan.phase.filter(|_| alive),
         step: scan.step,
         train_loss: scan.train_loss,
-        val_loss: scan.vals.last().map(|(_, loss)| *loss),
-        best_val_loss: best.chain(scan.best_said).min_by(f64::total_cmp),
+        val_loss: vals.last().map(|(_, loss)| *loss),
+        best_val_loss: best.min_by(f64::total_cmp),
         reward: scan.reward,
-        pass_at_1: scan.passes.last().map(|(_, share)| *share),
-        best_pass_at_1: (scan.passes.iter().map(|(_, share)| *share)).max_by(f64::total_cmp),
+        pass_at_1: passes.last().map(|(_, share)| *share),
+        best_pass_at_1: passes
+            .iter()
+            .map(|(_, share)| *share)
+            .max_by(f64::total_cmp),
         epochs: scan.epochs,
         created: header.created,
         updated: scan.updated.unwrap_or(header.created),
         seconds: scan.spent.seconds(),
+        base_step: scan.base.step,
+        base_seconds: scan.base.seconds,
         curve: if size > 0 {
             let figure = match scan.reward {
                 Some(_) => "reward",
                 None => "train/loss",
             };
-            curve(&run.events_path(), size, figure).map_err(io_error)?
+            curve(&run.events_path(), size, figure, &scan.undone).map_err(io_error)?
         } else {
             Vec::new()
         },
@@ -431,22 +440,30 @@ fn setting(word: &str) -> &str {
     }
 }
 
-/// A figure of the steps at [`CURVE`] evenly spaced positions.
-fn curve(path: &Path, size: u64, figure: &str) -> io::Result<Vec<f64>> {
+/// A figure of the steps at [`CURVE`] evenly spaced positions, but for those in `undone` parts of the log.
+fn curve(path: &Path, size: u64, figure: &str, undone: &[(u64, u64)]) -> io::Result<Vec<f64>> {
     let mut points: Vec<(u64, f64)> = Vec::with_capacity(CURVE);
     for i in 0..CURVE as u64 {
         let mut tail = Tail::open_at(path, size * i / CURVE as u64)?;
-        let mut lines = String::new();
+        let (mut lines, mut next) = (String::new(), tail.offset());
         tail.read_lines(&mut lines, PROBE)?;
-        let found = lines
-            .lines()
-            .filter(|line| kind_of(line) == Some("Stepped"))
-            .find_map(|line| match decode_envelope(line).ok()?.event {
+        let found = lines.lines().find_map(|line| {
+            let at = next;
+            next += line.len() as u64 + 1;
+            let counts = !undone.iter().any(|(from, to)| (*from..*to).contains(&at));
+            if !counts || kind_of(line) != Some("Stepped") {
+                return None;
+            }
+            match decode_envelope(line).ok()?.event {
                 Event::Stepped { step, values, .. } => Some((step, loss(&values, figure)?)),
                 _ => None,
-            });
-        // Probes of a short log hit the same line, and a rolled-back part occurs twice: only increasing steps count.
-        points.extend(found.filter(|(step, _)| points.last().is_none_or(|(last, _)| step > last)));
+            }
+        });
+        // Probes of a short log hit the same line, and a rolled-back part occurs twice: what comes later in the log counts.
+        if let Some((step, value)) = found {
+            points.truncate(points.partition_point(|(before, _)| *before < step));
+            points.push((step, value));
+        }
     }
     Ok(points.into_iter().map(|(_, value)| value).collect())
 }

@@ -152,6 +152,8 @@ mod tests {
             created: UnixMillis(0),
             updated: UnixMillis(0),
             seconds: 0.0,
+            base_step: 0,
+            base_seconds: 0.0,
             curve: Vec::new(),
             verdict: None,
             message: String::new(),

@@ -11,6 +11,7 @@ pub mod layers;
 pub mod lineage;
 pub mod log;
 pub mod revisit;
+mod rewound;
 pub mod rollouts;
 pub mod series;
 pub mod spent;

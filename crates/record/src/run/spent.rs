@@ -56,9 +56,7 @@ impl Spent {
 
 /// `1:03`, or `1:03 (2:41 in all)` where earlier engines held the run too. Both in seconds.
 pub fn words(last: f64, whole: f64) -> String {
-    let shown =
-        |seconds: f64| human::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-    let (last, whole) = (shown(last), shown(whole));
+    let (last, whole) = (human::seconds(last), human::seconds(whole));
     match last == whole {
         true => last,
         false => format!("{last} ({whole} in all)"),

@@ -29,6 +29,9 @@ pub struct Run {
     pub updated: u64,
     /// Spent so far.
     pub seconds: f64,
+    /// Where its pace of now begins: 0 of a program that does not tell.
+    pub base_step: u64,
+    pub base_seconds: f64,
     pub verdict: Option<String>,
     /// Training loss or reward, oldest first.
     pub curve: Vec<f64>,
@@ -52,11 +55,14 @@ impl Run {
             .find_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Seconds to its last step at its pace so far; of live runs.
+    /// Seconds to its last step at its pace of now; of live runs. Steps of a parent, of earlier engines and from before a
+    /// pause tell nothing of it.
     pub fn remaining(&self) -> Option<f64> {
         let left = self.max_steps.checked_sub(self.step)? as f64;
-        let known = self.is_live() && self.step > 0 && self.seconds > 0.0;
-        known.then(|| left * self.seconds / self.step as f64)
+        let steps = self.step.checked_sub(self.base_step)? as f64;
+        let seconds = self.seconds - self.base_seconds;
+        let known = self.is_live() && steps > 0.0 && seconds > 0.0;
+        known.then(|| left * seconds / steps)
     }
 }
 
@@ -131,5 +137,23 @@ mod tests {
         let newer = r#"{"type":"weather","sun":true}"#;
         assert_eq!(serde_json::from_str::<News>(newer).unwrap(), News::Unknown);
         assert_eq!(run.remaining(), Some(15.0));
+    }
+
+    #[test]
+    fn the_time_left_follows_from_the_pace_of_now() {
+        let live = |step, base_step, base_seconds| Run {
+            status: "live".into(),
+            step,
+            max_steps: 1_000,
+            seconds: 110.0,
+            base_step,
+            base_seconds,
+            ..Run::default()
+        };
+        // A branch from step 500 that took 50 steps in 100 seconds.
+        assert_eq!(live(550, 500, 10.0).remaining(), Some(900.0));
+        // One that went on and has taken no step since.
+        assert_eq!(live(500, 500, 10.0).remaining(), None);
+        assert_eq!(live(400, 500, 10.0).remaining(), None);
     }
 }

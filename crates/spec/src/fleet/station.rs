@@ -4,6 +4,7 @@ use super::hosts::{Host, Place};
 use super::news::{News, VERSION};
 use crate::base::clock::{Clock, pause};
 use crate::base::files::private_dir;
+use crate::base::last_words::LastWords;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ const LINE: u64 = 256 << 10;
 /// Lines in front of the first one that is ours: a login shell may greet.
 const GREETINGS: usize = 50;
 /// Bytes and characters kept of what a failing `ssh` says.
-const ERRORS: u64 = 4 << 10;
+const ERRORS: usize = 4 << 10;
 const WORDS: usize = 160;
 /// Waits between tries, the first and the longest.
 const FIRST: Duration = Duration::from_secs(2);
@@ -109,7 +110,7 @@ impl Station {
             Err(error) => return Some(format!("{}: {error}", line[0].display())),
         };
         let (output, errors) = (child.stdout.take(), child.stderr.take());
-        let errors = std::thread::spawn(move || last_words(errors));
+        let errors = LastWords::hear(errors, std::io::sink(), ERRORS);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         let ended = match output {
             Some(output) => read(BufReader::new(output), take),
@@ -126,7 +127,7 @@ impl Station {
             }
             child.wait().ok()
         });
-        let said = errors.join().unwrap_or_default();
+        let said = last_line(&errors.end());
         match ended {
             Ended::Enough => None,
             Ended::Refused(why) => Some(why),
@@ -191,13 +192,7 @@ fn read(mut output: impl BufRead, take: &mut impl FnMut(Said) -> bool) -> Ended 
 }
 
 /// The last line of what a process complained about.
-fn last_words(errors: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut errors) = errors {
-        let _ = errors.by_ref().take(ERRORS).read_to_end(&mut bytes);
-        let _ = std::io::copy(&mut errors, &mut std::io::sink());
-    }
-    let text = String::from_utf8_lossy(&bytes);
+fn last_line(text: &str) -> String {
     let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     one_line(last.unwrap_or_default())
         .chars()

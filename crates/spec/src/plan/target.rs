@@ -660,6 +660,7 @@ mod tests {
             epoch_tokens: 1_003_853,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         let asked = resolve("quickstart", &[], &here()).unwrap();
         assert_eq!(of_run(&head), Some(asked));

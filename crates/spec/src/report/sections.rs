@@ -8,7 +8,6 @@ use crate::run::RunState;
 use crate::run::state::MarkKind;
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 
 /// A name and what it is.
 pub(super) type Fact = (String, String);
@@ -45,7 +44,6 @@ pub(super) const STAGES: [&str; 4] = ["stage", "state", "time", "made"];
 pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
     let shown = state.stages.iter().filter(|stage| stage.kind != "report");
     let row = |stage: &StageState| {
-        let time = Duration::from_secs_f64(stage.seconds.max(0.0));
         let made = stage
             .made
             .as_deref()
@@ -59,7 +57,7 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
         [
             what,
             stage.status.word().into(),
-            human::duration(time),
+            human::seconds(stage.seconds),
             one_line(format!("{} {}", made.trim(), stage.message).trim()),
         ]
     };
@@ -75,8 +73,7 @@ pub(super) fn whole(album: &Album) -> Vec<Fact> {
         .map(|stage| stage.seconds.max(0.0));
     let seconds: f64 = seconds.sum();
     let price = album.sheets.iter().find_map(|sheet| sheet.price.as_ref());
-    let time = human::duration(Duration::from_secs_f64(seconds));
-    let mut facts = vec![fact("time of all stages", time)];
+    let mut facts = vec![fact("time of all stages", human::seconds(seconds))];
     facts.extend(cost(seconds, price));
     facts
 }
@@ -157,10 +154,7 @@ pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
     let mut facts = Vec::new();
     let engines = state.seconds;
     if engines > 0.0 {
-        facts.push(fact(
-            "time of training",
-            human::duration(Duration::from_secs_f64(engines)),
-        ));
+        facts.push(fact("time of training", human::seconds(engines)));
     }
     facts.extend(cost(engines, sheet.price.as_ref()));
     if let Some(rate) = state.mean_tok_per_sec() {

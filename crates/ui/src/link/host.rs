@@ -251,10 +251,13 @@ impl<T: Send + 'static> Host<T> {
 
     /// The engine as viewers reach it.
     fn end(&self) -> EngineEnd {
+        let mut alarms = self.raise.subscribe();
+        // One that was raised before is news to who comes now.
+        alarms.mark_changed();
         EngineEnd {
             commands: self.commands.clone(),
             stop: Arc::clone(&self.stop),
-            alarms: self.raise.subscribe(),
+            alarms,
         }
     }
 

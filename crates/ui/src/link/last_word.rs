@@ -170,7 +170,16 @@ mod tests {
         );
         // The log's thread is held: it takes what is sent and writes nothing.
         let (stuck, _queue) = std::sync::mpsc::sync_channel(1);
-        std::fs::write(&events, "{\"v\":1,\"seq\":41").unwrap();
+        let long = encode(&Envelope {
+            v: VERSION,
+            seq: 40,
+            t: crate::base::clock::UnixMillis(0),
+            event: Event::Noted {
+                step: 7,
+                text: "y".repeat(200_000),
+            },
+        });
+        std::fs::write(&events, long + "{\"v\":1,\"seq\":41").unwrap();
         let word = LastWord {
             engine: Whereabouts::of(stuck),
             ..word
@@ -178,6 +187,7 @@ mod tests {
         assert!(word.say("no memory"));
         let last = read_all(&events).unwrap().pop().unwrap();
         assert!(matches!(last.event, Event::Finished { .. }));
+        assert_eq!(last.seq, 41, "a fold passes over what it has seen");
         word.engine.close();
         assert!(!word.say("again"), "its log is closed");
     }

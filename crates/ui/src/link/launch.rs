@@ -162,7 +162,13 @@ impl Launcher {
                 if status.success() {
                     return Ok(());
                 }
-                let words = tail_of(&run.engine_log_path(), said_before);
+                let log = run.engine_log_path();
+                let words = match written_after(&log, said_before) {
+                    words if words.is_empty() => {
+                        format!("nothing was written to {}", log.display())
+                    }
+                    words => words,
+                };
                 return Err(LaunchError::Died { status, words });
             }
             crate::base::clock::pause(PAUSE);
@@ -199,8 +205,8 @@ fn told(run: &RunDir) -> u64 {
     std::fs::metadata(run.events_path()).map_or(0, |meta| meta.len())
 }
 
-/// The last lines written after `from`, sanitized.
-fn tail_of(path: &Path, from: u64) -> String {
+/// The last lines of a process's log that were written after its first `from` bytes, sanitized.
+pub fn written_after(path: &Path, from: u64) -> String {
     let read = || {
         let mut file = open_plain(path)?;
         let end = file.metadata()?.len();
@@ -210,10 +216,5 @@ fn tail_of(path: &Path, from: u64) -> String {
         std::io::Result::Ok(bytes)
     };
     let words = read().unwrap_or_default();
-    let words = sanitize(String::from_utf8_lossy(&words).trim());
-    if words.is_empty() {
-        format!("nothing was written to {}", path.display())
-    } else {
-        words
-    }
+    sanitize(String::from_utf8_lossy(&words).trim())
 }

@@ -10,6 +10,7 @@ mod foreign;
 mod host;
 mod last_word;
 pub mod launch;
+pub mod message;
 mod open;
 mod pipe;
 mod preflight;

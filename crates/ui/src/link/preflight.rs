@@ -1,7 +1,7 @@
 //! Preflight of a spec that is not in a file, in its own process: its memory is freed when the checks are done.
 
 use super::launch::{LaunchError, Launcher};
-use crate::base::text::sanitize;
+use super::message;
 use crate::wire::Event;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,8 +9,6 @@ use std::process::{Child, Command, Stdio};
 
 /// Longest accepted line: a check's evidence is a sentence.
 const LINE: u64 = 1 << 16;
-/// Bytes kept of a failing process's error output.
-const WORDS: u64 = 2048;
 
 impl Launcher {
     /// Runs the checks of a spec and reports each as it completes. Stops when `take` wants no more.
@@ -23,18 +21,13 @@ impl Launcher {
         runs_dir: &Path,
         take: &mut dyn FnMut(Event) -> bool,
     ) -> Result<(), LaunchError> {
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .arg("--runs-dir")
             .arg(runs_dir)
             .args(["preflight", "-", "--json"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| LaunchError::Spawn {
-                program: self.program.clone(),
-                error,
-            })?;
+            .stdin(Stdio::piped());
+        let (mut child, words) = self.spawn_verb(command)?;
         if let Some(mut input) = child.stdin.take() {
             // A process that does not read its input reports why below.
             let _ = input.write_all(yaml.as_bytes());
@@ -45,17 +38,13 @@ impl Launcher {
             let _ = child.wait();
             return Ok(());
         }
-        let mut words = Vec::new();
-        if let Some(errors) = child.stderr.take() {
-            let _ = errors.take(WORDS).read_to_end(&mut words);
-        }
         let ended = child.wait();
         match (told, ended) {
             // A failed check gives the process its own exit code, and has been reported.
             (Told::Checks, Ok(status)) if status.code().is_some() => Ok(()),
             (_, Ok(status)) => Err(LaunchError::Checks {
                 status,
-                words: sanitize(String::from_utf8_lossy(&words).trim()),
+                words: message::or_all(&words.end()).unwrap_or_default(),
             }),
             (_, Err(error)) => Err(LaunchError::Spawn {
                 program: self.program.clone(),
@@ -144,9 +133,32 @@ mod tests {
 
     #[test]
     fn a_process_without_checks_says_why_in_its_own_words() {
-        let (_keep, launcher) = program("nonsense", "error: no such preset", 2);
+        let error = message::written("no such preset", "llmtui presets");
+        let (_keep, launcher) = program("nonsense", &error, 2);
         let made = launcher.preflight("", Path::new("runs"), &mut |_| true);
         let words = made.unwrap_err().to_string();
-        assert!(words.contains("no such preset"), "{words}");
+        assert!(
+            words.ends_with(": no such preset; try: llmtui presets"),
+            "{words}"
+        );
+    }
+
+    /// More on standard error than a pipe holds, before anything on standard output.
+    #[test]
+    fn a_process_that_complains_at_length_is_not_held_up() {
+        let (folder, launcher) = program(&checked(), "", 0);
+        let script = std::fs::read_to_string(&launcher.program).unwrap();
+        let noisy = script.replace(
+            "cat > /dev/null\n",
+            "cat > /dev/null\nhead -c 200000 /dev/zero | tr '\\0' '#' >&2\n",
+        );
+        assert_ne!(noisy, script);
+        std::fs::write(folder.path().join("llmtui"), noisy).unwrap();
+        let mut heard = 0;
+        let made = launcher.preflight("", Path::new("runs"), &mut |_| {
+            heard += 1;
+            true
+        });
+        assert!(made.is_ok() && heard == 1, "{made:?}");
     }
 }

@@ -179,7 +179,8 @@ impl Door {
         let mut alarms = self.engine.alarms.clone();
         loop {
             tokio::select! {
-                alarm = alarm::next(&mut alarms) => {
+                // Not before the viewer asks for the log: it reads nothing between the greeting and that.
+                alarm = alarm::next(&mut alarms), if feed.is_some() => {
                     write.write_all(encode(&alarm.envelope(&clock)).as_bytes()).await?;
                 }
                 answer = answers.recv() => match answer {
@@ -295,7 +296,49 @@ async fn listen(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncReadExt;
+    use crate::link::alarm::STALLED;
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+    /// The alarm was raised before the viewer came, whose reader for the greeting drops what comes behind it.
+    #[tokio::test]
+    async fn a_viewer_that_attaches_to_a_stalled_run_hears_the_alarm() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("events.jsonl");
+        std::fs::write(&log, "").unwrap();
+        let (commands, _commands) = std::sync::mpsc::sync_channel(8);
+        let (raise, alarms) = watch::channel(None);
+        raise.send_replace(Some(Alarm {
+            code: STALLED,
+            message: "the log stalls".into(),
+            hint: "free some space",
+        }));
+        let (_grown, growth) = watch::channel(0);
+        let door = Door {
+            run: "x".into(),
+            log,
+            growth,
+            engine: EngineEnd {
+                commands,
+                stop: std::sync::Arc::default(),
+                alarms,
+            },
+        };
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let serving = tokio::spawn(door.view(ours));
+        let (mut hears, mut says) = theirs.into_split();
+        let mut greeting = vec![0; 4096];
+        let n = hears.read(&mut greeting).await.unwrap();
+        let greeting = String::from_utf8_lossy(&greeting[..n]).into_owned();
+        assert_eq!(greeting.lines().count(), 1, "{greeting}");
+        let subscribe = b"{\"id\":1,\"command\":\"subscribe\",\"from_seq\":1}\n";
+        says.write_all(subscribe).await.unwrap();
+        let mut line = String::new();
+        let mut hears = BufReader::new(hears);
+        let heard = hears.read_line(&mut line);
+        let heard = tokio::time::timeout(Duration::from_secs(60), heard).await;
+        assert!(heard.is_ok() && line.contains(STALLED), "{line}");
+        serving.abort();
+    }
 
     #[tokio::test]
     async fn a_connection_that_says_nothing_is_dropped_and_one_that_spoke_may_be_silent() {

@@ -2,17 +2,17 @@
 //! compute and get wrong stays there.
 
 use super::launch::{LaunchError, Launcher};
-use crate::base::text::{one_line, sanitize};
+use super::message;
+use crate::base::last_words::LastWords;
+use crate::base::text::one_line;
 use crate::run::revisit::Row;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Bytes read of an answer: some hundred rows of some thousand tokens.
 const ANSWER: u64 = 64 << 20;
-/// Bytes kept of a failing process's error output.
-const WORDS: u64 = 2048;
 
 impl Launcher {
     /// The rows of `steps` steps of a run from `step` on, with the loss of each token where tokens have one.
@@ -79,26 +79,8 @@ impl Launcher {
 
     /// Standard output of a verb that ends well; else its own words.
     fn answer(&self, mut command: Command) -> Result<String, LaunchError> {
-        let spawned = command
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut child = spawned.map_err(|error| LaunchError::Spawn {
-            program: self.program.clone(),
-            error,
-        })?;
-        // Read beside the answer: a full pipe would stop the process.
-        let errors = child.stderr.take();
-        let errors = std::thread::spawn(move || {
-            let mut words = Vec::new();
-            if let Some(mut errors) = errors {
-                let _ = errors.by_ref().take(WORDS).read_to_end(&mut words);
-                let _ = std::io::copy(&mut errors, &mut std::io::sink());
-            }
-            words
-        });
+        command.stdin(Stdio::null());
+        let (mut child, words) = self.spawn_verb(command)?;
         let mut answer = Vec::new();
         let read = match child.stdout.take() {
             Some(output) => output.take(ANSWER).read_to_end(&mut answer),
@@ -108,33 +90,35 @@ impl Launcher {
         if !whole {
             let _ = child.kill();
         }
-        let ended = child.wait();
-        let words = errors.join().unwrap_or_default();
-        let fault = match ended {
+        let fault = match child.wait() {
             Ok(status) if status.success() && whole => return Ok(text_of(answer)),
             Ok(_) if !whole => format!("the answer is longer than {} MiB", ANSWER >> 20),
-            Ok(status) => said(&words).unwrap_or_else(|| status.to_string()),
+            Ok(status) => message::or_all(&words.end()).unwrap_or_else(|| status.to_string()),
             Err(error) => error.to_string(),
         };
         Err(LaunchError::Verb(fault))
+    }
+
+    /// Starts a process of this program whose standard output somebody here reads. An interrupt at the terminal is not for it.
+    pub(super) fn spawn_verb(
+        &self,
+        mut command: Command,
+    ) -> Result<(Child, LastWords), LaunchError> {
+        command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| LaunchError::Spawn {
+            program: self.program.clone(),
+            error,
+        })?;
+        let words = LastWords::hear(child.stderr.take(), std::io::sink(), message::KEPT);
+        Ok((child, words))
     }
 }
 
 fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
-}
-
-/// The words of an error without the shell's `error:`; in one line.
-fn said(words: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(words);
-    let error = text.find("error: ").map_or(&*text, |at| &text[at + 7..]);
-    let lines: Vec<&str> = error
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty())
-        .collect();
-    let joined = sanitize(&lines.join("; "));
-    (!joined.is_empty()).then_some(joined)
 }
 
 #[cfg(test)]
@@ -172,13 +156,22 @@ mod tests {
 
     #[test]
     fn a_verb_that_fails_is_told_in_its_own_words() {
-        let (_keep, launcher) = program(
-            "echo 'error: x has no checkpoint of step 7' >&2; echo '  it keeps 5' >&2; exit 2",
-        );
-        let settings = ["lr=1e-4".to_string()];
-        let planned = launcher.plan_branch((Path::new("x"), 7), &settings, Path::new("runs"));
-        let words = planned.unwrap_err().to_string();
-        assert_eq!(words, "x has no checkpoint of step 7; it keeps 5");
+        let said = |script: &str| {
+            let (_keep, launcher) = program(script);
+            let settings = ["lr=1e-4".to_string()];
+            let planned = launcher.plan_branch((Path::new("x"), 7), &settings, Path::new("runs"));
+            planned.unwrap_err().to_string()
+        };
+        let error = message::written("x has no checkpoint of step 7", "it keeps 5");
+        let words = "x has no checkpoint of step 7; try: it keeps 5";
+        // What it says on the way is longer than what is kept.
+        let progress = "head -c 100000 /dev/zero | tr '\\0' '#' >&2; echo >&2";
+        for before in ["true", progress] {
+            let script = format!("{before}; printf %s '{error}' >&2; exit 2");
+            assert_eq!(said(&script), words);
+        }
+        assert_eq!(said("echo killed >&2; exit 1"), "killed");
+        assert!(said("exit 7").contains('7'));
     }
 
     #[test]

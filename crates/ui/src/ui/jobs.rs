@@ -375,6 +375,42 @@ fn free_name(said: &str, place: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::clock::{ManualClock, UnixMillis};
+    use crate::wire::{Envelope, encode};
+
+    /// The chat takes the row that is marked, `llmtui chat RUN` what the run calls its best.
+    #[test]
+    fn the_best_row_is_the_best_checkpoint_that_is_kept() {
+        let runs = tempfile::tempdir().unwrap();
+        let run = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
+        for step in [100, 300] {
+            let folder = run.checkpoints_path().join(format!("step-{step:06}"));
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("manifest.json"), "{}").unwrap();
+        }
+        // The best of all was deleted by hand.
+        let saved = [(100, true), (200, true), (300, false)];
+        let lines = (1..).zip(saved).map(|(seq, (step, best))| {
+            encode(&Envelope {
+                v: crate::wire::VERSION,
+                seq,
+                t: UnixMillis(0),
+                event: Event::Checkpointed {
+                    step,
+                    path: format!("checkpoints/step-{step:06}"),
+                    bytes: 1,
+                    seconds: 0.0,
+                    best,
+                    val_loss: None,
+                },
+            })
+        });
+        std::fs::write(run.events_path(), lines.collect::<String>()).unwrap();
+        let rows = checkpoints_of(&index::summarize(&run).unwrap());
+        let marks: Vec<(u64, bool)> = rows.iter().map(|row| (row.step, row.best)).collect();
+        assert_eq!(marks, [(300, false), (100, true)]);
+        assert_eq!(run.best_checkpoint().unwrap().step, 100);
+    }
 
     #[test]
     fn a_free_name_is_written_as_the_taken_one_was() {

@@ -7,6 +7,7 @@ use crate::base::files::{open_plain, read_small, write_atomic};
 use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::run::log::Tail;
+use crate::run::rewound::Rewound;
 use crate::run::spent::Spent;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -80,6 +81,39 @@ fn before(log: &Path, end: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What is measured now and then, in the order of the log, as far as it counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    /// (step, validation loss).
+    pub vals: Vec<(u64, f64)>,
+    /// (step, pass@1).
+    pub passes: Vec<(u64, f64)>,
+}
+
+impl Measured {
+    /// Takes out what comes after a step.
+    fn split_off(&mut self, step: u64) -> Measured {
+        let take = |list: &mut Vec<(u64, f64)>| list.extract_if(.., |(at, _)| *at > step).collect();
+        Measured {
+            vals: take(&mut self.vals),
+            passes: take(&mut self.passes),
+        }
+    }
+
+    fn append(&mut self, later: Measured) {
+        self.vals.extend(later.vals);
+        self.passes.extend(later.passes);
+    }
+}
+
+/// Where the pace of now begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Base {
+    pub step: u64,
+    /// Spent until then.
+    pub seconds: f64,
+}
+
 /// Result of scanning a log.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scan {
@@ -89,14 +123,16 @@ pub(super) struct Scan {
     pub phase: Option<Phase>,
     pub step: u64,
     pub train_loss: Option<f64>,
-    /// (step, validation loss) in the order of the log.
-    pub vals: Vec<(u64, f64)>,
-    /// (step, pass@1).
-    pub passes: Vec<(u64, f64)>,
+    pub measured: Measured,
+    given_up: Rewound<Measured>,
+    /// Where the newest rescue stands in the log.
+    rescued_at: u64,
+    /// What lies between a rescue and its undo, in bytes of the log: steps that do not count, in front of none that take their place.
+    pub undone: Vec<(u64, u64)>,
     pub reward: Option<f64>,
     pub epochs: Option<f64>,
-    /// The best according to a `Finished` event.
-    pub best_said: Option<f64>,
+    /// Step and validation loss of the best according to a `Finished` event.
+    pub best_said: Option<(u64, f64)>,
     pub outcome: Option<Outcome>,
     /// How the run stood when the newest engine came, while that one has taken no step.
     earlier: Option<(Option<Outcome>, String)>,
@@ -105,6 +141,7 @@ pub(super) struct Scan {
     pub verdict: Option<String>,
     pub message: String,
     pub spent: Spent,
+    pub base: Base,
     pub updated: Option<UnixMillis>,
 }
 
@@ -116,6 +153,8 @@ const SUMMARY_KINDS: &[&str] = &[
     "Evaluated",
     "Diagnosed",
     "RolledBack",
+    "Rescued",
+    "RescueUndone",
     "Finished",
 ];
 
@@ -128,11 +167,14 @@ impl Scan {
         let mut newest = String::new();
         while tail.offset() < end {
             lines.clear();
+            let mut next = tail.offset();
             if !tail.read_lines(&mut lines, 64 << 10)? {
                 break;
             }
             let mut before = newest.as_str();
             for line in lines.lines() {
+                let at = next;
+                next += line.len() as u64 + 1;
                 let kind = kind_of(line);
                 if kind == Some("Hello") {
                     // The last event of an engine that died may be of any kind.
@@ -143,8 +185,8 @@ impl Scan {
                     Some("Stepped") => line.clone_into(&mut newest_step),
                     Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
                     _ => {
-                        self.take(&std::mem::take(&mut newest_step));
-                        self.take(line);
+                        self.take(&std::mem::take(&mut newest_step), at);
+                        self.take(line, at);
                     }
                 }
             }
@@ -152,7 +194,7 @@ impl Scan {
                 line.clone_into(&mut newest);
             }
         }
-        self.take(&newest_step);
+        self.take(&newest_step, tail.offset());
         self.last_word(&newest);
         Ok(tail.offset())
     }
@@ -164,7 +206,8 @@ impl Scan {
         }
     }
 
-    fn take(&mut self, line: &str) {
+    /// A line that begins at this byte of the log, or ended before it.
+    fn take(&mut self, line: &str, at: u64) {
         let Ok(envelope) = decode_envelope(line) else {
             return;
         };
@@ -174,6 +217,8 @@ impl Scan {
                 let stood = (self.outcome.take(), std::mem::take(&mut self.message));
                 self.earlier = (self.step > 0).then_some(stood);
                 self.refused = None;
+                self.phase = Some(Phase::Preparing);
+                self.begin_at(self.step);
             }
             Event::Started {
                 method,
@@ -185,7 +230,13 @@ impl Scan {
                 self.max_steps = max_steps;
                 self.n_params = n_params;
             }
-            Event::PhaseChanged { phase, .. } => self.phase = Some(phase),
+            Event::PhaseChanged { phase, .. } => {
+                let before = self.phase.replace(phase);
+                let idle = [Phase::Preparing, Phase::Preflight, Phase::Paused].map(Some);
+                if phase == Phase::Training && idle.contains(&before) {
+                    self.begin_at(self.step);
+                }
+            }
             Event::Stepped { step, values, .. } => {
                 self.earlier = None;
                 self.step = step;
@@ -194,18 +245,28 @@ impl Scan {
                 self.epochs = loss(&values, "epochs");
             }
             Event::Evaluated { step, values, .. } => {
-                self.vals
-                    .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
-                self.passes
-                    .extend(loss(&values, "eval/pass@1").map(|share| (step, share)));
+                let of = |id| loss(&values, id).map(|value| (step, value));
+                self.measured.vals.extend(of("val/loss"));
+                self.measured.passes.extend(of("eval/pass@1"));
             }
             Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
                 self.verdict = Some(one_line(&finding.title));
             }
             Event::RolledBack { step } => {
-                self.step = step;
-                self.vals.retain(|(at, _)| *at <= step);
-                self.passes.retain(|(at, _)| *at <= step);
+                self.given_up.rolled_back(self.measured.split_off(step));
+                self.best_said = self.best_said.filter(|(at, _)| *at <= step);
+                self.begin_at(step);
+            }
+            Event::Rescued { .. } => {
+                self.given_up.rescued();
+                self.rescued_at = at;
+            }
+            Event::RescueUndone { step, .. } => {
+                let mut counted = self.given_up.undone();
+                counted.split_off(step);
+                self.measured.append(counted);
+                self.undone.push((self.rescued_at, at));
+                self.begin_at(step);
             }
             Event::Finished {
                 outcome,
@@ -225,11 +286,21 @@ impl Scan {
                 self.outcome = Some(outcome);
                 self.step = step;
                 let lowest = best.filter(|best| best.metric == "val/loss");
-                self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
+                let lowest = lowest.map(|best| (best.step, best.value.0));
+                self.best_said = lowest.filter(|(_, x)| x.is_finite());
                 self.message = message;
             }
             _ => {}
         }
+    }
+
+    /// The run goes on from this step, from now on.
+    fn begin_at(&mut self, step: u64) {
+        self.step = step;
+        self.base = Base {
+            step,
+            seconds: self.spent.seconds(),
+        };
     }
 
     pub fn status(&self, alive: bool) -> RunStatus {

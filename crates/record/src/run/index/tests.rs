@@ -255,14 +255,6 @@ fn answers_are_summed_up_by_reward_and_pass_at_1_and_the_epoch_is_read() {
             .map(|(id, x)| (id.to_string(), Num(x)))
             .into(),
     };
-    let passed = |step, share| Event::Evaluated {
-        step,
-        tokens: step,
-        values: values("eval/pass@1", share),
-        n_windows: 1,
-        whole: true,
-        seconds: 0.1,
-    };
     log(&run, [hello(), started(9), step(1, 0.5), passed(1, 0.75)]);
     log(
         &run,
@@ -316,6 +308,166 @@ fn a_summary_counts_what_still_counts() {
         "{:?}",
         summary.curve
     );
+}
+
+fn rescued(step: u64, from: u64) -> Event {
+    Event::Rescued {
+        step,
+        from,
+        why: "a spike".into(),
+        skipped: (from, from + 1),
+        lr: (Num(1e-3), Num(5e-4)),
+        moments_reset: false,
+        count: 1,
+        at_most: 3,
+        undo: None,
+    }
+}
+
+fn undone(step: u64, rescue: u64) -> Event {
+    Event::RescueUndone {
+        step,
+        tokens: step,
+        rescue,
+        why: "a spike".into(),
+        lr: (Num(5e-4), Num(1e-3)),
+        whole: true,
+        lost: 0,
+    }
+}
+
+fn passed(step: u64, share: f64) -> Event {
+    Event::Evaluated {
+        step,
+        tokens: step,
+        values: values("eval/pass@1", share),
+        n_windows: 1,
+        whole: true,
+        seconds: 0.1,
+    }
+}
+
+/// Lists and screens say the same of a run whose rescue was undone, and of one that was rescued once more.
+#[test]
+fn an_undone_rescue_brings_back_what_the_list_shows_as_it_does_on_the_dashboard() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let agree = |expected: (u64, Option<f64>, Option<f64>, Option<f64>)| {
+        let list = summarize(&run).unwrap();
+        let state = crate::run::compare::Track::of_run(&run).unwrap().state;
+        let losses = || {
+            state
+                .evaluations
+                .iter()
+                .map(crate::run::state::Evaluation::val_loss)
+        };
+        let losses = || losses().filter(|loss| loss.is_finite());
+        let fold = (
+            state.step,
+            losses().next_back(),
+            losses().min_by(f64::total_cmp),
+            state.latest("eval/pass@1"),
+        );
+        assert_eq!(fold, expected);
+        let listed = (list.step, list.val_loss, list.best_val_loss, list.pass_at_1);
+        assert_eq!(listed, expected);
+    };
+    log(&run, [hello(), started(900)]);
+    log(&run, (1..=500).map(|i| stepped(i, 4.0)));
+    log(
+        &run,
+        [evaluated(300, 3.0), evaluated(400, 1.0), passed(400, 0.5)],
+    );
+    log(&run, [evaluated(490, 2.0), evaluated(500, 0.5)]);
+    log(&run, [Event::RolledBack { step: 300 }, rescued(300, 480)]);
+    agree((300, Some(3.0), Some(3.0), None));
+    log(&run, [stepped(301, 4.0), evaluated(301, 0.25)]);
+    log(&run, [Event::RolledBack { step: 300 }, undone(490, 300)]);
+    // The last evaluation was beyond what the undo takes up again.
+    agree((490, Some(2.0), Some(1.0), Some(0.5)));
+    // What a resume takes is not what a rescue took.
+    log(&run, [hello(), Event::RolledBack { step: 350 }]);
+    log(&run, [Event::RolledBack { step: 350 }, undone(400, 350)]);
+    agree((400, Some(3.0), Some(3.0), None));
+}
+
+#[test]
+fn a_best_that_an_engine_said_at_its_end_goes_with_its_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let mut end = finished(Outcome::Stopped, 500);
+    if let Event::Finished { best, .. } = &mut end {
+        *best = Some(crate::wire::Best {
+            step: 500,
+            metric: "val/loss".into(),
+            value: Num(0.5),
+            direction: crate::wire::Direction::Lower,
+        });
+    }
+    log(&run, [hello(), started(900), evaluated(300, 3.0), end]);
+    assert_eq!(summarize(&run).unwrap().best_val_loss, Some(0.5));
+    log(&run, [hello(), Event::RolledBack { step: 300 }]);
+    assert_eq!(summarize(&run).unwrap().best_val_loss, Some(3.0));
+}
+
+#[test]
+fn the_small_curve_leaves_out_what_was_rolled_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let spike = |i: u64| stepped(i, if i > 400 { 100.0 } else { 2.0 });
+    log(&run, [hello(), started(900)]);
+    log(&run, (1..=500).map(spike));
+    log(&run, [Event::RolledBack { step: 300 }, rescued(300, 401)]);
+    log(&run, (301..=600).map(|i| stepped(i, 2.0)));
+    let flat = |run: &RunDir| {
+        let curve = summarize(run).unwrap().curve;
+        assert!(curve.len() > 10, "{curve:?}");
+        assert!(curve.iter().all(|loss| *loss == 2.0), "{curve:?}");
+    };
+    flat(&run);
+    // What an undone rescue trained lies between steps that count.
+    let run = new_run(dir.path(), "y", 1);
+    let steps =
+        |range: std::ops::RangeInclusive<u64>, loss| range.map(move |step| stepped(step, loss));
+    log(&run, [hello(), started(900)]);
+    log(&run, steps(1..=500, 2.0));
+    log(&run, [Event::RolledBack { step: 300 }, rescued(300, 401)]);
+    log(&run, steps(301..=800, 50.0));
+    log(&run, [Event::RolledBack { step: 300 }, undone(500, 300)]);
+    log(&run, steps(501..=900, 2.0));
+    flat(&run);
+}
+
+#[test]
+fn the_pace_of_now_begins_at_the_newest_engine_roll_back_or_pause() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let mut lines = Vec::new();
+    let mut base = |t: u64, event: Event| {
+        let envelope = Envelope {
+            v: VERSION,
+            seq: lines.len() as u64 + 1,
+            t: UnixMillis(t * 1000),
+            event,
+        };
+        lines.push(serde_json::to_string(&envelope).unwrap() + "\n");
+        std::fs::write(run.events_path(), lines.concat()).unwrap();
+        let summary = summarize(&run).unwrap();
+        (summary.base_step, summary.base_seconds)
+    };
+    let phase = |phase, step| Event::PhaseChanged { phase, step };
+    // A branch from step 500.
+    assert_eq!(base(10, hello()), (0, 0.0));
+    assert_eq!(base(12, Event::RolledBack { step: 500 }), (500, 2.0));
+    assert_eq!(base(15, phase(Phase::Training, 500)), (500, 5.0));
+    base(20, stepped(510, 2.0));
+    base(21, phase(Phase::Evaluating, 510));
+    assert_eq!(base(23, phase(Phase::Training, 510)), (500, 5.0));
+    base(24, stepped(520, 2.0));
+    base(25, phase(Phase::Paused, 520));
+    assert_eq!(base(90, phase(Phase::Training, 520)), (520, 80.0));
+    // The next engine, a day later.
+    assert_eq!(base(86_400, hello()), (520, 80.0));
 }
 
 /// A log beyond what is read quickly, whose middle says what its ends do not: the best evaluation, an evaluation that a resume

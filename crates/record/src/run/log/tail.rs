@@ -1,7 +1,7 @@
 //! Reading a log that may still be growing.
 
 use crate::base::files::open_plain;
-use crate::wire::{Envelope, MAX_LINE, decode_envelope};
+use crate::wire::{DecodeError, Envelope, MAX_LINE, decode_envelope};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -170,15 +170,54 @@ pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
     Ok(events)
 }
 
-/// The last readable event among the final 64 KiB of a log, however long the log is.
+/// The last readable event of a log, however long the log and its lines are.
+///
+/// # Errors
+/// The log cannot be read, or a newer program wrote its end.
 pub fn last_event(path: &Path) -> io::Result<Option<Envelope>> {
     let length = std::fs::metadata(path)?.len();
-    let mut tail = Tail::open_at(path, length.saturating_sub(64 << 10))?;
-    let mut last = None;
-    while let Some(envelope) = tail.next_event()? {
-        last = Some(envelope);
+    last_within(path, length).map_err(|why| match why {
+        Unread::Io(error) => error,
+        Unread::Foreign(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+    })
+}
+
+/// Why the end of a log is not known.
+#[derive(Debug)]
+pub(super) enum Unread {
+    Io(io::Error),
+    /// Its lines are of another version of the wire.
+    Foreign(DecodeError),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Unread {
+        Unread::Io(error)
     }
-    Ok(last)
+}
+
+/// The last readable event of a log of `length` bytes: looked for near its end, then farther and farther from it.
+pub(super) fn last_within(path: &Path, length: u64) -> Result<Option<Envelope>, Unread> {
+    let mut reach = CHUNK as u64;
+    loop {
+        let begin = length.saturating_sub(reach);
+        let mut tail = Tail::open_at(path, begin)?;
+        let (mut lines, mut last) = (String::new(), None);
+        while tail.read_lines(&mut lines, CHUNK)? {
+            for line in lines.lines() {
+                match decode_envelope(line) {
+                    Ok(envelope) => last = Some(envelope),
+                    Err(error @ DecodeError::Version(_)) => return Err(Unread::Foreign(error)),
+                    Err(_) => {}
+                }
+            }
+            lines.clear();
+        }
+        if last.is_some() || begin == 0 {
+            return Ok(last);
+        }
+        reach = reach.saturating_mul(8);
+    }
 }
 
 /// The sequence number of a line, without parsing the rest if the line has the usual form.
@@ -294,6 +333,26 @@ mod tests {
             while tail.read_lines(&mut all, max).unwrap() {}
             assert!(all == lines, "max {max}");
         }
+    }
+
+    #[test]
+    fn the_last_event_is_found_behind_lines_of_any_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let last = |log: String| {
+            std::fs::write(&path, log).unwrap();
+            last_event(&path).unwrap().map(|envelope| envelope.seq)
+        };
+        let long = "y".repeat(MAX_LINE - 200);
+        assert_eq!(last(String::new()), None);
+        assert_eq!(last(note(1, "a") + &note(2, &long)), Some(2));
+        // A damaged or half-written line is passed over, whatever its length.
+        assert_eq!(last(note(1, "a") + &note(2, "b") + &long), Some(2));
+        assert_eq!(last(note(1, "a") + &long + "\n" + &long + "\n"), Some(1));
+        assert_eq!(last(long.clone() + "\n"), None);
+        let newer = note(2, "b").replacen("\"v\":1", "\"v\":99", 1);
+        std::fs::write(&path, note(1, "a") + &newer).unwrap();
+        assert!(last_event(&path).is_err());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The thread that owns the log: it numbers events, appends them, and only then notifies viewers.
 
 use super::LogError;
-use super::tail::Tail;
+use super::tail::{Unread, last_within};
 use crate::base::clock::Clock;
 use crate::base::files::open_plain_with;
-use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, VERSION, decode_envelope, encode};
+use crate::wire::{Envelope, Event, MAX_LINE, VERSION, encode};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -424,38 +424,18 @@ fn behind_last_newline(file: &File, size: u64) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The number of the last readable line in the first `length` bytes; 0 in an empty log.
+/// The number of the last readable line of a log of `length` bytes; 0 in an empty one.
 fn last_seq(path: &Path, length: u64) -> Result<u64, LogError> {
-    let mut reach = 64 * 1024;
-    loop {
-        let begin = length.saturating_sub(reach);
-        let mut last = None;
-        let io_error = |error| LogError::Io {
+    match last_within(path, length) {
+        Ok(last) => Ok(last.map_or(0, |envelope| envelope.seq)),
+        Err(Unread::Io(error)) => Err(LogError::Io {
             path: path.into(),
             error,
-        };
-        let mut tail = Tail::open_at(path, begin).map_err(io_error)?;
-        let mut lines = String::new();
-        while tail.read_lines(&mut lines, 64 * 1024).map_err(io_error)? {
-            for line in lines.lines() {
-                match decode_envelope(line) {
-                    Ok(envelope) => last = Some(envelope.seq),
-                    Err(error @ DecodeError::Version(_)) => {
-                        return Err(LogError::Foreign {
-                            path: path.into(),
-                            error,
-                        });
-                    }
-                    Err(_) => {}
-                }
-            }
-            lines.clear();
-        }
-        match last {
-            Some(seq) => return Ok(seq),
-            None if begin == 0 => return Ok(0),
-            None => reach *= 8,
-        }
+        }),
+        Err(Unread::Foreign(error)) => Err(LogError::Foreign {
+            path: path.into(),
+            error,
+        }),
     }
 }
 

@@ -18,6 +18,7 @@ pub use speed::Speed;
 
 use super::index::RunStatus;
 use super::layers::LayerMap;
+use super::rewound::Rewound;
 use super::series::Series;
 use super::spent::Spent;
 use crate::base::clock::UnixMillis;
@@ -94,9 +95,7 @@ pub struct RunState {
     pub n_warnings: u64,
     /// The newest rescue, which a roll-back does not undo.
     pub rescued: Option<Rescue>,
-    /// What the newest roll-back took away, and what the newest rescue did.
-    cut_off: GivenUp,
-    before_rescue: GivenUp,
+    given_up: Rewound<GivenUp>,
     /// Updates that were left out, of the steps that count.
     pub skipped: u64,
     /// Set while no engine is running: how the last one ended that took steps, or the only one.
@@ -273,11 +272,11 @@ impl RunState {
                 if let Some(rescue) = Rescue::from_event(event) {
                     self.mark(*step, MarkKind::Rescued, rescue.words());
                     self.rescued = Some(rescue);
-                    self.before_rescue = std::mem::take(&mut self.cut_off);
+                    self.given_up.rescued();
                 }
             }
             Event::RescueUndone { step, tokens, .. } => {
-                std::mem::take(&mut self.before_rescue).restore(self, *step);
+                self.given_up.undone().restore(self, *step);
                 (self.step, self.tokens) = (*step, *tokens);
                 self.mark(*step, MarkKind::Rescued, words::undone(event));
                 if let Some(rescue) = &mut self.rescued {
@@ -386,7 +385,7 @@ impl RunState {
 
     /// Events after `step` no longer count. The log keeps its lines: they did happen.
     fn roll_back(&mut self, step: u64) {
-        self.cut_off = GivenUp::after(self, step);
+        self.given_up.rolled_back(GivenUp::after(self, step));
         for series in self.series.values_mut() {
             series.truncate_after(step);
         }
@@ -408,6 +407,11 @@ impl RunState {
             self.tokens = self.tokens.saturating_sub((self.step - step) * batch);
         }
         self.step = step;
+    }
+
+    /// How long engines have held the run.
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// True while an engine is running, according to the log.

@@ -304,7 +304,7 @@ impl Rescue {
         let state = match to.whole {
             true => format!("it goes on at step {at}, with the state of just before the rescue"),
             false => format!(
-                "it goes on at step {at}, from the newest checkpoint before the rescue: the state at the rescue itself held values that are no numbers"
+                "it goes on at step {at}, from the newest checkpoint before the rescue: the state at the rescue itself held NaN or infinity"
             ),
         };
         let batches = human::grouped(self.from);

@@ -1,8 +1,9 @@
 //! The run's log view: which events become a line or a notice, and their wording.
 
-use super::parts::{Level, LogLine, Notice, Rescue, push_bounded};
+use super::parts::{Finish, Head, Level, LogLine, Notice, Rescue, push_bounded};
 use super::words::{adjusted, outlier, undone};
 use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
+use crate::base::clock::UnixMillis;
 use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
 use crate::run::index::VERDICT;
@@ -77,100 +78,11 @@ impl RunState {
             Event::Hello {
                 engine, pid, host, ..
             } => Line::info(format!("engine {engine} on {host}, process {pid}")),
-            Event::Started {
-                name,
-                method,
-                n_params,
-                max_steps,
-                resumed_from,
-                precision,
-                ..
-            } => {
-                let from =
-                    resumed_from.map(|s| format!(", resumed from step {}", human::grouped(s)));
-                let steps = human::grouped(*max_steps);
-                let params = match n_params {
-                    0 => String::new(),
-                    n => format!(", {} parameters", human::short(*n as f64)),
-                };
-                let from = from.unwrap_or_default();
-                let precision = precision.as_ref().map(|p| format!(" in {p}"));
-                let precision = precision.unwrap_or_default();
-                Line::info(format!(
-                    "{name}: {method}{params}, {steps} steps{precision}{from}"
-                ))
-            }
+            Event::Started { .. } => return started_line(event),
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
             Event::Checked { finding, .. } => return found("preflight", finding),
-            Event::Evaluated {
-                step,
-                values,
-                n_windows,
-                whole,
-                seconds,
-                ..
-            } => {
-                let Some(loss) = values.get("val/loss") else {
-                    let scores = values
-                        .iter()
-                        .filter(|(id, _)| !id.starts_with("eval_stderr/"));
-                    let told = scores.map(|(id, value)| {
-                        let name = id.strip_prefix("eval/").unwrap_or(id);
-                        let value = human::number(value.0);
-                        match values.get(&format!("eval_stderr/{name}")) {
-                            Some(error) => {
-                                let error = human::number(error.0);
-                                format!("{} {value} ± {error}", text::one_line(name))
-                            }
-                            None => format!("{} {value}", text::one_line(name)),
-                        }
-                    });
-                    let told: Vec<String> = told.collect();
-                    return Some(Line::info(format!(
-                        "step {}: {} over {}, {seconds:.1} s",
-                        human::grouped(*step),
-                        told.join(", "),
-                        human::grouped(*n_windows)
-                    )));
-                };
-                let part = if *whole {
-                    "the whole split".into()
-                } else {
-                    format!("{} windows", human::grouped(*n_windows))
-                };
-                let (step, loss) = (human::grouped(*step), human::number(loss.0));
-                let others = values.iter().filter_map(|(id, value)| {
-                    let name = text::one_line(id.strip_prefix("extra/")?);
-                    Some(format!(", {} on {name}", human::number(value.0)))
-                });
-                let others: String = others.collect();
-                let how = match n_windows {
-                    0 => others,
-                    _ => format!(" over {part}{others}, {seconds:.1} s"),
-                };
-                Line::info(format!("step {step}: validation loss {loss}{how}"))
-            }
-            Event::Checkpointed {
-                path,
-                bytes,
-                best,
-                val_loss,
-                ..
-            } => {
-                let name = path.rsplit('/').next().unwrap_or(path);
-                let val = val_loss
-                    .map(|x| format!(", val {}", human::number(x.0)))
-                    .unwrap_or_default();
-                let why = if *best {
-                    format!(" (best so far{val})")
-                } else {
-                    String::new()
-                };
-                Line::notice(
-                    Level::Good,
-                    format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
-                )
-            }
+            Event::Evaluated { .. } => return evaluated_line(event),
+            Event::Checkpointed { .. } => return checkpointed_line(event),
             Event::Adjusted {
                 step,
                 key,
@@ -229,32 +141,8 @@ impl RunState {
             } if outcome.is_refusal() && self.stood.is_some() => {
                 Line::notice(outcome_level(*outcome), format!("not resumed: {message}"))
             }
-            Event::Finished {
-                outcome,
-                step,
-                val_loss,
-                best,
-                seconds,
-                message,
-                ..
-            } => {
-                let lowest = best.as_ref().filter(|best| best.metric == "val/loss");
-                let val = val_loss
-                    .or(lowest.map(|best| best.value))
-                    .map(|x| format!(", val {}", human::number(x.0)));
-                let why = if message.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {message}")
-                };
-                let took = spent::words(*seconds, self.seconds);
-                let word = outcome_word(*outcome);
-                let at = human::grouped(*step);
-                let text = format!(
-                    "{word} at step {at} after {took}{}{why}",
-                    val.unwrap_or_default()
-                );
-                Line::notice(outcome_level(*outcome), text)
+            Event::Finished { .. } => {
+                self.finished_line(&Finish::from_event(UnixMillis::default(), event)?)
             }
             Event::Unknown(value) => {
                 let kind = value
@@ -265,6 +153,24 @@ impl RunState {
             }
             _ => return None,
         })
+    }
+
+    fn finished_line(&self, end: &Finish) -> Line {
+        let loss = end
+            .loss()
+            .map(|loss| format!(", val {}", human::number(loss)));
+        let why = match end.message.as_str() {
+            "" => String::new(),
+            message => format!(": {message}"),
+        };
+        let text = format!(
+            "{} at step {} after {}{}{why}",
+            outcome_word(end.outcome),
+            human::grouped(end.step),
+            spent::words(end.seconds, self.seconds),
+            loss.unwrap_or_default(),
+        );
+        Line::notice(outcome_level(end.outcome), text)
     }
 
     /// The first step of a stretch with a non-finite loss.
@@ -294,6 +200,100 @@ impl RunState {
             _ => None,
         }
     }
+}
+
+fn started_line(event: &Event) -> Option<Line> {
+    let head = Head::from_event(event)?;
+    // What logs of other programs do not tell is 0 in their events.
+    let params = match head.n_params {
+        0 => String::new(),
+        n => format!(", {} parameters", human::short(n as f64)),
+    };
+    let precision = head.precision.map(|dtype| format!(" in {dtype}"));
+    let from = head.resumed_from.map(human::grouped);
+    let from = from.map(|step| format!(", resumed from step {step}"));
+    Some(Line::info(format!(
+        "{}: {}{params}, {} steps{}{}",
+        head.name,
+        head.method,
+        human::grouped(head.max_steps),
+        precision.unwrap_or_default(),
+        from.unwrap_or_default(),
+    )))
+}
+
+fn evaluated_line(event: &Event) -> Option<Line> {
+    let Event::Evaluated {
+        step,
+        values,
+        n_windows,
+        whole,
+        seconds,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    let (at, windows) = (human::grouped(*step), human::grouped(*n_windows));
+    let Some(loss) = values.get("val/loss") else {
+        let scores = scores(values).join(", ");
+        return Some(Line::info(format!(
+            "step {at}: {scores} over {windows}, {seconds:.1} s"
+        )));
+    };
+    let others = values.iter().filter_map(|(id, value)| {
+        let name = text::one_line(id.strip_prefix("extra/")?);
+        Some(format!(", {} on {name}", human::number(value.0)))
+    });
+    let others: String = others.collect();
+    let how = match (n_windows, whole) {
+        // What logs of other programs do not tell.
+        (0, _) => others,
+        (_, true) => format!(" over the whole split{others}, {seconds:.1} s"),
+        (_, false) => format!(" over {windows} windows{others}, {seconds:.1} s"),
+    };
+    let loss = human::number(loss.0);
+    Some(Line::info(format!(
+        "step {at}: validation loss {loss}{how}"
+    )))
+}
+
+/// `pass@1 0.5 ± 0.02`, for each score of answers.
+fn scores(values: &Values) -> Vec<String> {
+    let scores = values
+        .iter()
+        .filter(|(id, _)| !id.starts_with("eval_stderr/"));
+    let told = scores.map(|(id, value)| {
+        let name = id.strip_prefix("eval/").unwrap_or(id);
+        let error = values.get(&format!("eval_stderr/{name}"));
+        let error = error.map(|error| format!(" ± {}", human::number(error.0)));
+        let (name, value) = (text::one_line(name), human::number(value.0));
+        format!("{name} {value}{}", error.unwrap_or_default())
+    });
+    told.collect()
+}
+
+fn checkpointed_line(event: &Event) -> Option<Line> {
+    let Event::Checkpointed {
+        path,
+        bytes,
+        best,
+        val_loss,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let val = val_loss.map(|x| format!(", val {}", human::number(x.0)));
+    let why = match best {
+        true => format!(" (best so far{})", val.unwrap_or_default()),
+        false => String::new(),
+    };
+    Some(Line::notice(
+        Level::Good,
+        format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
+    ))
 }
 
 /// What a check or a rule found, where that is worth a line.

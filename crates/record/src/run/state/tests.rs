@@ -205,6 +205,109 @@ fn a_resume_takes_back_what_came_after_its_checkpoint() {
     );
 }
 
+/// What is seen at a step beside its readings.
+fn seen(step: u64) -> [Event; 6] {
+    let text = format!("at {step}");
+    let [code, hint] = [String::new(), String::new()];
+    let outlier = crate::wire::Outlier {
+        metric: "train/loss".into(),
+        value: Num(9.0),
+        usual: Num(2.0),
+        sigmas: Num(6.0),
+    };
+    [
+        Event::Sampled {
+            step,
+            prompt: String::new(),
+            text: text.clone(),
+            seconds: 0.1,
+        },
+        Event::Examined {
+            step,
+            examples: Vec::new(),
+        },
+        Event::Skipped { step, outlier },
+        Event::Warned {
+            step,
+            code,
+            message: text,
+            hint,
+        },
+        Event::Diagnosed {
+            step,
+            finding: Finding::fail("9", "", "").named("spike", "spike").into(),
+        },
+        Event::Probed {
+            step,
+            layers: [("norm/layer".to_string(), vec![Num(1.0)])].into(),
+        },
+    ]
+}
+
+/// Curves, samples, marks and verdicts are those of a run that was never rescued. Checkpoints stay away: their files are deleted.
+#[test]
+fn an_undone_rescue_leaves_all_as_it_was_but_for_checkpoints() {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=50);
+    let all = |tape: &mut Tape, step| {
+        seen(step).into_iter().for_each(|event| {
+            tape.add(event);
+        });
+        tape.add(evaluated(step, 3.0)).add(checkpointed(step, true));
+    };
+    all(&mut tape, 20);
+    all(&mut tape, 40);
+    let before = tape.fold();
+    tape.add(Event::RolledBack { step: 30 })
+        .add(Event::Rescued {
+            step: 30,
+            from: 45,
+            why: "spike".into(),
+            skipped: (45, 46),
+            lr: (Num(1e-3), Num(5e-4)),
+            moments_reset: false,
+            count: 1,
+            at_most: 3,
+            undo: None,
+        });
+    let rescued = tape.fold();
+    assert_eq!((rescued.samples.len(), rescued.skipped), (1, 1));
+    assert!(rescued.diagnosed.is_empty());
+    tape.steps(31..=35);
+    all(&mut tape, 35);
+    tape.add(Event::RolledBack { step: 30 })
+        .add(Event::RescueUndone {
+            step: 50,
+            tokens: 500,
+            rescue: 30,
+            why: "spike".into(),
+            lr: (Num(5e-4), Num(1e-3)),
+            whole: true,
+            lost: 5,
+        });
+    let state = tape.fold();
+    assert_eq!((state.step, state.tokens), (50, 500));
+    assert_eq!(state.samples, before.samples);
+    assert_eq!(state.examined, before.examined);
+    assert_eq!(state.evaluations, before.evaluations);
+    assert_eq!(state.diagnosed, before.diagnosed);
+    assert_eq!(state.layers, before.layers);
+    assert_eq!((state.skipped, before.skipped), (2, 2));
+    let told = |state: &RunState| -> Vec<Mark> {
+        let marks = state.marks.iter();
+        let own = |mark: &&Mark| ![MarkKind::Rescued, MarkKind::Checkpoint].contains(&mark.kind);
+        marks.filter(own).cloned().collect()
+    };
+    assert_eq!(told(&state), told(&before));
+    let kept = |kind: MarkKind| -> Vec<u64> {
+        let marks = state.marks.iter().filter(|mark| mark.kind == kind);
+        marks.map(|mark| mark.step).collect()
+    };
+    assert_eq!(kept(MarkKind::Checkpoint), [20]);
+    assert_eq!(kept(MarkKind::Rescued), [30, 50]);
+    assert_eq!(state.checkpoints.len(), 1);
+}
+
 #[test]
 fn a_second_engine_reopens_a_finished_run() {
     let mut tape = Tape::new();

@@ -2,14 +2,15 @@
 
 use super::{Linked, Workplace};
 use crate::base::clock::SystemClock;
-use crate::base::files::{is_locked, read_plain_text};
+use crate::base::files::{is_locked, open_plain_with};
 use crate::base::paths::Env;
-use crate::base::text::one_line;
-use crate::link::launch::Launcher;
+use crate::base::text::{one_line, shown};
+use crate::link::launch::{Launcher, written_after};
 use crate::pipeline::{self, PipelineDir};
 use crate::run::{RunDir, index};
+use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How often the first run is looked for.
@@ -45,7 +46,7 @@ fn said(error: &pipeline::PipelineError) -> String {
 }
 
 /// Starts the engine of a pipeline without a terminal and waits for the run that it trains first, or goes on with. `force` trains
-/// what a plan or a check refuses.
+/// what a plan or a check refuses. Where an engine is at work, none is started: its run is waited for.
 ///
 /// # Errors
 /// It cannot be started, or it ends before a stage trains; with the last lines of its log.
@@ -56,8 +57,15 @@ pub fn begin_pipeline(
     env: &Env,
 ) -> Result<RunDir, String> {
     let log = dir.log_path();
-    let of_log = |e: std::io::Error| format!("{}: {e}", log.display());
-    let output = std::fs::File::create(&log).map_err(of_log)?;
+    let of_log = |e: std::io::Error| format!("{}: {e}", shown(&log));
+    if dir.is_live() {
+        // What that engine has written so far says nothing of its end.
+        let said_before = std::fs::metadata(&log).map_or(0, |meta| meta.len());
+        return first_run(dir, runs_dir, said_before, || driven(dir));
+    }
+    let output = open_plain_with(OpenOptions::new().create(true).append(true), &log);
+    let output = output.map_err(of_log)?;
+    let said_before = output.metadata().map_err(of_log)?.len();
     let errors = output.try_clone().map_err(of_log)?;
     let of_start = |e: std::io::Error| format!("the pipeline cannot be started: {e}");
     let launcher = Launcher::this_program(env).map_err(of_start)?;
@@ -72,17 +80,32 @@ pub fn begin_pipeline(
         .stdout(Stdio::from(output))
         .stderr(Stdio::from(errors));
     let mut process = command.spawn().map_err(of_start)?;
-    let run = first_run(dir, &mut process, runs_dir);
+    let run = first_run(dir, runs_dir, said_before, || {
+        let status = process.try_wait().unwrap_or_default()?;
+        Some(status.success())
+    });
     // Reaps it if it ends while this process still runs.
     std::thread::spawn(move || process.wait());
     run
 }
 
-/// Waits as long as the pipeline works: the stages before the first run may train a tokenizer or fetch a model.
-fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<RunDir, String> {
+/// Whether the engine of another process has done all stages; nothing while it is at work.
+fn driven(dir: &PipelineDir) -> Option<bool> {
+    let over = || dir.state().is_ok_and(|state| state.is_finished());
+    (!dir.is_live()).then(over)
+}
+
+/// Waits as long as the pipeline works: the stages before the first run may train a tokenizer or fetch a model. `ended` says
+/// whether it ended well, once it has ended. Of its log what came behind `said_before` bytes is told.
+fn first_run(
+    dir: &PipelineDir,
+    runs_dir: &Path,
+    said_before: u64,
+    mut ended: impl FnMut() -> Option<bool>,
+) -> Result<RunDir, String> {
     loop {
         // Asked before the look at its state: what it did last is seen.
-        let ended = process.try_wait().unwrap_or_default();
+        let ended = ended();
         if let Some(run) = dir.running()
             && let Ok(run) = index::resolve(runs_dir, &run)
             && is_locked(&run.lock_path())
@@ -92,22 +115,22 @@ fn first_run(dir: &PipelineDir, process: &mut Child, runs_dir: &Path) -> Result<
         match ended {
             None => crate::base::clock::pause(PAUSE),
             // All was done between two looks.
-            Some(status) if status.success() => match last_run(dir, runs_dir) {
+            Some(true) => match last_run(dir, runs_dir) {
                 Some(run) => return Ok(run),
                 None => break,
             },
-            Some(_) => break,
+            Some(false) => break,
         }
     }
-    let written = read_plain_text(dir.log_path()).unwrap_or_default();
+    let log = dir.log_path();
+    let written = written_after(&log, said_before);
     let lines: Vec<&str> = written.lines().rev().take(LINES).collect();
     let lines: Vec<&str> = lines.into_iter().rev().collect();
-    let log = dir.log_path();
-    let what = format!(
-        "no stage of the pipeline trains: {}; see {}",
-        lines.join("; "),
-        log.display()
-    );
+    let why = match lines.is_empty() {
+        true => String::new(),
+        false => format!(": {}", lines.join("; ")),
+    };
+    let what = format!("no stage of the pipeline trains{why}; see {}", shown(&log));
     Err(one_line(&what))
 }
 
@@ -124,27 +147,59 @@ mod tests {
     use crate::base::clock::ManualClock;
     use crate::pipeline::{Pipeline, Status};
 
+    fn pipeline(runs: &Path) -> PipelineDir {
+        let text = "stages: [{name: a, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        PipelineDir::create(runs, &pipeline, text, &ManualClock::at(0)).unwrap()
+    }
+
+    /// Its stage's run, and how the stage stands.
+    fn stage(dir: &PipelineDir, runs: &Path, status: Status) -> RunDir {
+        let run = RunDir::create(runs, "a", "", "", &ManualClock::at(0)).unwrap();
+        let mut state = dir.state().unwrap();
+        (state.stages[0].status, state.stages[0].run) = (status, Some(run.id().into()));
+        dir.save(&state).unwrap();
+        run
+    }
+
     #[test]
     fn a_pipeline_is_waited_for_until_it_ends() {
         let runs = tempfile::tempdir().unwrap();
-        let clock = ManualClock::at(0);
-        let text = "stages: [{name: a, train: quickstart}]";
-        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
-        let dir = PipelineDir::create(runs.path(), &pipeline, text, &clock).unwrap();
-        std::fs::write(dir.log_path(), "no room\n").unwrap();
-        let first = |script: &str| {
-            let mut process = Command::new("sh").args(["-c", script]).spawn().unwrap();
-            let run = first_run(&dir, &mut process, runs.path());
-            assert!(matches!(process.try_wait(), Ok(Some(_))), "{run:?}");
-            run
+        let dir = pipeline(runs.path());
+        std::fs::write(dir.log_path(), "of yesterday\nno room\n").unwrap();
+        let first = |ends: bool| {
+            let mut looks = 0;
+            first_run(&dir, runs.path(), "of yesterday\n".len() as u64, || {
+                looks += 1;
+                (looks > 2).then_some(ends)
+            })
         };
-        let why = first("exit 3").unwrap_err();
-        assert!(why.contains("no room"), "{why}");
+        let why = first(false).unwrap_err();
+        assert!(
+            why.contains("no room") && !why.contains("yesterday"),
+            "{why}"
+        );
         // Its only stage came and went between two looks.
-        let run = RunDir::create(runs.path(), "a", "", "", &clock).unwrap();
-        let mut state = dir.state().unwrap();
-        (state.stages[0].status, state.stages[0].run) = (Status::Done, Some(run.id().into()));
-        dir.save(&state).unwrap();
-        assert_eq!(first("exit 0").unwrap().id(), run.id());
+        let run = stage(&dir, runs.path(), Status::Done);
+        assert_eq!(first(true).unwrap().id(), run.id());
+    }
+
+    /// `train --resume` on a pipeline that is driven already.
+    #[test]
+    fn an_engine_that_is_at_work_is_joined_and_its_log_stays() {
+        let runs = tempfile::tempdir().unwrap();
+        let dir = pipeline(runs.path());
+        let said = "stage 1 of 1: a (train)\n";
+        std::fs::write(dir.log_path(), said).unwrap();
+        let run = stage(&dir, runs.path(), Status::Running);
+        let (driver, engine) = (dir.claim().unwrap(), run.claim().unwrap());
+        let env = Env::default();
+        let joined = begin_pipeline(&dir, false, runs.path(), &env).unwrap();
+        assert_eq!(joined.id(), run.id());
+        assert_eq!(std::fs::read_to_string(dir.log_path()).unwrap(), said);
+        drop((engine, driver));
+        assert_eq!(driven(&dir), Some(false));
+        stage(&dir, runs.path(), Status::Done);
+        assert_eq!(driven(&dir), Some(true));
     }
 }

@@ -24,7 +24,6 @@ use crate::wire::Outcome;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::path::Path;
-use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 /// From here on there are boxes, and from there on a sample beside the next steps.
@@ -300,7 +299,6 @@ impl<'a> Ending<'a> {
                 rows.push(row("", value, Meaning::Validation, title));
             }
         }
-        let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
         // Over the whole time, as both stand here: pauses, evaluations and checkpoints are part of it.
         let speed = state.tokens as f64 / state.seconds;
         let speed = Some(speed).filter(|x| x.is_finite() && *x > 0.0);
@@ -308,7 +306,7 @@ impl<'a> Ending<'a> {
         let speed = speed.map(per_second);
         rows.push(row(
             "time in all",
-            human::duration(spent),
+            human::seconds(state.seconds),
             Meaning::Text,
             speed.iter().map(|speed| format!(", {speed}")).collect(),
         ));
@@ -362,9 +360,9 @@ impl<'a> Ending<'a> {
         };
         let judged = self.diagnosis.verdict.status();
         let kept = !state.checkpoints.is_empty();
-        let best = state.checkpoints.last().map_or(0, |c| c.step);
+        let newest = state.checkpoints.last().map_or(0, |c| c.step);
         let mut go_on = self.held.resumable().map(|_| match kept {
-            true => format!("go on from step {}", human::grouped(best)),
+            true => format!("go on from step {}", human::grouped(newest)),
             false => "try again".into(),
         });
         // Other settings help against a training that failed, not against a disk.

@@ -3,7 +3,7 @@
 use super::super::read_all;
 use super::*;
 use crate::base::clock::ManualClock;
-use crate::wire::Outcome;
+use crate::wire::{Outcome, decode_envelope};
 
 fn note(i: u64) -> Event {
     Event::Noted {

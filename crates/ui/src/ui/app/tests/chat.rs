@@ -2,8 +2,30 @@
 
 use super::*;
 
+/// `llmtui chat RUN` takes it too, and stands beside the key on the last page of a run.
 #[test]
-fn the_chat_takes_the_newest_checkpoint_of_the_run_and_sends() {
+fn the_chat_takes_the_best_checkpoint_of_the_run_although_there_is_a_newer_one() {
+    let mut rows = checkpoint_rows();
+    (rows[0].best, rows[1].best) = (false, true);
+    let best = rows[1].path.clone();
+    for keys in ["c", "3"] {
+        let mut bench = Bench::new();
+        bench.msg(Msg::Runs(Ok((runs(), Vec::new()))));
+        if keys == "3" {
+            bench.live();
+        }
+        bench.press(keys);
+        bench.msg(Msg::Checkpoints(rows.clone()));
+        let opened = &bench.effects[..];
+        assert!(
+            matches!(opened, [Effect::OpenChat { model, .. }] if *model == best),
+            "{opened:?}"
+        );
+    }
+}
+
+#[test]
+fn the_chat_takes_the_checkpoint_of_the_run_and_sends() {
     let mut bench = Bench::new();
     bench.live();
     bench.press("3");

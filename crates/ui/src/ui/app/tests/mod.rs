@@ -269,6 +269,8 @@ fn runs() -> Vec<RunSummary> {
         created: UnixMillis(NOW.0 - minutes * 60_000),
         updated: UnixMillis(NOW.0 - minutes * 30_000),
         seconds: 90.0,
+        base_step: 0,
+        base_seconds: 0.0,
         verdict: match status {
             RunStatus::Finished => Some("LEARNING".into()),
             RunStatus::Failed => Some("DIVERGED".into()),

@@ -281,6 +281,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
         epoch_tokens: 1,
         resumed_from: None,
         precision: None,
+        unigram_entropy: None,
     });
     let failed = finding("-s lr=1e-3");
     assert_eq!(starts(held, &failed), [("start", 0), ("best", 20)]);

@@ -64,7 +64,7 @@ pub struct ChatPane {
     history: Vec<String>,
     recalled: Option<usize>,
     page: usize,
-    /// The run whose newest checkpoint is to be taken when the list comes.
+    /// The run whose best checkpoint is to be taken when the list comes.
     wanted_runs: Vec<PathBuf>,
 }
 

@@ -32,7 +32,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     make: || Box::new(ChatPane::default()),
 };
 
-/// A run whose newest checkpoint the chat should take.
+/// A run whose best checkpoint the chat should take.
 pub const WITH_RUN: Topic = topic(RUN);
 
 const RUN: &str = "run";
@@ -139,13 +139,13 @@ impl ChatPane {
             return self.beside(&wanted, context);
         }
         let named = wanted.pop();
-        let newest_of = |run: &PathBuf| newest(&store.checkpoints, run);
+        let best_of = |run: &PathBuf| best(&store.checkpoints, run);
         // A reward model is opened for nobody who did not ask for it, and refused to those who did.
         let found = match &named {
-            Some(run) => newest_of(run),
+            Some(run) => best_of(run),
             None => {
                 let held = store.held.as_ref().and_then(|held| held.path.as_ref());
-                held.and_then(newest_of).filter(|row| row.writes)
+                held.and_then(best_of).filter(|row| row.writes)
             }
         };
         let mut others = store.checkpoints.iter().filter(|row| row.writes);
@@ -178,11 +178,11 @@ impl ChatPane {
         ))]
     }
 
-    /// The newest checkpoints of several runs, side by side in place of all models that are there.
+    /// The best checkpoints of several runs, side by side in place of all models that are there.
     fn beside(&mut self, runs: &[PathBuf], context: &mut PaneContext) -> Vec<Request> {
         let rows = &context.store.checkpoints;
-        let newest = |run: &PathBuf| newest(rows, run).filter(|row| row.writes).cloned();
-        let found: Vec<CheckpointRow> = runs.iter().filter_map(newest).take(MAX_COLUMNS).collect();
+        let best = |run: &PathBuf| best(rows, run).filter(|row| row.writes).cloned();
+        let found: Vec<CheckpointRow> = runs.iter().filter_map(best).take(MAX_COLUMNS).collect();
         let mut requests = Vec::new();
         if found.len() < runs.len() {
             let words = format!("{} of {} runs have a checkpoint to talk to", found.len(), runs.len());
@@ -294,10 +294,10 @@ fn model(path: PathBuf) -> Choice {
     Choice::Answer(topic(MODEL), Answer::Path(path))
 }
 
-/// The newest checkpoint of a run.
-fn newest<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
+/// The best checkpoint of a run, or else the newest: that of `llmtui chat RUN`.
+fn best<'a>(rows: &'a [CheckpointRow], run: &PathBuf) -> Option<&'a CheckpointRow> {
     let of_run = rows.iter().filter(|row| row.path.starts_with(run));
-    of_run.max_by_key(|row| row.step)
+    of_run.max_by_key(|row| (row.best, row.step))
 }
 
 fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {

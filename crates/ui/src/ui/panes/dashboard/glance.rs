@@ -15,7 +15,6 @@ use crate::ui::glyphs::Glyphs;
 use crate::ui::theme::Meaning;
 use crate::ui::widgets::text::{Word, word};
 use crate::wire::{Direction, Outcome, Phase};
-use std::time::Duration;
 
 /// Time between two renewals while training.
 const RENEWAL_MS: u64 = 500;
@@ -198,8 +197,7 @@ fn parts(state: &RunState) -> Vec<Vec<Word>> {
 /// What the run is busy with when it is not training; else how long it will take.
 fn time_part(state: &RunState) -> Option<Vec<Word>> {
     if state.finished.is_some() {
-        let took = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
-        let time = format!("{:>7}", human::duration(took));
+        let time = format!("{:>7}", human::seconds(state.seconds));
         return Some(vec![
             word(time, Meaning::Text),
             word(" taken", Meaning::Muted),

@@ -168,7 +168,7 @@ fn run_line(
     };
     words.push(word(format!("{steps:>5}  "), Meaning::Text));
     let time = match run.remaining().filter(|_| row.live()) {
-        Some(left) => format!("{} left", human::duration(Duration::from_secs_f64(left.clamp(0.0, 1e9)))),
+        Some(left) => format!("{} left", human::seconds(left)),
         None => format!("{} ago", human::age(now.since(UnixMillis(run.updated.max(run.created))))),
     };
     words.push(muted(format!("{time:>12}  ")));

@@ -266,7 +266,7 @@ impl HomePane {
                 Request::Show(&chat::ENTRY),
                 Request::Tell(chat::WITH_RUN, Answer::Path(path)),
             ],
-            _ => vec![info("select a run to chat with its newest checkpoint")],
+            _ => vec![info("select a run to chat with its best checkpoint")],
         }
     }
 

@@ -8,7 +8,6 @@ use crate::ui::widgets::axis::{self, Axis};
 use crate::ui::widgets::dots::DOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::time::Duration;
 
 /// Rows from which on a chart gets a step axis, and a line along it.
 const ROWS_FOR_STEPS: u16 = 4;
@@ -78,7 +77,7 @@ impl LineChart<'_> {
                 self.to / 1e3,
                 usize::from(plot.width),
                 10,
-                |s| human::duration(Duration::from_secs_f64(s.max(0.0))),
+                human::seconds,
             ),
             StepAxis::Shown | StepAxis::Hidden => axis::step_ticks(
                 self.from,
