@@ -51,6 +51,17 @@ fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
 }
 
 #[test]
+fn a_plan_for_other_machines_names_them() {
+    let place = Place::new("name: mine\nstages:\n  - {name: base, train: smoke}\n");
+    let words = ["train", "mine.yaml", "--nodes", "gpu1,gpu2", "--dry-run"];
+    let output = place.go(&words);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    assert!(said.contains("on 2 machines: gpu1, gpu2"), "{said}");
+    assert!(!said.contains("this machine has none"), "{said}");
+}
+
+#[test]
 fn pairs_count_as_two_sequences() {
     let place = Place::new(
         "name: pairs\nstages:\n  - {name: dpo, train: dpo-demo, set: {max_steps: 3}}\n  \

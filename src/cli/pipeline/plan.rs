@@ -4,8 +4,8 @@ use super::check;
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
-use crate::data::Surroundings;
 use crate::data::source::Origin;
+use crate::data::{DataError, Surroundings, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
@@ -31,6 +31,8 @@ pub struct Planned {
     pub bytes: u64,
     /// `None` where the speed is unknown.
     pub seconds: Option<f64>,
+    /// The seconds are those of answers as long as they may be.
+    pub at_most: bool,
     /// The GPUs that ranks of PyTorch compute on.
     pub gpus: Option<Gpus>,
     /// Its data lie at the hub: they were not read, and what it takes follows from its steps.
@@ -40,6 +42,8 @@ pub struct Planned {
 /// GPUs as a plan has them.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Gpus {
+    /// Ranks and the other machines that they compute on.
+    pub elsewhere: Option<String>,
     pub count: u64,
     pub name: String,
     /// Bytes of each, where known.
@@ -55,8 +59,8 @@ pub struct Gpus {
 /// the hub a stage's vocabulary and steps say what they come to.
 ///
 /// # Errors
-/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs that are not there (unless nothing
-/// is to be started).
+/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs or a PyTorch that are not there
+/// (unless nothing is to be started).
 pub fn plan(
     pipeline: &Pipeline,
     skip: &[String],
@@ -69,6 +73,8 @@ pub fn plan(
     let mut found: Option<Vec<GpuSummary>> = None;
     // A stage that starts from another one has its architecture and its vocabulary.
     let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
+    // And reads its data by its tokenizer, where that is known before it is trained.
+    let mut tokenizers: HashMap<String, Tokenizer> = HashMap::new();
     let mut planned = Vec::new();
     let mut adapts: HashMap<String, bool> = HashMap::new();
     for (at, stage) in pipeline.stages.iter().enumerate() {
@@ -114,10 +120,30 @@ pub fn plan(
         }
         let spec = loaded.spec;
         let unread = is_remote(&spec);
+        let read_by = match &train.from {
+            From::Stage(name) => tokenizers.get(name),
+            From::Spec => None,
+        };
+        let of_stage_data = |e: &DataError| {
+            let failure = Failure::data(e);
+            of_stage(failure, &stage.name)
+        };
+        let surroundings = Surroundings::from_env(&cx.env);
         let size = match base {
-            Some((_, vocab_size)) => DataSize {
-                vocab_size: *vocab_size,
-                ..DataSize::default()
+            Some((_, vocab_size)) => match read_by.filter(|_| !unread) {
+                Some(tokenizer) => {
+                    let data = spec.open_data_by(tokenizer, &surroundings);
+                    let data = data.map_err(|e| of_stage_data(&e))?;
+                    tokenizers.insert(stage.name.clone(), data.tokenizer.clone());
+                    DataSize {
+                        vocab_size: *vocab_size,
+                        ..DataSize::of(&spec, &data)
+                    }
+                }
+                None => DataSize {
+                    vocab_size: *vocab_size,
+                    ..DataSize::default()
+                },
             },
             None if unread => DataSize {
                 vocab_size: match own {
@@ -127,9 +153,11 @@ pub fn plan(
                 ..DataSize::default()
             },
             None => {
-                let data = spec
-                    .open_data(&Surroundings::from_env(&cx.env))
-                    .map_err(|e| Failure::yours(format!("stage {}: {e}", stage.name), e.hint()))?;
+                let data = spec.open_data(&surroundings);
+                let data = data.map_err(|e| of_stage_data(&e))?;
+                if own.is_none() {
+                    tokenizers.insert(stage.name.clone(), data.tokenizer.clone());
+                }
                 match own {
                     // That tokenizer comes to other passes, which are known once it is there.
                     Some(vocab_size) => DataSize {
@@ -156,6 +184,9 @@ pub fn plan(
         if skip.contains(&stage.name) {
             continue;
         }
+        if !dry_run {
+            memory::torch(&spec, &cx.env).map_err(|e| of_stage(e, &stage.name))?;
+        }
         let spec = size.in_steps(&spec);
         let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
@@ -181,7 +212,9 @@ pub fn plan(
             length: counted.then(|| (spec.train.max_steps, request.tokens)),
             bytes: plan.p50_bytes(),
             seconds: (plan.work.hours.filter(|_| counted)).map(|hours| hours * 3600.0),
+            at_most: request.is_timed_at_most(),
             gpus: on_gpus.then(|| Gpus {
+                elsewhere: elsewhere(&spec),
                 count: request.n_devices,
                 name: request.device.name.clone(),
                 memory: request.device.memory,
@@ -211,6 +244,12 @@ fn of_stage(failure: Failure, stage: &str) -> Failure {
         what: format!("stage {stage}: {}", failure.what),
         ..failure
     }
+}
+
+/// The ranks of a spec that computes on other machines, whose GPUs this one does not see.
+fn elsewhere(spec: &RunSpec) -> Option<String> {
+    let torch = spec.engine.torch()?;
+    torch.is_on_several_machines().then(|| torch.placed())
 }
 
 /// Whether data would have to come from the hub.

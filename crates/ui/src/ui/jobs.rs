@@ -88,6 +88,8 @@ impl Workplace {
         let decided = start::decide_here(&mut loaded, &self.env);
         let (spec, asked) = (&loaded.spec, &loaded.asked);
         start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        spec.finds_torch(&self.env)
+            .map_err(|(what, hint)| format!("{what}; {hint}"))?;
         let (name, yaml) = (&spec.name, spec.to_yaml());
         let run = RunDir::create(&self.runs_dir, name, &yaml, asked, &SystemClock::new())
             .map_err(|e| e.to_string())?;
