@@ -288,6 +288,7 @@ fn what_is_advised_is_not_advised_against() {
                     format!("optimizer.{optimizer}.lr={lr}"),
                     format!("optimizer.{optimizer}.weight_decay={decay}"),
                     format!("max_steps={steps}"),
+                    "schedule.cosine.min_lr=0".into(),
                 ];
                 let set: Vec<&str> = set.iter().map(String::as_str).collect();
                 for found in said("quickstart", &set, KNOWN) {

@@ -334,7 +334,7 @@ fn headline(plan: &Plan, width: u16) -> Vec<Word> {
         word(lead, Meaning::Muted),
         word(verdict, meaning),
         word(need, Meaning::Title),
-        word(format!(", {margin} with safety margin"), Meaning::Muted),
+        word(format!(", {margin} with margin"), Meaning::Muted),
         word(of, Meaning::Text),
     ]
 }
