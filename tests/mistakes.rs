@@ -598,6 +598,8 @@ fn a_dry_run_names_what_it_counts() {
         "max_steps=300",
         "-s",
         "data.template=chatml",
+        "-s",
+        "seq_len=128",
     ]);
     assert!(chats.contains("validation targets\n"), "{chats}");
     assert!(chats.contains("tokens, padding included, "), "{chats}");

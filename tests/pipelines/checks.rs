@@ -79,6 +79,25 @@ fn conversations_that_a_base_to_come_has_no_template_for_are_refused_before_the_
         }
     }
     assert!(!place.dir.path().join("runs").exists());
+    // Characters that the base is not going to have, too; what is left out is not looked at.
+    let set = "chat.data.sources=[{synthetic: {sort: {}}, rows: 200}]";
+    let sort = [
+        "train",
+        "mine.yaml",
+        "--dry-run",
+        "-s",
+        set,
+        "-s",
+        "chat.data.path=null",
+    ];
+    let refused = place.go(&sort);
+    let said = err(&refused);
+    assert!(
+        code(&refused) == 2 && said.contains("not in the vocabulary"),
+        "{said}"
+    );
+    let left_out = place.go(&["train", "mine.yaml", "--dry-run", "--skip", "chat"]);
+    assert_eq!(code(&left_out), 0, "{}", err(&left_out));
     let plain = [
         "train",
         "mine.yaml",

@@ -21,7 +21,7 @@ fn tokens(stage: &Value) -> u64 {
 #[test]
 fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
     let place = Place::new(
-        "name: mine\nstages:\n  - {name: base, train: quickstart}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
+        "name: mine\nstages:\n  - {name: base, train: quickstart, set: {data.tokenizer: {bpe: {vocab_size: 300}}}}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
     );
     let speedrun = place.planned(&["speedrun"]);
     // Micro-batches of 16 and of 128 rows, of 128 tokens each.

@@ -130,21 +130,23 @@ pub fn plan(
         };
         let surroundings = Surroundings::from_env(&cx.env);
         let size = match base {
-            Some((_, vocab_size)) => match read_by.filter(|_| !unread) {
-                Some(tokenizer) => {
-                    let data = spec.open_data_by(tokenizer, &surroundings);
-                    let data = data.map_err(|e| of_stage_data(&e))?;
-                    tokenizers.insert(stage.name.clone(), data.tokenizer.clone());
-                    DataSize {
-                        vocab_size: *vocab_size,
-                        ..DataSize::of(&spec, &data)
+            Some((_, vocab_size)) => {
+                match read_by.filter(|_| !unread && !skip.contains(&stage.name)) {
+                    Some(tokenizer) => {
+                        let data = spec.open_data_by(tokenizer, &surroundings);
+                        let data = data.map_err(|e| of_stage_data(&e))?;
+                        tokenizers.insert(stage.name.clone(), data.tokenizer.clone());
+                        DataSize {
+                            vocab_size: *vocab_size,
+                            ..DataSize::of(&spec, &data)
+                        }
                     }
+                    None => DataSize {
+                        vocab_size: *vocab_size,
+                        ..DataSize::default()
+                    },
                 }
-                None => DataSize {
-                    vocab_size: *vocab_size,
-                    ..DataSize::default()
-                },
-            },
+            }
             None if unread => DataSize {
                 vocab_size: match own {
                     Some(vocab_size) => vocab_size,
@@ -184,9 +186,6 @@ pub fn plan(
         if skip.contains(&stage.name) {
             continue;
         }
-        if !dry_run {
-            memory::torch(&spec, &cx.env).map_err(|e| of_stage(e, &stage.name))?;
-        }
         let spec = size.in_steps(&spec);
         let counted = spec.train.epochs.is_none() || size.epoch_tokens.is_some();
         let mut request = of_spec(&spec, size);
@@ -202,6 +201,9 @@ pub fn plan(
             }
         } else if !on_gpus && !force {
             memory::check(&spec, &cx.env)?;
+        }
+        if !dry_run {
+            memory::torch(&spec, &cx.env).map_err(|e| of_stage(e, &stage.name))?;
         }
         machine.equip(&mut request);
         let plan = plan_of(&request);
