@@ -232,7 +232,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     ),
     (&["report", "gone"], 2, &["gone", "llmtui runs"]),
     (
-        &["card", "gone", "--license", "MIT licence"],
+        &["card", "gone", "--license", "MIT license"],
         2,
         &["the hub's identifiers"],
     ),
@@ -383,6 +383,10 @@ fn presets_are_listed_for_programs_too() {
     let of = |name: &str| all.iter().find(|preset| preset["name"] == name).unwrap();
     assert_eq!(of("quickstart")["files"][0], "presets/quickstart.yaml");
     assert_eq!(of("speedrun")["group"], "pipelines");
+    // The word of a spec.
+    assert_eq!(of("quickstart")["group"], "demo");
+    let spec = listed(&["presets", "show", "quickstart"]);
+    assert!(spec.contains("group: demo"), "{spec}");
 }
 
 #[test]

@@ -570,6 +570,141 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     assert!(!out.contains("no PyTorch"), "{out}");
 }
 
+/// Three numbers of tokens stood under one name.
+#[test]
+fn a_dry_run_names_what_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "It is said."}]}"#;
+    std::fs::write(
+        dir.path().join("chats.jsonl"),
+        format!("{row}\n").repeat(60),
+    )
+    .unwrap();
+    let dry = |set: &[&str]| {
+        let args = [&["train", "smoke", "--dry-run", "-s", "threads=1"], set].concat();
+        let (code, out, said) = llmtui(dir.path(), &args);
+        assert_eq!(code, 0, "{said}");
+        out
+    };
+    let plain = dry(&[]);
+    assert!(plain.contains("validation tokens\n"), "{plain}");
+    assert!(plain.contains(", on 1 thread\n"), "{plain}");
+    assert!(!plain.contains("padding"), "{plain}");
+    let chats = dry(&[
+        "-s",
+        "method=sft",
+        "-s",
+        "data.path=chats.jsonl",
+        "-s",
+        "max_steps=300",
+        "-s",
+        "data.template=chatml",
+        "-s",
+        "seq_len=128",
+    ]);
+    assert!(chats.contains("validation targets\n"), "{chats}");
+    assert!(chats.contains("tokens, padding included, "), "{chats}");
+    assert!(
+        chats.contains("tokens, padding included: up to 4"),
+        "{chats}"
+    );
+    // Answers alone are supervised: of the split's targets some are not in its loss.
+    let count = |words: &str| {
+        let before = chats.split(words).next().unwrap();
+        let number = before.rsplit(' ').next().unwrap();
+        number.replace(',', "").parse::<u64>().unwrap()
+    };
+    assert!(
+        count(" validation tokens count in the loss") < count(" validation targets"),
+        "{chats}"
+    );
+}
+
+/// The run was made, failed, and stayed; its message named the fix twice, and no line began with `try:`.
+#[test]
+fn without_pytorch_no_run_is_made_that_could_not_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = ["train", "smoke", "--headless", "-s", "engine=torch"];
+    let (code, out, said) = llmtui(dir.path(), &train);
+    assert_eq!(code, 3, "{out}{said}");
+    assert!(said.contains("engine.torch: there is no PyTorch"), "{said}");
+    assert!(said.contains("try: llmtui engine install torch"), "{said}");
+    assert_eq!(said.matches("engine install torch").count(), 1, "{said}");
+    assert!(!dir.path().join("runs").exists());
+    std::fs::write(
+        dir.path().join("mine.yaml"),
+        "name: mine\nstages:\n  - {name: base, train: smoke}\n  - {name: more, train: smoke, set: {engine: torch}}\n",
+    )
+    .unwrap();
+    fails(
+        dir.path(),
+        &["train", "mine.yaml", "--headless"],
+        3,
+        &[
+            "stage more: engine.torch: there is no PyTorch",
+            "try: llmtui engine",
+        ],
+    );
+    assert!(!dir.path().join("runs").exists());
+}
+
+/// A run that the machine ended before its first step has nothing to go on from, and was taken ahead of one that has.
+#[test]
+fn a_resume_goes_on_with_the_run_that_got_somewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let train = [
+        "train",
+        "smoke",
+        "--headless",
+        "-s",
+        "max_steps=9",
+        "--stop-after",
+        "3",
+    ];
+    let (code, out, said) = llmtui(dir.path(), &train);
+    assert_eq!(code, 0, "{out}{said}");
+    let runs = std::fs::read_dir(dir.path().join("runs")).unwrap();
+    let older = runs
+        .flatten()
+        .find(|e| e.path().join("run.json").exists())
+        .unwrap();
+    let older = RunDir::open(&older.path()).unwrap();
+    let spec = std::fs::read_to_string(older.spec_path()).unwrap();
+    let clock = Arc::new(ManualClock::at(4_000_000_000_000));
+    let newer = RunDir::create(&dir.path().join("runs"), "smoke", &spec, "", &*clock).unwrap();
+    let (mut log, thread) = LogWriter::open(&newer.events_path(), clock, |_| {}).unwrap();
+    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"no PyTorch"}"#;
+    log.emit(serde_json::from_str::<Event>(ended).unwrap())
+        .unwrap();
+    drop(log);
+    thread.finish().unwrap();
+    let expected = format!("would resume {} from step 3", older.folder());
+    for word in ["smoke", "auto"] {
+        let (code, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
+        assert_eq!(code, 0, "{said}");
+        assert!(out.contains(&expected), "{word}: {out}");
+        assert!(
+            said.contains("passed over") && said.contains("no PyTorch"),
+            "{word}: {said}"
+        );
+    }
+    // Who names it by its folder means it; without another one it is what there is.
+    let named = ["train", "--resume", &newer.folder(), "--dry-run"];
+    let (_, out, said) = llmtui(dir.path(), &named);
+    assert!(
+        out.contains(&format!("would resume {}", newer.folder())),
+        "{out}{said}"
+    );
+    std::fs::remove_dir_all(older.path()).unwrap();
+    for word in ["smoke", "auto"] {
+        let (_, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
+        assert!(
+            out.contains(&format!("would resume {}", newer.folder())),
+            "{word}: {out}{said}"
+        );
+    }
+}
+
 #[test]
 fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     let dir = tempfile::tempdir().unwrap();

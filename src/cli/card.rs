@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
   llmtui card runs/… --license apache-2.0 --to out/model/README.md
   llmtui card my-lora-run --format peft --base-model org/name     # of the adapter alone; else of base and adapter merged
 
-Results come from llmtui eval. What only people know (intended use, limits, the data's licence) is asked for in the card.")]
+Results come from llmtui eval. What only people know (intended use, limits, the data's license) is asked for in the card.")]
 pub struct Args {
     /// A run: its directory, its id or a part of it
     #[arg(value_name = "RUN")]
@@ -32,7 +32,7 @@ pub struct Args {
     /// The base's id on the hub; default: what the run started from
     #[arg(long, value_name = "ORG/NAME", value_parser = model_ref::base_model)]
     pub base_model: Option<String>,
-    /// The licence, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
+    /// The license, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
     #[arg(long, value_name = "ID", value_parser = license)]
     pub license: Option<String>,
     /// A language of its texts, by the code of ISO 639 (en, de; code for programs); may be repeated
@@ -111,7 +111,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     write_atomic(&args.to, text.as_bytes()).map_err(|e| Failure::not_written(&args.to, &e))?;
     say!("{}", shown(&args.to))?;
     if args.license.is_none() {
-        say!("no licence is named in it: --license apache-2.0, mit, other …")?;
+        say!("no license is named in it: --license apache-2.0, mit, other …")?;
     }
     Ok(Exit::Done)
 }
@@ -334,6 +334,6 @@ mod tests {
                 .unwrap_err()
                 .contains("apache-2.0")
         );
-        assert!(license("MIT licence").is_err());
+        assert!(license("MIT license").is_err());
     }
 }

@@ -4,7 +4,7 @@ use super::exit::{Exit, Failure};
 use super::target::{Target, say_notes};
 use super::{Context, out};
 use crate::base::finding::Finding;
-use crate::base::human::{epochs, grouped, short};
+use crate::base::human::{counted, epochs, grouped, short};
 use crate::base::paths::Env;
 use crate::base::text::one_line;
 use crate::data::{Dataset, Surroundings};
@@ -49,6 +49,11 @@ struct Outline {
     spec: RunSpec,
     #[serde(skip)]
     place: String,
+    /// What the tokens of the splits are, and whether rows end in padding.
+    #[serde(skip)]
+    tokens_word: &'static str,
+    #[serde(skip)]
+    padded: bool,
 }
 
 fn as_value<S: serde::Serializer>(spec: &RunSpec, to: S) -> Result<S::Ok, S::Error> {
@@ -171,6 +176,8 @@ fn outline(
             .collect(),
         resumes,
         place: data.place.clone(),
+        tokens_word: data.tokens_word(),
+        padded: data.is_padded(),
         spec,
     }
 }
@@ -192,9 +199,10 @@ impl Outline {
 
     fn lines(&self) -> Vec<String> {
         let model = &self.spec.model;
-        // The answers of a pair are as long as the longer one.
-        let pairs = self.spec.method.needs().unit.sequences() > 1;
-        let padding = if pairs { ", padding included" } else { "" };
+        let padding = match self.padded {
+            true => ", padding included",
+            false => "",
+        };
         let mut lines = vec![
             match self.about.is_empty() {
                 true => self.name.clone(),
@@ -209,15 +217,16 @@ impl Outline {
                 grouped(self.vocab_size),
             ),
             format!(
-                "data    {}: {} training and {} validation tokens",
+                "data    {}: {} training and {} validation {}",
                 self.place,
                 grouped(self.train_tokens),
                 grouped(self.val_tokens),
+                self.tokens_word,
             ),
             format!(
-                "train   {}, on {} threads",
+                "train   {}, on {}",
                 self.length(padding),
-                self.threads
+                counted(self.threads as u64, "thread")
             ),
             format!("cadence {}", self.spec.rhythm()),
         ];
@@ -230,7 +239,11 @@ impl Outline {
         lines.extend(advice.map(|a| format!("advice  {}: {}; {}", a.place, a.evidence, a.fix)));
         lines.extend(self.extra_tokens.iter().map(|(name, tokens)| {
             let tokens = grouped(*tokens);
-            format!("extra   {}: {tokens} validation tokens", one_line(name))
+            format!(
+                "extra   {}: {tokens} validation {}",
+                one_line(name),
+                self.tokens_word
+            )
         }));
         lines.extend(
             self.notes

@@ -380,9 +380,9 @@ const INTERRUPTED: u8 = 130;
 /// An evaluation that was stopped: what is kept of it, and how it goes on.
 fn stopped((answered, all): (usize, usize), task: &Prepared, folder: &Path) -> Failure {
     let what = format!(
-        "stopped: {} of {} items of {} are answered and kept in {}",
+        "stopped: {} of {} of {} are answered and kept in {}",
         human::grouped(answered as u64),
-        human::grouped(all as u64),
+        human::counted(all as u64, "item"),
         task.task.config().name,
         shown(folder)
     );
@@ -486,10 +486,10 @@ impl<'a> Teller<'a> {
         let spent = now.saturating_sub(self.begun).as_secs_f64();
         let left = spent * (1.0 - share) / share.max(1e-9);
         let line = format!(
-            "{}: {} of {} items, {} left",
+            "{}: {} of {}, {} left",
             self.name,
             progress.items,
-            progress.of,
+            human::counted(progress.of as u64, "item"),
             human::seconds(left)
         );
         let shown: String = line.chars().take(COLUMNS).collect();

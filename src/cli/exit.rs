@@ -155,7 +155,6 @@ impl Failure {
     /// What an engine refuses that is the user's to correct; the rest has no class of its own.
     fn engine(error: &EngineError) -> Option<Failure> {
         match error {
-            EngineError::Data(DataError::Hub(error)) if error.is_outage() => None,
             EngineError::Data(error) => Some(Failure::data(error)),
             EngineError::Setup(what) => Some(Failure::yours(what.clone(), "")),
             EngineError::Training(_) | EngineError::Refused(_) => {

@@ -20,6 +20,15 @@ pub fn check(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
     Ok(start::check(spec, env)?)
 }
 
+/// Whether there is a PyTorch for ranks on this machine; other machines have one of their own.
+///
+/// # Errors
+/// There is none.
+pub fn torch(spec: &RunSpec, env: &Env) -> Result<(), Failure> {
+    spec.finds_torch(env)
+        .map_err(|(what, hint)| Failure::machine(what, hint))
+}
+
 /// The spec with an engine for `engine: auto`, which is told.
 pub fn decided(mut loaded: Loaded, cx: &Context) -> Loaded {
     if let Some(why) = start::decide_here(&mut loaded, &cx.env) {

@@ -218,7 +218,7 @@ fn is_model_file(path: &Path) -> bool {
 }
 
 fn failed(word: &str, error: &HubError) -> Failure {
-    let exit = match error.is_outage() {
+    let exit = match error.is_of_the_machine() {
         true => Exit::Machine,
         false => Exit::Yours,
     };

@@ -55,6 +55,9 @@ pub enum What {
     },
 }
 
+/// The heading of the list of pipelines.
+const PIPELINES: &str = "pipelines: several stages by one command";
+
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let sources = cx.spec_sources();
     let mut out = std::io::stdout().lock();
@@ -65,7 +68,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             let mut sections: Vec<(&str, &[Preset])> = groups
                 .map(|group| (group[0].group.title(), group))
                 .collect();
-            sections.push(("pipelines: several stages by one command", &pipelines));
+            sections.push((PIPELINES, &pipelines));
             match json {
                 true => writeln!(out, "{}", super::out::json(&as_json(&sections))?)?,
                 false => out.write_all(list(&sections, cx.columns()).as_bytes())?,
@@ -137,10 +140,14 @@ fn list(sections: &[(&str, &[Preset])], columns: Option<usize>) -> String {
 }
 
 fn as_json(sections: &[(&str, &[Preset])]) -> Vec<serde_json::Value> {
-    let one = |group: &str, preset: &Preset| {
+    let one = |title: &str, preset: &Preset| {
         serde_json::json!({
             "name": preset.name,
-            "group": group.split(':').next(),
+            // The word of a preset's `group`; pipelines have none.
+            "group": match title == PIPELINES {
+                true => serde_json::json!("pipelines"),
+                false => serde_json::json!(preset.group),
+            },
             "about": preset.about,
             "files": preset.files,
         })

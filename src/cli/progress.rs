@@ -385,8 +385,13 @@ mod tests {
             (3, adjusted),
             (4, phase(Phase::Paused, 41)),
             (5, refused),
+            // A sample while it is paused begins no other pause.
+            (5, phase(Phase::Sampling, 41)),
+            (5, phase(Phase::Paused, 41)),
             (6, phase(Phase::Training, 41)),
             (7, phase(Phase::Evaluating, 41)),
+            (8, phase(Phase::Training, 41)),
+            (9, phase(Phase::Paused, 42)),
         ]);
         assert_eq!(
             lines[2..],
@@ -396,6 +401,7 @@ mod tests {
                 "paused at step 41",
                 "refused: step 41 could not be saved: Not a directory",
                 "training resumed at step 41",
+                "paused at step 42",
             ]
         );
     }

@@ -134,10 +134,13 @@ fn tell(
     Ok(())
 }
 
-/// Per cent to two digits; none is `+0.00`, also where it was a little less.
+/// Per cent to two digits, with a sign where one of them is not 0.
 fn change(before: f64, after: f64) -> String {
     let percent = (1e4 * (after / before - 1.0)).round() / 100.0;
-    format!("{:+.2}", percent + 0.0)
+    match percent == 0.0 {
+        true => "0.00".into(),
+        false => format!("{percent:+.2}"),
+    }
 }
 
 #[cfg(test)]
@@ -145,8 +148,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_change_has_no_minus() {
-        assert_eq!(change(26.3140, 26.3138), "+0.00");
+    fn no_change_has_no_sign() {
+        assert_eq!(change(26.3140, 26.3138), "0.00");
+        assert_eq!(change(26.3140, 26.3141), "0.00");
         assert_eq!(change(30.1354, 30.2443), "+0.36");
         assert_eq!(change(30.0, 29.7), "-1.00");
     }

@@ -150,7 +150,21 @@ fn answer(line: &str) -> Result<Answer, String> {
 }
 
 fn sum(scores: &[Scores], at: usize) -> f64 {
-    scores.iter().map(|s| s.weight * s.values[at]).sum()
+    plain(scores.iter().map(|s| s.weight * s.values[at]).sum())
+}
+
+/// The number without the sign of a zero: an answer of no tokens costs 0, not -0.
+fn plain(x: f64) -> f64 {
+    x + 0.0
+}
+
+/// To three digits, without a sign before zeros.
+fn three(x: f64) -> String {
+    let text = format!("{x:.3}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| "0.".contains(c)) => zero.into(),
+        _ => text,
+    }
 }
 
 /// (mean, standard deviation, share of zeros)
@@ -160,7 +174,7 @@ fn summary(values: &[f64]) -> (f64, f64, f64) {
     let zeros = values.iter().filter(|x| **x == 0.0).count();
     let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
     (
-        mean,
+        plain(mean),
         (squares / (n - 1.0).max(1.0)).sqrt(),
         zeros as f64 / n,
     )
@@ -178,9 +192,9 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
     }
     let _ = writeln!(out, "  answer");
     for (at, answer) in answers.iter().enumerate() {
-        let _ = write!(out, "{:>8.3}", sum(scores, at));
+        let _ = write!(out, "{:>8}", three(sum(scores, at)));
         for (scores, width) in scores.iter().zip(&width) {
-            let _ = write!(out, "  {:>width$.3}", scores.values[at]);
+            let _ = write!(out, "  {:>width$}", three(scores.values[at]));
         }
         let shown: String = one_line(answer.text.trim()).chars().take(SHOWN).collect();
         let _ = writeln!(out, "  {shown}");
@@ -190,9 +204,11 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
         let (mean, std, zeros) = summary(&scores.values);
         let _ = writeln!(
             out,
-            "{}: weight {}, mean {mean:.3}, std {std:.3}, {:.0} % zeros{}",
+            "{}: weight {}, mean {}, std {}, {:.0} % zeros{}",
             scores.name,
             scores.weight,
+            three(mean),
+            three(std),
             100.0 * zeros,
             match scores.failed {
                 0 => String::new(),
@@ -205,7 +221,7 @@ fn table(answers: &[Answer], scores: &[Scores]) -> String {
 
 fn lines(answers: &[Answer], scores: &[Scores]) -> serde_json::Result<String> {
     let of = |at: usize| -> Map<String, Value> {
-        let one = |s: &Scores| (s.name.clone(), s.values[at].into());
+        let one = |s: &Scores| (s.name.clone(), plain(s.values[at]).into());
         scores.iter().map(one).collect()
     };
     let mut out = String::new();
@@ -304,6 +320,12 @@ mod tests {
             text.contains("exact: weight 1, mean 0.500, std 0.707, 50 % zeros"),
             "{text}"
         );
+        // An answer of no tokens costs nothing, and no less.
+        assert_eq!(
+            [-0.0, -0.0004, -0.0006, 0.5].map(three),
+            ["0.000", "0.000", "-0.001", "0.500"]
+        );
+        assert_eq!(json!(plain(-0.0)).to_string(), "0.0");
         let last = lines(&answers, &scores).unwrap();
         let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
         assert_eq!(last["summary"]["exact"]["zero"], 0.5);

@@ -5,7 +5,7 @@ use crate::base::files::{is_of_the_name, not_read, read_plain_text};
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
-use crate::run::index::{ResolveError, RunStatus};
+use crate::run::index::{ResolveError, RunStatus, RunSummary};
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
@@ -178,7 +178,8 @@ pub struct Unfinished {
 }
 
 /// The newest run that has steps left, is not alive, and passes `wanted`. One that failed before its first checkpoint
-/// would only fail again.
+/// would only fail again; one that the machine ended before its first step gives way to an older one, which has something to go
+/// on from.
 pub fn newest_unfinished(
     runs_dir: &Path,
     wanted: &dyn Fn(&RunDir) -> bool,
@@ -186,16 +187,21 @@ pub fn newest_unfinished(
     let (runs, _unreadable) = index::list(runs_dir)?;
     let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
     let mut passed_over = None;
+    let mut not_begun = None;
     for summary in runs.iter().filter(|run| open(run.status)) {
         match RunDir::open(&summary.path) {
             Ok(run) if !wanted(&run) => {}
             Ok(run) if summary.status == RunStatus::Failed && fails_again(&run) => {
                 passed_over.get_or_insert_with(|| (run, one_line(&summary.message)));
             }
+            Ok(run) if never_began(&run) => {
+                not_begun.get_or_insert_with(|| (run, one_line(&summary.message)));
+            }
+            Ok(run) if not_begun.is_some() && run.checkpoints().is_empty() => {}
             Ok(run) => {
                 return Ok(Unfinished {
                     run: Some(run),
-                    passed_over,
+                    passed_over: passed_over.or(not_begun),
                 });
             }
             Err(RunError::NotARun(_)) => {}
@@ -203,9 +209,27 @@ pub fn newest_unfinished(
         }
     }
     Ok(Unfinished {
-        run: None,
+        run: not_begun.map(|(run, _)| run),
         passed_over,
     })
+}
+
+impl Unfinished {
+    /// What was passed over, and why it ended.
+    pub fn passed_over_words(&self) -> Option<String> {
+        let (run, why) = self.passed_over.as_ref()?;
+        let words = format!("{} failed before its first checkpoint", run.folder());
+        Some(match why.as_str() {
+            "" => one_line(&words),
+            why => one_line(&format!("{words}: {why}")),
+        })
+    }
+}
+
+/// It failed before its first step, and nothing of it is saved.
+pub fn never_began(run: &RunDir) -> bool {
+    let failed = |run: RunSummary| run.status == RunStatus::Failed && run.step == 0;
+    index::summarize(run).is_ok_and(failed) && run.checkpoints().is_empty()
 }
 
 /// Its data, its spec or its training ended it, and it has no checkpoint to go on from. What the machine or a bug ended

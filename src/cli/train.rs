@@ -142,6 +142,10 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.dry_run {
         return dry_run::run(&target, args.json, cx);
     }
+    // A run that could not make a step would stay as a failed one.
+    if !args.no_start {
+        memory::torch(&target.spec()?, &cx.env)?;
+    }
     let resume = !matches!(target, Target::New(_));
     let threads = match target {
         Target::Resumed(..) => asked_of(&args)?.threads,
@@ -224,7 +228,7 @@ fn start(
 fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
     match resume {
         Resume::Run(word) => {
-            let run = named(&word.to_string_lossy(), cx)?;
+            let run = newest_begun(&word.to_string_lossy(), cx)?;
             let asked = asked_of(args)?;
             let same = |run: &RunDir| -> anyhow::Result<bool> {
                 Ok(same_training(&spec_of(run)?, &args.spec.load(cx)?.spec))
@@ -243,6 +247,20 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
         }
         Resume::Auto => automatic(args, cx),
     }
+}
+
+/// The run that a word means; of a name that several runs have, one with something to go on from.
+fn newest_begun(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    let run = named(word, cx)?;
+    let is_called = |run: &RunDir| run.header().is_ok_and(|header| header.name == word);
+    if run.folder() == word || !is_called(&run) || !run_ref::never_began(&run) {
+        return Ok(run);
+    }
+    let found = newest_unfinished(&cx.runs_dir, &is_called)?;
+    if let (Some(_), Some(words)) = (&found.run, found.passed_over_words()) {
+        tell!("passed over: {words}");
+    }
+    Ok(found.run.unwrap_or(run))
 }
 
 /// Whether a spec makes this run: how many threads compute it is the machine's matter, and so is an engine that was left open.
@@ -292,13 +310,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         None => true,
     };
     let found = newest_unfinished(&cx.runs_dir, &wanted)?;
-    let passed_over = found.passed_over.as_ref().map(|(run, why)| {
-        let words = format!("{} failed before its first checkpoint", run.folder());
-        match why.as_str() {
-            "" => one_line(&words),
-            why => one_line(&format!("{words}: {why}")),
-        }
-    });
+    let passed_over = found.passed_over_words();
     let note = || {
         if let Some(words) = &passed_over {
             tell!("passed over: {words}");

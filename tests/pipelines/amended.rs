@@ -7,7 +7,7 @@ const THREE: &str = "name: three
 stages:
   - {name: base, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1, train.threads: 1}}
   - {name: bad, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1, train.threads: 1,
-      data.sources: [{synthetic: {sort: {}}, rows: 200}]}}
+      eval.tasks: [gone.yaml]}}
   - {name: exam, eval: {tasks: [fine.yaml], models: [base, bad]}}
   - {name: hf, export: {model: bad}}
 ";

@@ -49,6 +49,83 @@ fn evaluations_and_exports_are_checked_before_the_first_stage() {
     assert_eq!(code(&mended), 0, "{}", err(&mended));
 }
 
+/// After an hour of training its base the chat ended at its first row; and "data that were not read" lay on the disk.
+#[test]
+fn conversations_that_a_base_to_come_has_no_template_for_are_refused_before_the_first_stage() {
+    let place = Place::new(
+        "name: mine\nstages:\n  - {name: base, train: smoke}\n  - name: chat\n    train: sft\n    set: {data.path: chats.jsonl, epochs: 2}\n",
+    );
+    let row = |n: usize| {
+        let turn = |role: &str, text: &str| serde_json::json!({"role": role, "content": text});
+        let turns = [
+            turn("user", "Who is there?"),
+            turn("assistant", &"No one. ".repeat(1 + n % 3)),
+        ];
+        serde_json::json!({"messages": turns}).to_string() + "\n"
+    };
+    let rows: String = (0..60).map(row).collect();
+    std::fs::write(place.dir.path().join("chats.jsonl"), rows).unwrap();
+    for extra in ["--headless", "--dry-run"] {
+        let refused = place.go(&["train", "mine.yaml", extra]);
+        assert_eq!(code(&refused), 2, "{}", out(&refused));
+        let said = err(&refused);
+        for words in [
+            "stage chat",
+            "chats.jsonl:1",
+            "no chat template",
+            "data.template",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+    assert!(!place.dir.path().join("runs").exists());
+    // Characters that the base is not going to have, too; what is left out is not looked at.
+    let set = "chat.data.sources=[{synthetic: {sort: {}}, rows: 200}]";
+    let sort = [
+        "train",
+        "mine.yaml",
+        "--dry-run",
+        "-s",
+        set,
+        "-s",
+        "chat.data.path=null",
+    ];
+    let refused = place.go(&sort);
+    let said = err(&refused);
+    assert!(
+        code(&refused) == 2 && said.contains("not in the vocabulary"),
+        "{said}"
+    );
+    let left_out = place.go(&["train", "mine.yaml", "--dry-run", "--skip", "chat"]);
+    assert_eq!(code(&left_out), 0, "{}", err(&left_out));
+    let plain = [
+        "train",
+        "mine.yaml",
+        "--dry-run",
+        "-s",
+        "chat.data.template=plain",
+    ];
+    let planned = place.go(&plain);
+    assert_eq!(code(&planned), 0, "{}", err(&planned));
+    assert!(
+        !out(&planned).contains("were not read"),
+        "{}",
+        out(&planned)
+    );
+    let four = place.go(&[&plain[..], &["-s", "chat.epochs=4"]].concat());
+    let steps = |output: &std::process::Output| -> u64 {
+        let text = out(output);
+        let line = text.lines().find(|line| line.starts_with("chat ")).unwrap();
+        line.split_whitespace()
+            .nth(3)
+            .unwrap()
+            .replace(',', "")
+            .parse()
+            .unwrap()
+    };
+    assert!(steps(&four) > steps(&planned), "{}", out(&four));
+}
+
 #[test]
 fn tokenizers_and_adapters_are_checked_before_the_first_stage() {
     let place = Place::new(LONG);

@@ -213,15 +213,15 @@ fn a_stage_that_fails_is_named_and_can_be_mended() {
     let place = Place::new(
         "stages:
   - {name: base, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1}}
-  - {name: sft, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1,
-      data.sources: [{synthetic: {sort: {}}, rows: 200}]}}
+  - {name: sft, train: arithmetic, set: {max_steps: 5, micro_batch_size: 4, eval.batches: 1, eval.tasks: [gone.yaml]}}
 ",
-    );
+    )
+    .with_tasks();
     let output = place.go(&["train", "mine.yaml", "--headless"]);
     assert_eq!(code(&output), 2, "{}{}", out(&output), err(&output));
     let said = err(&output);
     assert!(
-        said.contains("stage 2 (sft) failed") && said.contains("not in the vocabulary"),
+        said.contains("stage 2 (sft) failed") && said.contains("gone.jsonl"),
         "{said}"
     );
     assert!(said.contains("llmtui train --resume"), "{said}");
@@ -240,8 +240,8 @@ fn a_stage_that_fails_is_named_and_can_be_mended() {
         "{}",
         err(&wrong)
     );
-    let sources = "sft.data.sources=[{synthetic: {arithmetic: {operations: [add]}}, rows: 200}]";
-    let mended = place.go(&["train", "--resume", "mine", "--headless", "-s", sources]);
+    let tasks = "sft.eval.tasks=[]";
+    let mended = place.go(&["train", "--resume", "mine", "--headless", "-s", tasks]);
     assert_eq!(code(&mended), 0, "{}{}", out(&mended), err(&mended));
     assert_eq!(place.words(), ["done", "done"]);
 }

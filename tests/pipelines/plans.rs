@@ -21,7 +21,7 @@ fn tokens(stage: &Value) -> u64 {
 #[test]
 fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
     let place = Place::new(
-        "name: mine\nstages:\n  - {name: base, train: quickstart}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
+        "name: mine\nstages:\n  - {name: base, train: quickstart, set: {data.tokenizer: {bpe: {vocab_size: 300}}}}\n  - {name: chat, train: {extends: sft}, set: {max_steps: 3}}\n",
     );
     let speedrun = place.planned(&["speedrun"]);
     // Micro-batches of 16 and of 128 rows, of 128 tokens each.
@@ -48,6 +48,17 @@ fn a_stage_has_the_context_of_the_model_that_it_starts_from() {
         assert_eq!(code(&refused), 2, "{}", out(&refused));
         assert!(err(&refused).contains(says), "{says}: {}", err(&refused));
     }
+}
+
+#[test]
+fn a_plan_for_other_machines_names_them() {
+    let place = Place::new("name: mine\nstages:\n  - {name: base, train: smoke}\n");
+    let words = ["train", "mine.yaml", "--nodes", "gpu1,gpu2", "--dry-run"];
+    let output = place.go(&words);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let said = out(&output);
+    assert!(said.contains("on 2 machines: gpu1, gpu2"), "{said}");
+    assert!(!said.contains("this machine has none"), "{said}");
 }
 
 #[test]

@@ -15,6 +15,14 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// A count with its noun, which takes an s: `1 thread`, `1,200 threads`.
+pub fn counted(n: u64, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{} {noun}s", grouped(n)),
+    }
+}
+
 /// `999`, `8k`, `20.9k`, `1.54M`: three significant digits, whole multiples without zeros behind the point. Beyond the last
 /// suffix `5.60e33`: a cell that cuts a long number shows another one.
 pub fn short(x: f64) -> String {
@@ -115,6 +123,15 @@ pub fn epochs(x: f64) -> String {
     match x {
         x if x == 0.0 || x >= 0.01 => format!("{x:.2}"),
         x => format!("{x:.4}"),
+    }
+}
+
+/// A count of few, that need not be whole, to two digits: `16`, `4.6`, `0.35`.
+pub fn few(x: f64) -> String {
+    match x {
+        x if x >= 10.0 => format!("{x:.0}"),
+        x if x >= 1.0 => format!("{x:.1}"),
+        x => format!("{x:.2}"),
     }
 }
 

@@ -125,8 +125,10 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
         };
         let _ = writeln!(
             out,
-            "\n{} v{}  {} items{shots}",
-            first.task, first.version, first.items
+            "\n{} v{}  {}{shots}",
+            first.task,
+            first.version,
+            human::counted(first.items as u64, "item")
         );
         let shown = first
             .readings
@@ -227,11 +229,11 @@ fn difference(letter: char, found: &Comparison) -> String {
             (found.win_rate_stderr).map_or(String::new(), |s| format!(" ± {:.1}", 100.0 * s));
         let _ = writeln!(
             out,
-            "   {letter} wins {:.1}{stderr} % against A: better on {}, worse on {}, equal on {same} (which count half) of {} items",
+            "   {letter} wins {:.1}{stderr} % against A: better on {}, worse on {}, equal on {same} (which count half) of {}",
             100.0 * found.win_rate,
             found.better,
             found.worse,
-            found.n
+            human::counted(found.n as u64, "item")
         );
     }
     if let Some(won) = named(true) {

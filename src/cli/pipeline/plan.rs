@@ -4,8 +4,8 @@ use super::check;
 use crate::cli::exit::Failure;
 use crate::cli::tokenizer;
 use crate::cli::{Context, eval, memory};
-use crate::data::Surroundings;
 use crate::data::source::Origin;
+use crate::data::{DataError, Surroundings, Tokenizer};
 use crate::hardware::{self, GpuSummary};
 use crate::models::TO_COME;
 use crate::nn::ModelConfig;
@@ -31,6 +31,8 @@ pub struct Planned {
     pub bytes: u64,
     /// `None` where the speed is unknown.
     pub seconds: Option<f64>,
+    /// The seconds are those of answers as long as they may be.
+    pub at_most: bool,
     /// The GPUs that ranks of PyTorch compute on.
     pub gpus: Option<Gpus>,
     /// Its data lie at the hub: they were not read, and what it takes follows from its steps.
@@ -40,6 +42,8 @@ pub struct Planned {
 /// GPUs as a plan has them.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Gpus {
+    /// Ranks and the other machines that they compute on.
+    pub elsewhere: Option<String>,
     pub count: u64,
     pub name: String,
     /// Bytes of each, where known.
@@ -55,8 +59,8 @@ pub struct Gpus {
 /// the hub a stage's vocabulary and steps say what they come to.
 ///
 /// # Errors
-/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs that are not there (unless nothing
-/// is to be started).
+/// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`), GPUs or a PyTorch that are not there
+/// (unless nothing is to be started).
 pub fn plan(
     pipeline: &Pipeline,
     skip: &[String],
@@ -73,6 +77,7 @@ pub fn plan(
         machine: Machine::look(&cx.env),
         gpus: None,
         models: HashMap::new(),
+        tokenizers: HashMap::new(),
         adapts: HashMap::new(),
     };
     let mut planned = Vec::new();
@@ -111,6 +116,8 @@ struct Planner<'a> {
     gpus: Option<Vec<GpuSummary>>,
     /// A stage that starts from another one has its architecture and its vocabulary.
     models: HashMap<String, (ModelConfig, usize)>,
+    /// And reads its data by its tokenizer, where that is known before it is trained.
+    tokenizers: HashMap<String, Tokenizer>,
     /// Whether a stage trains adapters.
     adapts: HashMap<String, bool>,
 }
@@ -146,13 +153,18 @@ impl<'a> Planner<'a> {
         }
         let spec = loaded.spec;
         let unread = is_remote(&spec);
-        let size = match base {
-            Some((_, vocab_size)) => DataSize {
-                vocab_size: *vocab_size,
-                ..DataSize::default()
-            },
+        let read_by = match &train.from {
+            From::Stage(name) => self.tokenizers.get(name),
+            From::Spec => None,
+        };
+        let read_by = read_by.filter(|_| !unread && !self.skip.contains(stage));
+        let (size, tokenizer) = match base {
+            Some((_, vocab_size)) => size_by(&spec, stage, *vocab_size, read_by, self.cx)?,
             None => size_of(&spec, stage, own, unread, self.cx)?,
         };
+        if let Some(tokenizer) = tokenizer {
+            self.tokenizers.insert(stage.clone(), tokenizer);
+        }
         if let (From::Stage(name), Some((config, _))) = (&train.from, base) {
             writes_on(stage, &spec, name, config)?;
         }
@@ -208,6 +220,9 @@ impl<'a> Planner<'a> {
                 false => memory::check(&spec, &self.cx.env)?,
             }
         }
+        if !self.dry_run {
+            memory::torch(&spec, &self.cx.env).map_err(|e| of_stage(e, stage))?;
+        }
         self.machine.equip(&mut request);
         let plan = plan_of(&request);
         Ok(Planned {
@@ -217,7 +232,9 @@ impl<'a> Planner<'a> {
             length: counted.then(|| (spec.train.max_steps, request.tokens)),
             bytes: plan.p50_bytes(),
             seconds: (plan.work.hours.filter(|_| counted)).map(|hours| hours * 3600.0),
+            at_most: request.is_timed_at_most(),
             gpus: on_gpus.then(|| Gpus {
+                elsewhere: elsewhere(&spec),
                 count: request.n_devices,
                 name: request.device.name.clone(),
                 memory: request.device.memory,
@@ -250,27 +267,58 @@ fn writes_on(stage: &str, spec: &RunSpec, from: &str, model: &ModelConfig) -> Re
     Err(Failure::yours(what, hint))
 }
 
-/// The size of a stage's data; `own`: the vocabulary of a tokenizer that is still to be trained.
+/// What a plan knows of a stage whose data were not read.
+fn of_vocabulary(vocab_size: usize) -> DataSize {
+    DataSize {
+        vocab_size,
+        ..DataSize::default()
+    }
+}
+
+/// The size of a stage's data, and its tokenizer where that is known already; `own`: the vocabulary of a tokenizer that is still
+/// to be trained.
 fn size_of(
     spec: &RunSpec,
     stage: &str,
     own: Option<usize>,
     unread: bool,
     cx: &Context,
-) -> anyhow::Result<DataSize> {
-    let of_vocabulary = |vocab_size| DataSize {
-        vocab_size,
-        ..DataSize::default()
-    };
+) -> Result<(DataSize, Option<Tokenizer>), Failure> {
     if unread {
         let vocab_size = own.map_or_else(|| said_vocabulary(spec, stage), Ok)?;
-        return Ok(of_vocabulary(vocab_size));
+        return Ok((of_vocabulary(vocab_size), None));
     }
-    let data = spec
-        .open_data(&Surroundings::from_env(&cx.env))
-        .map_err(|e| Failure::yours(format!("stage {stage}: {e}"), e.hint()))?;
-    // That tokenizer comes to other passes, which are known once it is there.
-    Ok(own.map_or_else(|| DataSize::of(spec, &data), of_vocabulary))
+    let data = spec.open_data(&Surroundings::from_env(&cx.env));
+    let data = data.map_err(|e| of_stage_data(&e, stage))?;
+    Ok(match own {
+        // That tokenizer comes to other passes, which are known once it is there.
+        Some(vocab_size) => (of_vocabulary(vocab_size), None),
+        None => (DataSize::of(spec, &data), Some(data.tokenizer)),
+    })
+}
+
+/// The same of a stage that starts from another one, whose tokenizer it reads its data by.
+fn size_by(
+    spec: &RunSpec,
+    stage: &str,
+    vocab_size: usize,
+    tokenizer: Option<&Tokenizer>,
+    cx: &Context,
+) -> Result<(DataSize, Option<Tokenizer>), Failure> {
+    let Some(tokenizer) = tokenizer else {
+        return Ok((of_vocabulary(vocab_size), None));
+    };
+    let data = spec.open_data_by(tokenizer, &Surroundings::from_env(&cx.env));
+    let data = data.map_err(|e| of_stage_data(&e, stage))?;
+    let size = DataSize {
+        vocab_size,
+        ..DataSize::of(spec, &data)
+    };
+    Ok((size, Some(data.tokenizer)))
+}
+
+fn of_stage_data(error: &DataError, stage: &str) -> Failure {
+    of_stage(Failure::data(error), stage)
 }
 
 /// The stage with a folder that is there in the place of each reward model that is still to be trained: a spec is refused
@@ -289,6 +337,12 @@ fn of_stage(failure: Failure, stage: &str) -> Failure {
         what: format!("stage {stage}: {}", failure.what),
         ..failure
     }
+}
+
+/// The ranks of a spec that computes on other machines, whose GPUs this one does not see.
+fn elsewhere(spec: &RunSpec) -> Option<String> {
+    let torch = spec.engine.torch()?;
+    torch.is_on_several_machines().then(|| torch.placed())
 }
 
 /// Whether data would have to come from the hub.

@@ -55,7 +55,10 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
                         .map_or("?".into(), |(steps, _)| human::grouped(steps)),
                     tokens(p),
                     human::bytes(p.bytes),
-                    p.seconds.map_or("?".into(), human::seconds),
+                    p.seconds.map_or("?".into(), |time| {
+                        let at_most = if p.at_most { "at most " } else { "" };
+                        format!("{at_most}{}", human::seconds(time))
+                    }),
                 ];
                 if priced {
                     let cost = p.gpus.as_ref().and_then(|gpus| gpus.cost);
@@ -68,8 +71,12 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
         });
     }
     let times: Option<Vec<f64>> = planned.iter().map(|p| p.seconds).collect();
+    let about = match planned.iter().any(|p| p.at_most) {
+        true => "at most",
+        false => "about",
+    };
     let whole = times.map_or(String::new(), |all| {
-        format!(", about {} of training", human::seconds(all.iter().sum()))
+        format!(", {about} {} of training", human::seconds(all.iter().sum()))
     });
     let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
     format!(
@@ -112,17 +119,21 @@ fn costs(planned: &[Planned]) -> Option<f64> {
 fn notes(pipeline: &Pipeline, planned: &[Planned]) -> String {
     let mut notes = String::new();
     if let Some(gpus) = planned.iter().find_map(|p| p.gpus.as_ref()) {
-        notes.push_str(&match gpus.memory {
-            Some(memory) => format!(
+        notes.push_str(&match (gpus.memory, &gpus.elsewhere) {
+            (Some(memory), _) => format!(
                 "on {} × {} of {}, at {:.0} % of their peak (assumed)",
                 gpus.count,
                 one_line(&gpus.name),
                 human::bytes(memory),
                 100.0 * gpus.mfu
             ),
-            None => format!(
-                "for {} GPUs; this machine has none: --hardware FILE plans for a recorded one (llmtui doctor --record FILE)",
-                gpus.count
+            (None, Some(ranks)) => format!(
+                "{}; their GPUs are not known here: --hardware FILE plans for a recorded machine (llmtui doctor --record FILE)",
+                one_line(ranks)
+            ),
+            (None, None) => format!(
+                "for {}; this machine has none: --hardware FILE plans for a recorded one (llmtui doctor --record FILE)",
+                human::counted(gpus.count, "GPU")
             ),
         });
         notes.push('\n');
@@ -265,7 +276,64 @@ pub fn objects(runs_dir: &Path) -> Vec<serde_json::Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Gpus;
     use super::*;
+
+    fn stage(name: &str, at_most: bool, gpus: Option<Gpus>) -> Planned {
+        Planned {
+            stage: name.into(),
+            method: if at_most { "grpo" } else { "pretrain" }.into(),
+            n_params: 900,
+            length: Some((300, 4_000)),
+            bytes: 1 << 20,
+            seconds: Some(60.0),
+            at_most,
+            gpus,
+            unread: false,
+        }
+    }
+
+    fn told(stages: &[Planned]) -> String {
+        let pipeline = Pipeline::parse(
+            "mine.yaml",
+            "mine",
+            "name: mine\nstages:\n  - {name: base, train: smoke}\n  - {name: rl, train: grpo-sort}\n",
+        );
+        planned(&pipeline.unwrap(), stages)
+    }
+
+    /// A stage on its own answers was told to take 4 times what it took: how soon they end is not known.
+    #[test]
+    fn the_time_of_answers_is_told_as_what_it_is_at_most() {
+        let text = told(&[stage("base", false, None), stage("rl", true, None)]);
+        assert!(text.contains("-       1.0 MiB  at most 1:00"), "{text}");
+        assert!(text.contains(", at most 2:00 of training"), "{text}");
+        let text = told(&[stage("base", false, None)]);
+        assert!(text.contains(", about 1:00 of training"), "{text}");
+    }
+
+    /// "for 1 GPUs; this machine has none" was said of two other machines.
+    #[test]
+    fn machines_elsewhere_are_named() {
+        let gpus = |elsewhere: Option<&str>| Gpus {
+            elsewhere: elsewhere.map(String::from),
+            count: 1,
+            name: "a GPU".into(),
+            memory: None,
+            mfu: 0.4,
+            cost: None,
+            price: None,
+        };
+        let ranks = "a rank for each GPU on 2 machines: gpu1, gpu2";
+        let text = told(&[stage("base", false, Some(gpus(Some(ranks))))]);
+        assert!(
+            text.contains(&format!("{ranks}; their GPUs are not known here")),
+            "{text}"
+        );
+        assert!(!text.contains("this machine has none"), "{text}");
+        let text = told(&[stage("base", false, Some(gpus(None)))]);
+        assert!(text.contains("for 1 GPU; this machine has none"), "{text}");
+    }
 
     /// A state file is written by hand or damaged: its times are shown, whatever they are.
     #[test]

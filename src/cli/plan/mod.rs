@@ -507,6 +507,8 @@ fn to_json(plan: &Plan) -> Value {
         "flops": plan.work.flops,
         "attention_flops": plan.work.attention_flops,
         "hours": plan.work.hours,
+        // Answers that end sooner than they may take less.
+        "hours_at_most": request.is_timed_at_most(),
         "device_hours": plan.work.device_hours,
         "cost": plan.work.cost,
         "mfu": request.mfu,

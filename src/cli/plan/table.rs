@@ -212,7 +212,7 @@ fn memory(plan: &Plan, style: &Style) -> String {
     });
     let rows = [
         ("together", plan.p50_bytes(), verdict),
-        ("with a margin (p90)", plan.p90_bytes(), String::new()),
+        ("with safety margin", plan.p90_bytes(), String::new()),
     ];
     for (label, bytes, words) in rows.into_iter().chain(corrected) {
         let both = unit.both(bytes);
@@ -322,17 +322,19 @@ fn time(plan: &Plan) -> String {
         1 => String::new(),
         n => format!(" on {n} GPUs"),
     };
+    // Answers that end sooner take less.
+    let at_most = if r.is_timed_at_most() { "at most " } else { "" };
     let basis = match r.mfu_said {
         Said::Learned => {
             return format!(
-                "{}, at the speed of earlier runs here ({}FLOP/s)",
+                "{at_most}{}, at the speed of earlier runs here ({}FLOP/s)",
                 hours_words(hours),
                 scaled_flops(peak)
             );
         }
         Said::Probed => {
             return format!(
-                "{}, at the {}FLOP/s of a matmul benchmark here; real runs will refine it",
+                "{at_most}{}, at the {}FLOP/s of a matmul benchmark here; real runs will refine it",
                 hours_words(hours),
                 scaled_flops(peak * r.mfu)
             );
@@ -341,7 +343,7 @@ fn time(plan: &Plan) -> String {
         Said::Stated => "",
     };
     format!(
-        "{}{gpus} at {:.0} % of {}FLOP/s{basis}",
+        "{at_most}{}{gpus} at {:.0} % of {}FLOP/s{basis}",
         hours_words(hours),
         100.0 * r.mfu,
         scaled_flops(peak)

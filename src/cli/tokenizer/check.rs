@@ -153,10 +153,10 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     if let Some(speed) = &looked.speed {
         writeln!(
             out,
-            "  speed {}/s, {} tokens/s on {} threads ({} in {:.3} s)",
+            "  speed {}/s, {} tokens/s on {} ({} in {:.3} s)",
             human::bytes((speed.bytes as f64 / speed.seconds.max(1e-9)) as u64),
             human::short(speed.tokens as f64 / speed.seconds.max(1e-9)),
-            speed.threads,
+            human::counted(speed.threads as u64, "thread"),
             human::bytes(speed.bytes),
             speed.seconds
         )?;

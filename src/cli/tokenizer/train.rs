@@ -8,7 +8,7 @@ use crate::base::files::write_atomic;
 use crate::base::human;
 use crate::base::place::try_make;
 use crate::base::text::{one_line, shown};
-use crate::data::tokenizer::{CONFIG, Tokenizer, TokenizerConfig};
+use crate::data::tokenizer::{CONFIG, ChatMarkers, Tokenizer, TokenizerConfig};
 use crate::pipeline::TrainTokenizer;
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
@@ -25,8 +25,6 @@ const TRIAL_BYTES: usize = 16 << 20;
 pub const KINDS: [&str; 4] = ["bpe", "unigram", "wordpiece", "char"];
 /// Vocabulary sizes that can be asked for.
 pub const SIZES: RangeInclusive<i64> = 100..=1_000_000;
-/// Chat templates with markers.
-pub const MARKERS: [&str; 4] = ["chatml", "llama3", "mistral", "gemma"];
 
 /// Train a tokenizer on text files
 #[derive(Debug, clap::Args)]
@@ -51,7 +49,7 @@ pub struct Args {
     #[arg(long = "special", value_name = "TOKEN")]
     pub specials: Vec<String>,
     /// Add a chat template's markers as special tokens
-    #[arg(long, value_name = "TEMPLATE", value_parser = MARKERS)]
+    #[arg(long, value_name = "TEMPLATE", value_parser = ChatMarkers::WORDS.map(|(word, _)| word))]
     pub chat_markers: Option<String>,
     /// Output folder
     #[arg(long, value_name = "DIR", default_value = "tokenizer")]
@@ -194,10 +192,13 @@ impl Planned {
             return Err(("vocab_size", Failure::yours(what, "vocab_size: 8192")));
         }
         if let Some(markers) = &asked.chat_markers
-            && !MARKERS.contains(&markers.as_str())
+            && ChatMarkers::WORDS.iter().all(|(word, _)| word != markers)
         {
             let what = format!("no chat template is called `{}`", one_line(markers));
-            let hint = format!("there are {}", MARKERS.join(", "));
+            let hint = format!(
+                "there are {}",
+                ChatMarkers::WORDS.map(|(word, _)| word).join(", ")
+            );
             return Err(("chat_markers", Failure::yours(what, hint)));
         }
         let args = Args {
@@ -297,7 +298,7 @@ fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::tokenizer::{ChatMarkers, Split};
+    use crate::data::tokenizer::Split;
 
     fn args(kind: &str) -> Args {
         Args {
@@ -309,6 +310,20 @@ mod tests {
             chat_markers: Some("chatml".into()),
             out: "x".into(),
             force: false,
+        }
+    }
+
+    #[test]
+    fn every_set_of_markers_can_be_asked_for() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        for (word, _) in ChatMarkers::WORDS {
+            let line = ["x", "--chat-markers", word, "corpus.txt"];
+            let args = <Line as clap::Parser>::try_parse_from(line).unwrap().args;
+            assert_eq!(args.chat_markers.as_deref(), Some(word));
         }
     }
 

@@ -29,14 +29,21 @@ pub(super) struct Corpus {
 
 impl Corpus {
     /// Reads, splits and tokenizes. The last `val_fraction` of the text, in characters, is held out; a BPE tokenizer
-    /// learns from the training split alone, a character vocabulary covers both.
+    /// learns from the training split alone, a character vocabulary covers both; a `tokenizer` that is given takes its place.
     ///
     /// # Errors
     /// Bad text, a bad tokenizer, or a split shorter than one window.
-    pub fn prepare(config: &DataConfig, seq_len: usize) -> Result<Corpus, DataError> {
+    pub fn prepare(
+        config: &DataConfig,
+        tokenizer: Option<Tokenizer>,
+        seq_len: usize,
+    ) -> Result<Corpus, DataError> {
         let text = source::read(config)?;
         let (train_text, val_text) = split(&text.text, config.val_fraction);
-        let tokenizer = config.tokenizer.build(train_text, &text.text)?;
+        let tokenizer = match tokenizer {
+            Some(tokenizer) => tokenizer,
+            None => config.tokenizer.build(train_text, &text.text)?,
+        };
         let dataset = Corpus {
             train: tokenizer.encode(train_text)?,
             val: tokenizer.encode(val_text)?,
@@ -210,7 +217,7 @@ mod tests {
     use super::*;
 
     fn quickstart() -> Corpus {
-        Corpus::prepare(&DataConfig::default(), 64).unwrap()
+        Corpus::prepare(&DataConfig::default(), None, 64).unwrap()
     }
 
     fn tiny(order: Order) -> Corpus {
@@ -225,7 +232,7 @@ mod tests {
             order,
             ..Default::default()
         };
-        Corpus::prepare(&config, 8).unwrap()
+        Corpus::prepare(&config, None, 8).unwrap()
     }
 
     /// nanoGPT's data/shakespeare_char/readme: 65 characters, 1,003,854 and 111,540 tokens.
@@ -309,7 +316,7 @@ mod tests {
         };
         let prepare = |n: usize| {
             std::fs::write(dir.path().join("a.txt"), "ab".repeat(n)).unwrap();
-            Corpus::prepare(&config, 8)
+            Corpus::prepare(&config, None, 8)
         };
         let data = prepare(9).unwrap();
         assert_eq!(

@@ -3,9 +3,10 @@
 //! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
 
 use super::Batch;
+use super::Unit;
 use super::chat::CutMark;
 use super::corpus::Corpus;
-use super::documents::Documents;
+use super::documents::{Documents, Portion};
 use super::pack::Packing;
 use super::tokenizer::Tokenizer;
 use std::borrow::Cow;
@@ -104,7 +105,21 @@ impl Dataset {
         }
     }
 
-    /// Tokens of the training split.
+    /// Whether rows end in padding: those of documents that are kept apart.
+    pub fn is_padded(&self) -> bool {
+        self.packing() != Packing::Stream
+    }
+
+    /// What the tokens of a split are: those of one text, those that are predicted of documents, or prompts.
+    pub fn tokens_word(&self) -> &'static str {
+        match &self.splits {
+            Splits::Documents(documents) if documents.how.unit == Unit::Prompt => "prompt tokens",
+            Splits::Documents(documents) if documents.how.packing != Packing::Stream => "targets",
+            _ => "tokens",
+        }
+    }
+
+    /// Tokens of the training split: of documents those that are predicted.
     pub fn train_tokens(&self) -> u64 {
         match &self.splits {
             Splits::Corpus(corpus) => corpus.train.len() as u64,
@@ -117,6 +132,16 @@ impl Dataset {
         match &self.splits {
             Splits::Corpus(corpus) => corpus.val.len() as u64,
             Splits::Documents(documents) => documents.val.iter().map(|p| p.tokens).sum(),
+        }
+    }
+
+    /// Tokens of the validation split that its loss is over: answers, where only those are supervised. Pairs count whole.
+    pub fn val_loss_tokens(&self) -> u64 {
+        match &self.splits {
+            Splits::Documents(documents) if documents.how.unit == Unit::Text => {
+                documents.val.iter().map(Portion::supervised).sum()
+            }
+            _ => self.val_tokens(),
         }
     }
 

@@ -135,6 +135,19 @@ impl Portion {
         self.store.masked()
     }
 
+    /// Predictions that count in a loss over tokens.
+    pub fn supervised(&self) -> u64 {
+        match &self.layout {
+            Layout::Packed(pieces, _) | Layout::Padded(pieces, _) if self.masked() => {
+                let of = |piece: &Piece| self.store.supervised(piece.start + 1, piece.places());
+                texts(pieces, self.store.unit)
+                    .map(|piece| of(piece) as u64)
+                    .sum()
+            }
+            _ => self.tokens,
+        }
+    }
+
     /// What is predicted together, up to about `limit` tokens: the first token of each stretch is given.
     pub fn visit(&self, limit: usize, visit: &mut dyn FnMut(&[u32])) {
         let mut ids = Vec::new();

@@ -126,9 +126,13 @@ impl DataError {
         }
     }
 
-    /// Whether the machine is to blame, and neither the data nor a setting: a full disk, for one.
+    /// Whether the machine is to blame, and neither the data nor a setting: a full disk, or no network.
     pub fn is_of_the_machine(&self) -> bool {
-        matches!(self, DataError::Unwritable { source, .. } if !is_of_the_name(source))
+        match self {
+            DataError::Unwritable { source, .. } => !is_of_the_name(source),
+            DataError::Hub(error) => error.is_of_the_machine(),
+            _ => false,
+        }
     }
 
     /// What to do about it; may be empty.
@@ -177,6 +181,24 @@ impl DataError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A dry run without network ended with 2, the run itself with 3.
+    #[test]
+    fn the_network_and_a_full_disk_are_of_the_machine() {
+        use crate::hub::HubError;
+        let away = HubError::Unreachable {
+            url: "https://huggingface.co".into(),
+            why: "no route".into(),
+        };
+        let disk = |kind: std::io::ErrorKind| HubError::Disk {
+            path: "cache".into(),
+            source: kind.into(),
+        };
+        let unknown = HubError::BadId("x".into());
+        let is = |error: HubError| DataError::Hub(error).is_of_the_machine();
+        assert!(is(away) && is(disk(std::io::ErrorKind::StorageFull)));
+        assert!(!is(unknown) && !is(disk(std::io::ErrorKind::InvalidFilename)));
+    }
 
     #[test]
     fn a_fault_names_its_place_and_cannot_steer_the_terminal() {

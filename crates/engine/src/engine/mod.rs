@@ -120,7 +120,6 @@ impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
-            EngineError::Data(DataError::Hub(error)) if error.is_outage() => Outcome::Starved,
             EngineError::Data(error) if error.is_of_the_machine() => Outcome::Starved,
             EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,

@@ -61,10 +61,14 @@ pub(super) fn in_steps<'a>(
             .map_err(|e| EngineError::Machine(format!("{}: {e}", path.display())))?;
     }
     let words = format!(
-        "epochs {}: {} steps over {} training tokens; {}",
-        human::number(epochs),
+        "epochs {}: {} steps over {} training {}; {}",
+        match epochs.fract() == 0.0 {
+            true => format!("{epochs:.0}"),
+            false => human::number(epochs),
+        },
         human::grouped(steps),
         human::grouped(data.epoch_tokens()),
+        data.tokens_word(),
         spec.rhythm()
     );
     port.note(begun_at(job), words);

@@ -244,7 +244,7 @@ impl Stepper {
             return None;
         };
         let step = cx.step() + 1;
-        // The point itself belongs into the log: charts mark where it happened.
+        // The point itself belongs in the log: charts mark where it happened.
         let tokens = cx.state.progress.tokens + self.log.last.tokens;
         let values = self.values(cx);
         cx.port.emit(Event::Stepped {

@@ -144,7 +144,8 @@ fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
                 crate::plan::request::Said::Probed => "from a measurement of this machine",
                 _ => "with an assumed share of the peak",
             };
-            format!("Time: about {} ({said})", human::duration(time))
+            let about = request.about();
+            format!("Time: {about} {} ({said})", human::duration(time))
         }
         "plan.cheaper" => {
             if !matches!(plan.verdict(), Some(Verdict::Tight | Verdict::TooLarge)) {

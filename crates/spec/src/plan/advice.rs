@@ -6,7 +6,7 @@ use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{MARGIN, Plan, Verdict, general};
 use crate::base::finding::{Evidence, Finding, Status};
-use crate::base::human::short;
+use crate::base::human::{few, short};
 use crate::spec::less_often;
 
 /// One sentence: a failure does not fit, what passes is a note.
@@ -39,7 +39,7 @@ fn memory(plan: &Plan, list: &mut Vec<Finding>) {
         return;
     };
     let (p50, p90) = (plan.p50_bytes(), plan.p90_bytes());
-    let source = "planning margin: p90 = 1.15 × the sum of the parts (1.10 × for this engine)";
+    let source = "safety margin: 1.15 × the sum of the parts (1.10 × for this engine)";
     match plan.verdict() {
         Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
                 "needs {} and {} has {}: see the ladder of changes",
@@ -128,8 +128,8 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
             Status::Warn,
             format!(
                 "{} tokens per parameter, {} times below 20 ({} tokens): {remedy}",
-                two_digits(ratio),
-                two_digits(TOKENS_PER_PARAM / ratio),
+                few(ratio),
+                few(TOKENS_PER_PARAM / ratio),
                 short(best)
             ),
             source,
@@ -137,7 +137,7 @@ fn tokens(request: &Request, list: &mut Vec<Finding>) {
     } else if ratio > 100.0 {
         list.push(advice("many_tokens", Status::Pass, format!(
                 "{} tokens per parameter, far above 20: right for a model with heavy inference use, expensive for its loss",
-                two_digits(ratio)
+                few(ratio)
             ), source));
     }
 }
@@ -153,12 +153,13 @@ fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
     };
     let epochs = request.tokens as f64 / epoch as f64;
     if epochs > 4.5 {
-        let steps = 4 * epoch / request.batch_tokens().max(1);
+        let steps = request.steps_within(4 * epoch);
         let fix = less_often(steps, request.is_from_scratch());
         list.push(Finding { fix, ..advice("repeated_data", Status::Warn, format!(
-                "{} epochs over the same {} tokens: up to 4 are nearly as good as new text, later ones less and less",
-                two_digits(epochs),
-                short(epoch as f64)
+                "{} epochs over the same {} tokens{}: up to 4 are nearly as good as new text, later ones less and less",
+                few(epochs),
+                short(epoch as f64),
+                if request.extras.pass_tokens.is_some() { ", padding included" } else { "" }
             ), "Muennighoff et al. 2023, arXiv 2305.16264") });
     }
 }
@@ -200,13 +201,5 @@ fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
                 "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 100.0 * request.mfu
             ), "PaLM reached 46 %, Llama 2 7B 39 %"));
-    }
-}
-
-fn two_digits(x: f64) -> String {
-    match x {
-        x if x >= 10.0 => format!("{x:.0}"),
-        x if x >= 1.0 => format!("{x:.1}"),
-        x => format!("{x:.2}"),
     }
 }

@@ -56,7 +56,7 @@ impl Part {
     /// For display.
     pub fn title(self) -> &'static str {
         match self {
-            Part::QuantisedBase => "quantised base",
+            Part::QuantisedBase => "quantized base",
             Part::Rollouts => "rollouts (KV)",
             Part::Reference => "reference model",
             Part::RewardModel => "reward model",

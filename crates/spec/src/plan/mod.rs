@@ -43,7 +43,7 @@ use crate::base::finding::Finding;
 use crate::spec::Kept;
 use scaling::BESIROGLU;
 
-/// Margin on top of the sum (p90), and that of the engine, whose buffers are counted exactly.
+/// Safety margin on top of the sum, and that of the engine, whose buffers are counted exactly.
 const MARGIN: f64 = 1.15;
 const ENGINE_MARGIN: f64 = 1.10;
 

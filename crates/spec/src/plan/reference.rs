@@ -48,6 +48,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         rollouts: ROLLOUTS,
         tokens: (TOKENS_PER_PARAM * arch.n_active() as f64) as u64,
         tokens_said: Said::Assumed,
+        batch_ramp: Vec::new(),
         mfu: usual_mfu(Checkpointing::Full, arch.n_layer()),
         mfu_said: Said::Assumed,
         device: Device::limit("no device set", None),

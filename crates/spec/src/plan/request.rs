@@ -8,7 +8,7 @@ use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
-use crate::spec::{RolloutLength, Saves};
+use crate::spec::{BatchStage, RolloutLength, Saves, TrainConfig};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
 /// [`FACTS`].
@@ -468,6 +468,8 @@ pub struct Request {
     /// Target tokens of the whole run.
     pub tokens: u64,
     pub tokens_said: Said,
+    /// Smaller batches at the beginning.
+    pub batch_ramp: Vec<BatchStage>,
     /// MFU: fraction of peak that model FLOPs reach.
     pub mfu: f64,
     pub mfu_said: Said,
@@ -492,6 +494,29 @@ impl Request {
     /// Tokens per optimizer step, all devices together; both answers of pairs.
     pub fn batch_tokens(&self) -> u64 {
         self.micro_tokens() * self.grad_accum * self.n_devices
+    }
+
+    /// The most steps that read no more than so many tokens, those of a batch ramp being smaller.
+    pub fn steps_within(&self, tokens: u64) -> u64 {
+        let train = TrainConfig {
+            grad_accum_steps: self.grad_accum as usize,
+            batch_ramp: self.batch_ramp.clone(),
+            ..TrainConfig::default()
+        };
+        train.steps_within(tokens / (self.micro_tokens() * self.n_devices).max(1))
+    }
+
+    /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
+    pub fn is_timed_at_most(&self) -> bool {
+        self.estimator == Estimator::Engine && self.method.rolls_out()
+    }
+
+    /// The word in front of its time: `about`, or `at most`.
+    pub fn about(&self) -> &'static str {
+        match self.is_timed_at_most() {
+            true => "at most",
+            false => "about",
+        }
     }
 
     /// Whether all that the model knows comes from this run: the laws of tokens per parameter are about such runs alone.

@@ -59,7 +59,7 @@ pub struct DataSize {
     pub epoch_tokens: Option<u64>,
     /// Tokens that steps read in a pass, padding and all sequences of an example included.
     pub pass_tokens: Option<u64>,
-    /// Tokens of the validation split.
+    /// Tokens of the validation split that its loss is over.
     pub val_tokens: Option<u64>,
     /// Bytes of memory for the data.
     pub bytes: u64,
@@ -72,7 +72,7 @@ impl DataSize {
             vocab_size: data.tokenizer.vocab_size(),
             epoch_tokens: Some(data.epoch_tokens()),
             pass_tokens: Some(data.pass_tokens()),
-            val_tokens: Some(data.val_tokens()),
+            val_tokens: Some(data.val_loss_tokens()),
             bytes: data_bytes(spec, data.epoch_tokens()),
         }
     }
@@ -269,6 +269,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         rollouts: rollouts(spec),
         tokens: spec.run_tokens() * method.sequences(),
         tokens_said: Said::Stated,
+        batch_ramp: train.batch_ramp.clone(),
         mfu: 0.7,
         mfu_said: Said::Assumed,
         device: Device::limit("this machine", None),

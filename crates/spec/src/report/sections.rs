@@ -21,7 +21,7 @@ pub(super) struct Curves {
 
 /// The metric of memory that a run's process holds.
 const RSS: &str = "host/rss_bytes";
-/// Curves that belong into one chart.
+/// Curves that belong in one chart.
 const LOSSES: [(&str, &str); 2] = [("train", "train/loss"), ("validation", "val/loss")];
 /// Drawn first, in this order.
 const FIRST: [&str; 4] = ["grad_norm", "entropy", "lr", "tok_per_sec"];
@@ -427,10 +427,10 @@ pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
             rows.push([
                 one_line(model),
                 format!(
-                    "{} v{}, {} items",
+                    "{} v{}, {}",
                     one_line(&summary.task),
                     summary.version,
-                    summary.items
+                    human::counted(summary.items as u64, "item")
                 ),
                 one_line(&reading.metric),
                 human::with_error(reading.value, reading.stderr),

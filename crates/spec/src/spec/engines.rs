@@ -3,8 +3,8 @@
 use super::RunSpec;
 use crate::base::paths::Env;
 use crate::nn::{ActivationCheckpointing, Precision};
-use crate::workers::environment::installed_at;
-use crate::workers::{EngineConfig, torch};
+use crate::workers::environment::{self, installed_at};
+use crate::workers::{EngineConfig, EnvironmentError, torch};
 
 /// Whether `llmtui engine install torch` has been here.
 pub fn torch_is_installed(env: &Env) -> bool {
@@ -12,6 +12,21 @@ pub fn torch_is_installed(env: &Env) -> bool {
 }
 
 impl RunSpec {
+    /// Whether there is a PyTorch for ranks on this machine; other machines have one of their own.
+    ///
+    /// # Errors
+    /// There is none, and what helps.
+    pub fn finds_torch(&self, env: &Env) -> Result<(), (String, &'static str)> {
+        let torch = self.engine.torch();
+        let Some(torch) = torch.filter(|torch| !torch.is_on_several_machines()) else {
+            return Ok(());
+        };
+        let found = environment::python(torch, env);
+        found
+            .map(drop)
+            .map_err(|e| (format!("engine.torch: {e}"), EnvironmentError::HINT))
+    }
+
     /// The same training by this program.
     pub fn on_candle(self) -> RunSpec {
         self.on_engine(EngineConfig::Candle(Default::default()))

@@ -81,6 +81,12 @@ impl TrainConfig {
         }
         (done + left.div_ceil(self.grad_accum_steps as u64)).max(1)
     }
+
+    /// The most optimizer steps that take no more than `micro_steps`.
+    pub fn steps_within(&self, micro_steps: u64) -> u64 {
+        let steps = self.steps_of(micro_steps);
+        steps - u64::from(self.micro_steps(steps) > micro_steps)
+    }
 }
 
 impl RunConfig {
@@ -227,6 +233,13 @@ mod tests {
                 }
                 sum += train.accum(step) as u64;
                 assert_eq!(train.micro_steps(step), sum, "{:?}", train.batch_ramp);
+            }
+        }
+        for micro in 0..40 {
+            for train in [ramp(&[]), ramp(&[(1, 3)]), ramp(&[(2, 2), (4, 5)])] {
+                let steps = train.steps_within(micro);
+                let of = |steps| train.micro_steps(steps);
+                assert!(of(steps) <= micro && of(steps + 1) > micro, "{micro}");
             }
         }
         let train = ramp(&[(2, 2), (4, 5)]);

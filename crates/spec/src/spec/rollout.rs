@@ -1,7 +1,7 @@
 //! How a run's own answers come about, for methods that learn from them. What they are worth is the rewards' matter.
 
 use super::RunConfig;
-use crate::base::human::grouped;
+use crate::base::human::{counted, grouped};
 use serde::{Deserialize, Serialize};
 
 /// Answers that the model writes and learns from.
@@ -119,10 +119,10 @@ impl RolloutLength {
     /// `600 steps of 8 prompts × 8 answers, up to 32 new tokens each`
     pub fn learned(&self) -> String {
         let each = format!(
-            "{} prompts × {} answers, up to {} new tokens each",
-            grouped(self.prompts),
-            grouped(self.group_size),
-            grouped(self.max_new_tokens)
+            "{} × {}, up to {} each",
+            counted(self.prompts, "prompt"),
+            counted(self.group_size, "answer"),
+            counted(self.max_new_tokens, "new token")
         );
         let steps = grouped(self.steps);
         match self.cycle {
@@ -206,6 +206,16 @@ mod tests {
             "600 steps of 8 prompts × 8 answers, up to 32 new tokens each"
         );
         assert_eq!(length.passes_words(1_600), "3.0 passes over 1,600 prompts");
+        let one = RolloutLength {
+            group_size: 1,
+            prompts: 64,
+            max_new_tokens: 1,
+            ..length
+        };
+        assert_eq!(
+            one.learned(),
+            "600 steps of 64 prompts × 1 answer, up to 1 new token each"
+        );
         let twice = RolloutLength {
             cycle: 4,
             cold_start_steps: 100,

@@ -5,7 +5,7 @@ use super::review::Sizes;
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, validate, yaml};
 use crate::base::finding::Finding;
-use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
+use crate::data::{DataError, Dataset, Request, Surroundings, Tokenizer, TrainOn};
 use crate::methods::LossMask;
 use crate::models::is_gguf;
 use crate::nn::{ActivationCheckpointing, HeadKind, ParamInfo, PrecisionError, Regularizers};
@@ -166,6 +166,22 @@ impl RunSpec {
         Dataset::open(&self.config.data, self.data_request(surroundings))
     }
 
+    /// The same as the tokenizer of its base model reads them, which is still to be trained.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`].
+    pub fn open_data_by(
+        &self,
+        tokenizer: &Tokenizer,
+        surroundings: &Surroundings,
+    ) -> Result<Dataset, DataError> {
+        let request = Request {
+            tokenizer: Some(tokenizer.clone()),
+            ..self.data_request(surroundings)
+        };
+        Dataset::open(&self.config.data, request)
+    }
+
     /// The whole spec as plain data, floats in their shortest exact form.
     pub fn to_value(&self) -> Value {
         let mut value = serde_json::to_value(&self.config).unwrap_or_default();
@@ -215,7 +231,8 @@ impl RunSpec {
         let mut found = self.review(Sizes {
             step_tokens: Some(self.batch_tokens() * sequences),
             pass_tokens: Some(data.pass_tokens()),
-            val_tokens: Some(data.val_tokens()),
+            padded: data.is_padded(),
+            val_tokens: Some(data.val_loss_tokens()),
             unused_template: data.unused_template,
             here: true,
         });

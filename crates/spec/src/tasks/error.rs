@@ -46,6 +46,9 @@ pub enum TaskError {
         what: String,
         hint: String,
     },
+    /// A row or an answer that a reward cannot judge.
+    #[error("{task}: {what}")]
+    Reward { task: String, what: String },
     #[error("the model cannot compute: {0}")]
     Model(String),
 }
@@ -80,6 +83,7 @@ impl TaskError {
                 hint => format!("{hint}; or leave the task out with --tasks").into(),
             },
             TaskError::Row { why, .. } => why.hint(),
+            TaskError::Reward { .. } => "correct the reward, or the row".into(),
             TaskError::Item { .. } => "correct the task's file, or its rows".into(),
             TaskError::Io { .. } => "check the room and the permissions there".into(),
             TaskError::Home { hint, .. } | TaskError::Programs { hint, .. } => hint.clone().into(),
@@ -95,10 +99,7 @@ impl TaskError {
     /// Whether the network or the disk is to blame, and nothing that the user wrote.
     pub fn is_outage(&self) -> bool {
         match self {
-            TaskError::Rows {
-                why: DataError::Hub(error),
-                ..
-            } => error.is_outage(),
+            TaskError::Rows { why, .. } => why.is_of_the_machine(),
             TaskError::Io { .. } | TaskError::Programs { .. } | TaskError::Model(_) => true,
             _ => false,
         }

@@ -81,10 +81,9 @@ impl Rewarder {
         let answers: Vec<Answer> = answers.filter_map(|(item, w)| answer(item, w)).collect();
         // A judge that panicked while another thread held it is asked anew.
         let mut judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = judge.score(&answers).map_err(|e| TaskError::Programs {
+        let all = judge.score(&answers).map_err(|e| TaskError::Reward {
             task: self.task.clone(),
             what: one_line(&e.to_string()),
-            hint: "correct the reward, or the row".into(),
         })?;
         for (at, written) in written.iter_mut().enumerate() {
             let scores = &mut written.record.scores;
@@ -146,6 +145,26 @@ mod tests {
 
     fn answers(texts: [&str; 2]) -> Vec<String> {
         texts.map(String::from).to_vec()
+    }
+
+    /// `llmtui reward test` ended with 2 on it, `llmtui eval` with 3.
+    #[test]
+    fn a_row_that_a_reward_cannot_judge_is_to_be_corrected_by_its_author() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(
+            dir.path().join("rows.jsonl"),
+            "{\"ask\": \"1 + 1\", \"sum\": \"2\"}\n",
+        )
+        .unwrap();
+        let yaml = "name: sums\nversion: 1\nsummary: Sums.\nkind: answer\nsource: rows.jsonl\nprompt: '{{ ask }} ='\n\
+                    target: '{{ sum }}'\nanswer: {rewards: [{model: {path: nowhere}}]}\n";
+        let path = dir.path().join("sums.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        let error = load(path.to_str().unwrap(), &Env::default())
+            .and_then(|task| task.prepare(None, &ReadContext::default()))
+            .and_then(|prepared| judge(&prepared, vec!["3".into()]))
+            .unwrap_err();
+        assert!(!error.is_outage() && !error.hint().is_empty(), "{error}");
     }
 
     #[test]

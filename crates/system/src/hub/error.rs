@@ -1,5 +1,6 @@
 //! Errors of the hub, the network or the cache: what failed, why, and what to do.
 
+use crate::base::files::is_of_the_name;
 use std::path::PathBuf;
 
 /// An error of the hub, the network or the cache.
@@ -76,6 +77,14 @@ impl HubError {
             HubError::Unreachable { .. } => true,
             HubError::Status { status, .. } => *status == 429 || *status >= 500,
             _ => false,
+        }
+    }
+
+    /// Whether the network, the hub or the disk is to blame, and nothing that was asked for.
+    pub fn is_of_the_machine(&self) -> bool {
+        match self {
+            HubError::Disk { source, .. } => !is_of_the_name(source),
+            _ => self.is_outage(),
         }
     }
 

@@ -46,7 +46,10 @@ impl LostKind {
     /// What to do about it.
     pub fn hint(self) -> &'static str {
         match self {
-            LostKind::Start => "llmtui engine check; llmtui engine install torch",
+            LostKind::Start => {
+                "llmtui engine check says what is missing; llmtui engine install torch; or name one: -s engine.torch.python=/path/to/venv; \
+                 or -s engine=candle"
+            }
             LostKind::Unreachable => {
                 "llmtui engine check --nodes HOST,HOST calls each of them; ssh must work there without a password, and find llmtui in its \
                  PATH (or engine.torch.program)"

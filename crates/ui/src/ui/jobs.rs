@@ -85,7 +85,10 @@ impl Workplace {
 
     fn start_loaded(&self, mut loaded: crate::spec::Loaded, options: &EngineOptions) -> Linked {
         let decided = start::decide_here(&mut loaded, &self.env);
-        start::check(&loaded.spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        let spec = &loaded.spec;
+        start::check(spec, &self.env).map_err(|e| format!("{}; {}", e.what, e.hint))?;
+        spec.finds_torch(&self.env)
+            .map_err(|(what, hint)| format!("{what}; {hint}"))?;
         let run = start::new_run(&self.runs_dir, &loaded, None, &SystemClock::new())
             .map_err(|e| e.to_string())?;
         let (mut opened, link) = self.launch(&run, options)?;

@@ -46,7 +46,8 @@ impl Key {
             return Ok(Key::normal(KeyCode::Char(c), KeyModifiers::NONE));
         }
         let hint = "write names such as enter, esc, ctrl-p, shift-g, / or +";
-        let combination = crokey::parse(text).map_err(|_| format!("`{text}` is no key; {hint}"))?;
+        let combination =
+            crokey::parse(&spelled(text)).map_err(|_| format!("`{text}` is no key; {hint}"))?;
         match combination.codes {
             crokey::OneToThree::One(code) => Ok(Key::normal(code, combination.modifiers)),
             _ => Err(format!("`{text}` is several keys at once; {hint}")),
@@ -66,6 +67,32 @@ impl From<KeyEvent> for Key {
     fn from(event: KeyEvent) -> Self {
         Key::normal(event.code, event.modifiers)
     }
+}
+
+/// Names of keys as screens, keyboards and other programs write them, and crokey's.
+const OTHER_NAMES: [(&str, &str); 11] = [
+    ("pgup", "pageup"),
+    ("pgdn", "pagedown"),
+    ("pgdown", "pagedown"),
+    ("shift-tab", "backtab"),
+    ("↑", "up"),
+    ("↓", "down"),
+    ("←", "left"),
+    ("→", "right"),
+    ("escape", "esc"),
+    ("return", "enter"),
+    ("delete", "del"),
+];
+
+/// The text of a key with crokey's name of it, whatever modifiers stand in front.
+fn spelled(text: &str) -> String {
+    let other = OTHER_NAMES.iter().find_map(|(other, name)| {
+        let before = text.len().checked_sub(other.len())?;
+        let (modifiers, said) = text.split_at_checked(before)?;
+        let whole = modifiers.is_empty() || modifiers.ends_with('-');
+        (whole && said.eq_ignore_ascii_case(other)).then(|| format!("{modifiers}{name}"))
+    });
+    other.unwrap_or_else(|| text.to_string())
 }
 
 /// As people read it: `q`, `S`, `ctrl-p`, `enter`, `↑`.
@@ -311,6 +338,21 @@ mod tests {
             assert!(!key.modifiers.contains(KeyModifiers::ALT), "{action:?}");
             assert!(!matches!(key.code, KeyCode::F(_)), "{action:?}");
         }
+    }
+
+    /// docs/keys.md and the help said `pgup`, which a file could not.
+    #[test]
+    fn a_file_may_name_every_key_as_screens_show_it() {
+        let embedded = Keymap::embedded();
+        for (key, action) in &embedded.bindings {
+            assert_eq!(Key::parse(&key.to_string()), Ok(*key), "{action:?}");
+        }
+        let named = |name: &str| Key::parse(name).map(|key| key.to_string());
+        for name in ["pgdn", "PgDn", "pagedown"] {
+            assert_eq!(named(name), Ok("pgdn".into()), "{name}");
+        }
+        assert_eq!(named("ctrl-pgup"), Ok("ctrl-pgup".into()));
+        assert!(named("xpgup").is_err());
     }
 
     #[test]

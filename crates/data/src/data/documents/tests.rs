@@ -114,6 +114,9 @@ proptest! {
                 prop_assert!(!supervised || counts.contains_key(id));
             }
         }
+        // What counts in a loss over tokens, counted without a batch.
+        let counted: u32 = counts.values().map(|(_, supervised)| supervised).sum();
+        prop_assert_eq!(data.val[0].supervised(), u64::from(counted));
         // Evaluation covers the same.
         let mut whole = BTreeMap::new();
         for first in (0..data.val_rows()).step_by(3) {

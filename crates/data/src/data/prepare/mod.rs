@@ -36,6 +36,8 @@ pub struct Request<'a> {
     pub train_on: TrainOn,
     /// What the method takes as one example.
     pub unit: Unit,
+    /// In the place of the one that `data.tokenizer` names: that of a model which is still to be trained.
+    pub tokenizer: Option<Tokenizer>,
     /// Where files and the hub are.
     pub surroundings: Surroundings,
     /// Hears how far tokenizing has come.
@@ -70,6 +72,7 @@ impl Request<'_> {
             seq_len,
             train_on: TrainOn::All,
             unit: Unit::Text,
+            tokenizer: None,
             surroundings: Surroundings::default(),
             progress: None,
         }
@@ -91,7 +94,7 @@ impl Dataset {
     /// Bad text, a bad tokenizer, or a split shorter than one window.
     pub fn open(config: &DataConfig, mut request: Request<'_>) -> Result<Dataset, DataError> {
         if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
-            return corpus(config, request.seq_len);
+            return corpus(config, request.tokenizer, request.seq_len);
         }
         config.serves(request.unit)?;
         let Tokens {
@@ -184,8 +187,12 @@ impl Dataset {
     }
 }
 
-fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
-    let corpus = Corpus::prepare(config, seq_len)?;
+fn corpus(
+    config: &DataConfig,
+    tokenizer: Option<Tokenizer>,
+    seq_len: usize,
+) -> Result<Dataset, DataError> {
+    let corpus = Corpus::prepare(config, tokenizer, seq_len)?;
     Ok(Dataset {
         tokenizer_fingerprint: sha256(corpus.tokenizer.to_json().as_bytes()),
         tokenizer: corpus.tokenizer.clone(),
@@ -228,7 +235,13 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let cache = config.cache_folder(request.surroundings.cache.as_deref());
     let read = read(request);
     let every: Vec<_> = sources.iter().chain(&val_sources).cloned().collect();
-    let (tokenizer, template) = vocabulary::tokenizer(config, &every, &read, cache.as_deref())?;
+    let (tokenizer, template) = match request.tokenizer.take() {
+        Some(tokenizer) => {
+            let template = vocabulary::template(config, &tokenizer)?;
+            (tokenizer, template)
+        }
+        None => vocabulary::tokenizer(config, &every, &read, cache.as_deref())?,
+    };
     let tokenizer = Arc::new(tokenizer);
     let ends = end_tokens(&tokenizer, template.as_ref());
     let mut silent = |_: &Progress| {};

@@ -303,6 +303,25 @@ fn wait_for_lock(path: &Path) -> Result<File, DataError> {
     open().map_err(|e| unwritable(path, e))
 }
 
+/// A part of a key, for people.
+fn changed_word(part: &str) -> &str {
+    match part {
+        "content" | "files" => "its content",
+        "format" => "its format and columns",
+        "settings" => "how its rows are made",
+        "max_rows" => "how many of its rows are read",
+        "tokenizer" => "the tokenizer",
+        "template" => "the chat template",
+        "train_on" => "data.train_on",
+        "on_bad_row" => "data.on_bad_row",
+        "unit" => "what the method takes as one example",
+        "reading" => "how the method reads its rows",
+        "weights" => "the weights of its turns",
+        "lead" | "version" => "how llmtui tokenizes",
+        other => other,
+    }
+}
+
 /// Says which part of a source that is in the cache has changed.
 fn changed(folder: &Path, key: &Key) -> Vec<String> {
     let others = entries(folder)
@@ -313,10 +332,12 @@ fn changed(folder: &Path, key: &Key) -> Vec<String> {
         .map(|other| key.differs_from(&other))
         .min_by_key(Vec::len);
     let note = nearest.map(|parts| {
+        let mut words: Vec<&str> = parts.iter().map(|part| changed_word(part)).collect();
+        words.dedup();
         format!(
-            "{}: tokenized again, because of another {}",
+            "{}: tokenized again, as this changed: {}",
             key.source,
-            parts.join(", ")
+            words.join(", ")
         )
     });
     note.into_iter().collect()
@@ -551,7 +572,7 @@ mod tests {
         assert_eq!(asked.get(), 8);
         assert_eq!(
             made.notes,
-            ["a.jsonl: tokenized again, because of another files"]
+            ["a.jsonl: tokenized again, as this changed: its content"]
         );
         assert_ne!(key.hash(), other.hash());
     }

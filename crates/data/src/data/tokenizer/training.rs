@@ -38,6 +38,15 @@ pub enum ChatMarkers {
 }
 
 impl ChatMarkers {
+    /// Those with marks, by their words in a spec and on a command line.
+    pub const WORDS: [(&str, ChatMarkers); 5] = [
+        ("chatml", ChatMarkers::Chatml),
+        ("llama3", ChatMarkers::Llama3),
+        ("mistral", ChatMarkers::Mistral),
+        ("gemma", ChatMarkers::Gemma),
+        ("phi3", ChatMarkers::Phi3),
+    ];
+
     pub fn tokens(self) -> &'static [&'static str] {
         match self {
             ChatMarkers::Auto | ChatMarkers::None => &[],
@@ -168,6 +177,30 @@ pub fn check_size(kind: &str, vocab_size: usize, taken: usize) -> Result<(), Dat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The spec and data.md had phi3, `llmtui tokenizer train` did not.
+    #[test]
+    fn every_set_of_markers_has_its_word_in_one_list() {
+        for (word, markers) in ChatMarkers::WORDS {
+            assert_eq!(
+                serde_json::from_value::<ChatMarkers>(word.into()).unwrap(),
+                markers
+            );
+            assert!(!markers.tokens().is_empty(), "{word}");
+        }
+        let schema = schemars::schema_for!(ChatMarkers).to_value().to_string();
+        let words = ["auto", "none"].into_iter();
+        let words: Vec<String> = words
+            .chain(ChatMarkers::WORDS.map(|(word, _)| word))
+            .map(|word| format!("\"const\":\"{word}\""))
+            .collect();
+        assert_eq!(
+            schema.matches("\"const\":").count(),
+            words.len(),
+            "{schema}"
+        );
+        assert!(words.iter().all(|word| schema.contains(word)), "{schema}");
+    }
 
     #[test]
     fn only_overlong_words_are_cut_and_nothing_is_lost() {

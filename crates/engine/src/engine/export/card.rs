@@ -96,7 +96,7 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
         &asked("what it is for, and what it must not be used for"),
     );
     let mut data = list(&about.datasets);
-    data += &asked("which texts, from where, under which licence");
+    data += &asked("which texts, from where, under which license");
     section(&mut out, "Training data", &data);
     if !about.procedure.is_empty() {
         section(&mut out, "Training procedure", &table(&about.procedure));
@@ -107,14 +107,14 @@ fn compose(form: &Form, what: &str, about: &About) -> String {
     };
     section(&mut out, "Evaluation", &evaluation);
     let mut limits = match &about.license {
-        Some(license) => format!("Licence: {}.\n\n", plain(license)),
+        Some(license) => format!("License: {}.\n\n", plain(license)),
         None => String::new(),
     };
     limits += &match about.license {
         Some(_) => asked("where it fails, which biases of its data it repeats"),
-        None => asked("where it fails, which biases of its data it repeats, and its licence"),
+        None => asked("where it fails, which biases of its data it repeats, and its license"),
     };
-    section(&mut out, "Limits and licence", &limits);
+    section(&mut out, "Limits and license", &limits);
     if !about.environment.is_empty() {
         section(&mut out, "Environment", &table(&about.environment));
     }
@@ -212,7 +212,7 @@ fn model(source: &Source, dtype: &str) -> String {
             "vocabulary",
             format!("{} tokens", human::grouped(shape.vocab_size as u64)),
         ),
-        ("numbers", dtype.to_string()),
+        ("dtype", dtype.to_string()),
     ];
     let opener = kind(model.config()).1;
     let adapted = match source.from.adapter() {
@@ -250,7 +250,7 @@ fn adapter(source: &AdapterSource, dtype: &str, opener: &str) -> String {
         ("base", base.to_string()),
         ("targets", listed(source.targets())),
         ("parameters", human::grouped(peft.n_values())),
-        ("numbers", dtype.to_string()),
+        ("dtype", dtype.to_string()),
     ];
     if !whole.is_empty() {
         facts.insert(3, ("trained whole", listed(whole)));

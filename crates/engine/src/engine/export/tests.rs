@@ -118,7 +118,7 @@ fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
         "{body}"
     );
     assert!(
-        !body.contains("<b>") && body.contains("Licence: mit"),
+        !body.contains("<b>") && body.contains("License: mit"),
         "{body}"
     );
 }

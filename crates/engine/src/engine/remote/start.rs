@@ -9,8 +9,8 @@ use crate::engine::update::At;
 use crate::nn::Model;
 use crate::workers::node::{self, Ask, Bridge, Machine, Orders};
 use crate::workers::{
-    Crew, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Meeting,
-    Place, environment, torch, unpack,
+    Crew, Environment, Frame, Gang, Launch, Limits, Lost, LostKind, Meeting, Place, environment,
+    torch, unpack,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Remote {
         };
         if !model.params().is_present() {
             return Err(fault(
-                "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full",
+                "engine: torch trains no adapters on a quantized base: set engine: candle, or take the base in full",
             ));
         }
         let machines = node::machines(settings, &job.env).map_err(fault)?;
@@ -230,7 +230,7 @@ fn reach(
 ) -> Result<Vec<Reached>, Lost> {
     let here = || {
         let found = environment::python(settings, env).and_then(|python| Environment::ask(&python));
-        found.map_err(|e| fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT)))
+        found.map_err(|e| fault(format!("engine.torch: {e}")))
     };
     if machines.is_empty() {
         return Ok(vec![Reached::Here(here()?)]);

@@ -217,7 +217,7 @@ fn tokens_are_made_once_and_taken_from_the_cache_afterwards() {
     assert_eq!(first, second);
     let text = std::fs::read_to_string(files.path("sums.jsonl")).unwrap();
     std::fs::write(files.path("sums.jsonl"), text.replacen("0+0=", "0+0?", 1)).unwrap();
-    let (made, _) = run("tokenized again, because of another content, tokenizer");
+    let (made, _) = run("tokenized again, as this changed: its content, the tokenizer");
     assert!(made);
 }
 

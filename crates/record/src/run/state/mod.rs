@@ -61,6 +61,8 @@ pub struct RunState {
     pub settings: BTreeMap<String, f64>,
     /// `None` before the first event.
     pub phase: Option<Phase>,
+    /// It is paused, also while it saves, evaluates or samples on request.
+    pub in_pause: bool,
     /// See [`RunState::orphan`].
     pub orphaned: bool,
     pub phase_since: UnixMillis,
@@ -362,6 +364,11 @@ impl RunState {
     }
 
     fn enter(&mut self, phase: Phase, t: UnixMillis) {
+        let on_request = matches!(
+            phase,
+            Phase::Evaluating | Phase::Sampling | Phase::Checkpointing
+        );
+        self.in_pause = phase == Phase::Paused || self.in_pause && on_request;
         if self.phase != Some(phase) {
             self.phase = Some(phase);
             self.phase_since = t;

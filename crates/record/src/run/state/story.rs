@@ -191,6 +191,8 @@ impl RunState {
         let at = human::grouped(step);
         match (self.phase, phase) {
             (before, now) if before == Some(now) => None,
+            // Back from what was asked for meanwhile.
+            (_, Phase::Paused) if self.in_pause => None,
             (_, Phase::Paused) => Some(Line::notice(Level::Info, format!("paused at step {at}"))),
             (Some(Phase::Paused), Phase::Training) => Some(Line::notice(
                 Level::Info,

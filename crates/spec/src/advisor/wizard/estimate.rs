@@ -88,11 +88,12 @@ pub(super) fn memory_words(plan: &Plan) -> String {
     }
 }
 
-/// `about 1:20`, if this machine's speed is known from earlier runs or was measured.
+/// `about 1:20`, or `at most 6:10` of answers that may end sooner, if this machine's speed is known from earlier runs or was measured.
 pub(super) fn time_words(plan: &Plan) -> Option<String> {
     let hours = plan.work.hours.filter(|h| h.is_finite() && *h >= 0.0)?;
     let time = Duration::try_from_secs_f64(hours * 3600.0).ok()?;
-    Some(format!("about {}", human::duration(time)))
+    let about = plan.request.about();
+    Some(format!("{about} {}", human::duration(time)))
 }
 
 /// Lines of the plan: a label and its text.

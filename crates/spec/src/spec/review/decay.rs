@@ -6,6 +6,10 @@ use crate::optim::OptimizerConfig;
 
 /// Passes of AdamW's memory over the run: 1 / (lr · decay) steps is its length.
 const MOST: f64 = 60.0;
+/// Of these, so many are advised.
+const GOOD: f64 = MOST / 6.0;
+/// More decay than this is unusual, whatever the rate.
+const USUAL: f64 = 0.1;
 /// A step, whatever the length of the run: the rule `weight_decay` looks from there on.
 const STRONG: f64 = 5e-3;
 const SOURCE: &str = "AdamW averages updates over 1 / (lr · weight_decay) steps: Wang and Aitchison 2024, arXiv 2405.13698";
@@ -19,14 +23,19 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let own = matches!(spec.optimizer, OptimizerConfig::Muon(_));
     let strong = lr * decay > STRONG || lr * decay * steps > MOST && lr * decay > 1e-3;
     if !own && steps > 100.0 && strong {
+        let memory = match (1.0 / (lr * decay)).round() {
+            n if n <= 1.0 => "in earlier steps".to_string(),
+            n => format!("more than {n:.0} steps ago"),
+        };
+        // Half of the limit, so that one digit stays below it.
+        let most = (GOOD / steps).min(STRONG / 2.0);
         list.push(poor(
             "optimizer",
             format!(
-                "lr · weight_decay is {}: weights forget what they learned more than {:.0} steps ago, of {steps}",
-                one_digit(lr * decay),
-                1.0 / (lr * decay)
+                "lr · weight_decay is {}: weights forget what they learned {memory}, of {steps}",
+                one_digit(lr * decay)
             ),
-            set(one_digit((MOST / 6.0 / steps / lr).min(0.1))),
+            set(one_digit((most / lr).min(USUAL))),
             SOURCE,
         ));
     }

@@ -53,8 +53,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             place,
             format!(
-                "{} validation tokens: their loss is known to about ±{noise:.2} nats, and overfitting shows late",
-                grouped(tokens)
+                "{} in the loss: it is known to about ±{noise:.2} nats, and overfitting shows late",
+                match tokens {
+                    1 => "1 validation token counts".to_string(),
+                    n => format!("{} validation tokens count", grouped(n)),
+                }
             ),
             fix,
             "standard error of a mean over n tokens, σ about 1.5 nats",

@@ -13,7 +13,9 @@ pub struct Sizes {
     pub step_tokens: Option<u64>,
     /// The same of one pass over the training data.
     pub pass_tokens: Option<u64>,
-    /// Tokens of the validation split.
+    /// Whether rows end in padding, which those tokens count.
+    pub padded: bool,
+    /// Tokens of the validation split that its loss is over: the supervised ones.
     pub val_tokens: Option<u64>,
     /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
     pub unused_template: bool,

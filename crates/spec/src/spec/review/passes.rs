@@ -2,7 +2,7 @@
 
 use super::{Subject, learns_preferences, poor};
 use crate::base::finding::Finding;
-use crate::base::human::short;
+use crate::base::human::{few, short};
 use crate::base::text::one_line;
 use crate::data::Mix;
 use crate::spec::RunSpec;
@@ -89,14 +89,17 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if subject.spec.method.on_policy().is_some() {
         return Vec::new();
     }
-    let passes = step as f64 * subject.spec.train.max_steps as f64 / pass as f64;
+    // Steps of a batch ramp read less than later ones do.
+    let train = &subject.spec.train;
+    let micro_step = step as f64 / train.grad_accum_steps as f64;
+    let passes = micro_step * train.micro_steps(train.max_steps) as f64 / pass as f64;
     let good = good_passes(subject);
     let (most, source) = most(subject.learns_preferences());
     if passes <= most {
         return Vec::new();
     }
-    let steps = (good * pass as f64 / step as f64) as u64;
-    let accum = subject.spec.train.grad_accum_steps;
+    let steps = train.steps_within((good * pass as f64 / micro_step) as u64);
+    let accum = train.grad_accum_steps;
     // Fewer steps are no way where one of them reads the data several times.
     let fix = match step as f64 > good * pass as f64 && accum > 1 {
         true => {
@@ -108,8 +111,10 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let finding = poor(
         "train",
         format!(
-            "{passes:.0} epochs over the same {} tokens: up to {good:.0} are nearly as good as new text, later ones less and less",
-            short(pass as f64)
+            "{} epochs over the same {} tokens{}: up to {good:.0} are nearly as good as new text, later ones less and less",
+            few(passes),
+            short(pass as f64),
+            if sizes.padded { ", padding included" } else { "" }
         ),
         fix,
         source,

@@ -7,6 +7,7 @@ use crate::spec::{SpecSources, load};
 const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
     pass_tokens: Some(400_000_000),
+    padded: false,
     val_tokens: Some(1_000_000),
     unused_template: false,
     here: true,
@@ -237,6 +238,75 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     let set = ["max_steps=1", "train.grad_accum_steps=16"];
     let found = finds("quickstart", &set, once, "16 epochs over the same");
     assert!(found.fix.ends_with("grad_accum_steps=1"), "{}", found.fix);
+}
+
+/// A ramp of 1,000 small steps was counted as large ones: a run of 3.5 passes was told that it makes 6.
+#[test]
+fn passes_count_the_small_batches_of_a_ramp() {
+    let ramp = [
+        "max_steps=2000",
+        "train.grad_accum_steps=8",
+        "train.batch_ramp=[{until_step: 1000, grad_accum_steps: 1}]",
+    ];
+    let sizes = |pass| Sizes {
+        step_tokens: Some(8 * 768),
+        pass_tokens: Some(pass),
+        ..KNOWN
+    };
+    let told = "epochs over the same";
+    let found = said("quickstart", &ramp, sizes(2_000_000));
+    let found = found.iter().map(|f| f.evidence.to_string());
+    assert!(found.into_iter().all(|words| !words.contains(told)));
+    let found = finds("quickstart", &ramp, sizes(1_000_000), told);
+    // 1,000 micro-steps of the ramp and 8,000 behind it, of 768 tokens each.
+    let seen = found.evidence.to_string();
+    assert!(seen.starts_with("6.9 epochs over"), "{seen}");
+    // 5,208 micro-steps are four passes: the ramp's 1,000, and 8 in each step behind it.
+    assert_eq!(found.changes(), ["max_steps=1526"]);
+    mends("quickstart", &ramp, sizes(1_000_000), told);
+}
+
+/// What a finding says, without its numbers: the same finding may be told of other ones.
+fn kind(found: &Finding) -> String {
+    let words = found.evidence.to_string();
+    let plain = words
+        .split(' ')
+        .filter(|w| !w.contains(|c: char| c.is_ascii_digit()));
+    plain.collect::<Vec<_>>().join(" ")
+}
+
+/// An advised value was the one that was set, or a worse one: at a rate of 10 no decay of 0.1 or 0.007 is weak.
+#[test]
+fn what_is_advised_is_not_advised_against() {
+    let rates = ["1e-9", "1e-4", "1e-2", "0.5", "10"];
+    let decays = ["0", "7e-3", "0.013", "1", "10"];
+    for optimizer in ["adamw", "adamw8bit", "lion", "muon"] {
+        for steps in ["20", "150", "5000", "100000"] {
+            for (lr, decay) in rates.iter().flat_map(|lr| decays.map(|decay| (lr, decay))) {
+                let set = [
+                    format!("optimizer={optimizer}"),
+                    format!("optimizer.{optimizer}.lr={lr}"),
+                    format!("optimizer.{optimizer}.weight_decay={decay}"),
+                    format!("max_steps={steps}"),
+                    "schedule.cosine.min_lr=0".into(),
+                ];
+                let set: Vec<&str> = set.iter().map(String::as_str).collect();
+                for found in said("quickstart", &set, KNOWN) {
+                    let Some(change) = found.changes().first().cloned() else {
+                        continue;
+                    };
+                    let changed = [&set[..], &[&change]].concat();
+                    let left = said("quickstart", &changed, KNOWN);
+                    assert!(
+                        left.iter().all(|f| kind(f) != kind(&found)),
+                        "{changed:?}: {found:?}"
+                    );
+                    let seen = found.evidence.to_string();
+                    assert!(!seen.contains("more than 1 steps"), "{seen}");
+                }
+            }
+        }
+    }
 }
 
 /// A step or a handful are no training: where four passes are no more, only more data help.

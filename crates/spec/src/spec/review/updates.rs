@@ -21,7 +21,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let seen = epochs * pass as f64;
-    let updates = (seen / step as f64).ceil().max(1.0) as u64;
+    let micro_step = step as f64 / train.grad_accum_steps as f64;
+    let updates = train.steps_of((seen / micro_step).ceil() as u64);
     if updates >= FEWEST {
         return Vec::new();
     }

@@ -25,7 +25,7 @@ const RUNS: &str = "~/llmtui-runs";
 pub fn task(job: &Job, sky: &Sky) -> String {
     let mut out = String::from(
         "# Made by `llmtui engine script`. A machine for it: sky launch FILE. One that is replaced when it is lost: sky jobs launch FILE.\n\
-         # Tokens belong into the environment (--secret HF_TOKEN), not here.\n",
+         # Tokens belong in the environment (--secret HF_TOKEN), not here.\n",
     );
     if sky.bucket.is_none() {
         out.push_str(

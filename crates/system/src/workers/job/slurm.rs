@@ -54,7 +54,7 @@ pub fn script(job: &Job, slurm: &Slurm) -> String {
     ask(format!("--output={job_name}-%j.log"));
     out.push_str(&format!(
         "# Made by `llmtui engine script`. sbatch takes it; {notice} s before the time limit the run saves a checkpoint and the job is\n\
-         # requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong into the environment, not here.\n\n"
+         # requeued, until the run is complete. scancel ends it at a checkpoint. Tokens belong in the environment, not here.\n\n"
     ));
     out.push_str(&format!(
         ": \"${{SLURM_JOB_ID:?give this script to sbatch}}\"\ncd {} || exit 3\nllmtui=${{LLMTUI:-{}}}\n",

@@ -6,7 +6,7 @@ use super::{About, Answer, Ask, Orders, meet};
 use crate::base::clock::Clock;
 use crate::base::files::{open_plain, private_dir};
 use crate::base::paths::Env;
-use crate::workers::environment::{self, Environment, EnvironmentError};
+use crate::workers::environment::{self, Environment};
 use crate::workers::frame::Frame;
 use crate::workers::gang::{listen, words::find_log};
 use crate::workers::group::{Group, LAUNCHER_LOG, STACKS, TICK};
@@ -114,7 +114,7 @@ fn ready(env: &Env, ask: &Ask) -> Result<(Environment, PathBuf), (&'static str, 
     let start = |what: String| ("start", what);
     let python = environment::python(&config, env)
         .and_then(|python| Environment::ask(&python))
-        .map_err(|e| start(format!("{e}; {}", EnvironmentError::HINT)))?;
+        .map_err(|e| start(e.to_string()))?;
     let cache = folder(env).map_err(|e| start(e.to_string()))?;
     let package =
         package::unpack(&cache).map_err(|e| start(format!("{}: {e}", cache.display())))?;

@@ -126,7 +126,11 @@ impl EvalsPane {
             let mut words = vec![
                 word(format!("{}  {value}", letter(at)), Meaning::Text),
                 word(
-                    format!(" of {} items, {}", reading.n, model_name(&cell.model)),
+                    format!(
+                        " of {}, {}",
+                        human::counted(reading.n as u64, "item"),
+                        model_name(&cell.model)
+                    ),
                     Meaning::Muted,
                 ),
             ];
@@ -157,7 +161,11 @@ fn against(cell: &TaskCell) -> Vec<Word> {
     let won = found.flips.iter().filter(|flip| flip.won).count();
     let flips = match found.flips.len() {
         0 => String::new(),
-        all => format!("; {won} items won, {} lost", all - won),
+        all => format!(
+            "; {} won, {} lost",
+            human::counted(won as u64, "item"),
+            all - won
+        ),
     };
     let [low, high] = found.interval;
     let of = if found.metric == "logp" { " nats an item" } else { "" };

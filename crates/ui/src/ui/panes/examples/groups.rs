@@ -132,7 +132,7 @@ impl Page<'_> {
         let n = now.groups.len();
         second.push(word(
             match size {
-                1 => format!("{n} answers"),
+                1 => human::counted(n as u64, "answer"),
                 size => format!("{n} groups of {size}"),
             },
             Meaning::Text,

@@ -462,10 +462,10 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "time",
         match work.hours {
             Some(hours) if r.mfu_said == Said::Learned => {
-                format!("{}, as fast as earlier runs here", hours_words(hours))
+                format!("{at_most}{}, as fast as earlier runs here", hours_words(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {
-                format!("about {}, by a measured matmul", hours_words(hours))
+                format!("{} {}, by a measured matmul", r.about(), hours_words(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",

@@ -385,7 +385,7 @@ impl Field {
         }
     }
 
-    /// What follows from a change: a quantised base needs adapters, sharding needs company.
+    /// What follows from a change: a quantized base needs adapters, sharding needs company.
     fn follow(self, r: &mut Request) {
         match self {
             Field::Base if r.base != BaseFormat::Whole && r.lora.is_none() => {

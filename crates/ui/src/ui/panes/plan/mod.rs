@@ -11,8 +11,11 @@ pub use pane::ENTRY;
 use crate::plan::changes::{Ladder, ladder};
 use crate::plan::engines::{EngineChoice, Gpus, choose};
 use crate::plan::solve::{WhatFits, what_fits};
-use crate::plan::{Estimator, Plan, Request, plan};
+use crate::plan::{Estimator, Plan, Request, Verdict, plan};
+use crate::run::state::Level;
 use crate::ui::field::TextField;
+use crate::ui::keymap::Keymap;
+use crate::ui::request::Request as Act;
 use fields::{Field, Kind};
 use std::path::PathBuf;
 
@@ -144,11 +147,22 @@ impl PlanPane {
     }
 
     /// Takes the changes that make it fit.
-    fn apply(&mut self) {
-        if let Some(shown) = self.shown.take() {
-            let request = shown.ladder.request.clone();
-            self.shown = Some(Shown::new(shown.original, request));
+    fn apply(&mut self, keymap: &Keymap) -> Vec<Act> {
+        let Some(shown) = self.shown.take() else {
+            return Vec::new();
+        };
+        if shown.ladder.changes.is_empty() {
+            let words = match shown.plan.verdict() {
+                None => keymap.fill("no limit of memory is known: {plan-device} chooses a device"),
+                Some(Verdict::Fits) => "it fits as it is: nothing to change".into(),
+                Some(_) => "no change of the list makes it smaller".into(),
+            };
+            self.shown = Some(shown);
+            return vec![Act::Toast(Level::Info, words)];
         }
+        let request = shown.ladder.request.clone();
+        self.shown = Some(Shown::new(shown.original, request));
+        Vec::new()
     }
 
     /// Takes what was typed; stays open with the reason when it is no value.

@@ -184,9 +184,12 @@ impl Pane for PlanPane {
             };
         }
         let mut own = vec![(A::Accept, "change")];
+        // What is chosen from a list has no smaller and no larger one.
+        let field = self.fields().get(self.selected).copied();
+        if field.is_some_and(|field| field.kind() != Kind::List) {
+            own.extend(titles(&[A::Less, A::More]));
+        }
         own.extend(titles(&[
-            A::Less,
-            A::More,
             A::PlanTarget,
             A::PlanDevice,
             A::PlanApply,
@@ -228,7 +231,7 @@ impl Pane for PlanPane {
             Action::Less | Action::More => self.step(field, action == Action::More),
             Action::PlanTarget => return vec![targets(store)],
             Action::PlanDevice => return vec![devices()],
-            Action::PlanApply => self.apply(),
+            Action::PlanApply => return self.apply(context.keymap),
             Action::PlanReset => {
                 if let Some(shown) = self.shown.take() {
                     self.shown = Some(Shown::new(shown.original.clone(), shown.original));

@@ -87,6 +87,28 @@ fn one_key_makes_it_fit() {
     let shown = pane.shown.as_ref().unwrap();
     assert_eq!(shown.plan.verdict(), Some(crate::plan::Verdict::Fits));
     assert!(shown.ladder.changes.is_empty());
+    // A second time there is nothing to do, which is said.
+    let said = act(&mut pane, Action::PlanApply);
+    let [Request::Toast(_, words)] = said.as_slice() else {
+        panic!("{said:?}");
+    };
+    assert!(words.contains("fits as it is"), "{words}");
+}
+
+/// What is chosen from a list has no smaller and no larger one, and the bar offered both.
+#[test]
+fn keys_that_do_nothing_in_a_row_are_not_offered() {
+    let mut pane = pane("qwen2.5-0.5b");
+    let mut offers = |field: Field| {
+        select(&mut pane, field);
+        let hints = pane.hints(Around::new().context().store);
+        let actions = hints.own.iter().map(|(action, _)| *action);
+        actions.filter(|a| [Action::Less, Action::More].contains(a)).count()
+    };
+    assert_eq!(offers(Field::Target), 0);
+    assert_eq!(offers(Field::Device), 0);
+    assert_eq!(offers(Field::Batch), 2);
+    assert_eq!(offers(Field::Method), 2);
 }
 
 #[test]
