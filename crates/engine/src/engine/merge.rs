@@ -12,6 +12,7 @@ use crate::models::{self, ModelSource, SourceError};
 use crate::nn::Model;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What a merged folder says of how it was made.
@@ -307,6 +308,14 @@ fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeEr
         return Err(cannot(
             "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
             "merge one after the other, each into the result of the one before, with --any-base",
+        ));
+    }
+    let mut tables = BTreeSet::new();
+    let mut brought = adapters.iter().flat_map(|(peft, _)| peft.whole());
+    if let Some(table) = brought.find(|table| !tables.insert(table.clone())) {
+        return Err(cannot(
+            format!("two of the adapters bring {table} whole, and the model has one"),
+            "leave one of the two out",
         ));
     }
     Ok(adapters)

@@ -5,7 +5,7 @@ use crate::gguf::{Array, Gguf, NewTensor, TensorKind, Value};
 use crate::kernels::quant::Kind;
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
-use crate::nn::position::{PositionConfig, ScalingConfig};
+use crate::nn::position::{PositionConfig, ScalingConfig, scaling};
 use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig, NormPlacement};
 use candle_core::Device;
 
@@ -108,6 +108,30 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
             "llama",
             with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default()))),
         ),
+        // Rows of queries are permuted, and the scale of scores is folded into them.
+        (
+            "llama",
+            ModelConfig {
+                attention_scale: Some(0.2),
+                attention_bias: AttentionBias::All,
+                ..llama()
+            },
+        ),
+        // Another base, to a program that knows no such scaling.
+        (
+            "llama",
+            with_rope(|rope| rope.scaling = Some(ScalingConfig::Ntk(Default::default()))),
+        ),
+        (
+            "llama",
+            with_rope(|rope| {
+                rope.scaling = Some(ScalingConfig::Yarn(scaling::Yarn {
+                    factor: 3.0,
+                    attention_factor: Some(1.3),
+                    ..Default::default()
+                }));
+            }),
+        ),
         (
             "llama",
             with_rope(|rope| rope.scaling = Some(ScalingConfig::Linear(Default::default()))),
@@ -189,7 +213,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_comes_back_with_the_same_logits() {
     let models = models();
-    assert_eq!(models.len(), 12);
+    assert_eq!(models.len(), 15);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -525,6 +549,102 @@ fn keys_that_lie_are_errors_with_their_names() {
         let error = with(key, value);
         assert!(error.contains(part), "{key}: {error:?}");
         assert!(error.contains("model.changed"), "{error}");
+    }
+}
+
+#[test]
+fn counts_out_of_range_are_errors_before_parameters_are_listed() {
+    let mixture = ModelConfig {
+        moe: Some(MoeConfig {
+            n_expert: 4,
+            d_ff: Some(96),
+            ..Default::default()
+        }),
+        ..llama()
+    };
+    let (_dir, path, _) = saved(&random(&mixture), Kind::F32);
+    for (key, n, part) in [
+        ("llama.expert_used_count", 0, "moe.top_k"),
+        ("llama.expert_count", 4096, "moe.n_expert"),
+        ("llama.context_length", 0, "seq_len"),
+    ] {
+        let error = changed(&path, set(key, Value::Unsigned(n)), |_| {});
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains(part), "{key}: {error}");
+    }
+    // As of the other architectures: no window.
+    let (_dir, path, _) = saved(&random(&gemma2()), Kind::F32);
+    let key = "gemma2.attention.sliding_window";
+    let file = changed(&path, set(key, Value::Unsigned(0)), |_| {}).unwrap();
+    let read = file.config();
+    assert_eq!((read.sliding_window, read.global_every), (None, None));
+    // Each of many blocks with many experts: either alone is allowed.
+    let (_dir, path, _) = saved(&random(&mixture), Kind::F32);
+    let keys = |keys: &mut Vec<(String, Value)>| {
+        set("llama.block_count", Value::Unsigned(1000))(keys);
+        set("llama.expert_count", Value::Unsigned(1024))(keys);
+    };
+    let many = |tensors: &mut Vec<NewTensor>| {
+        for n in 0..1000 {
+            let mut one = tensors[1].clone();
+            one.name = format!("blk.{n}.more");
+            (one.dims, one.kind) = (vec![1], TensorKind::by_id(0).unwrap());
+            tensors.push(one);
+        }
+    };
+    let error = changed(&path, keys, many).err().unwrap().to_string();
+    assert!(error.contains("1024000 experts"), "{error}");
+}
+
+#[test]
+fn factors_of_other_pairs_than_those_that_turn_are_refused() {
+    let config = with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default())));
+    let (_dir, path, _) = saved(&random(&config), Kind::F32);
+    let shorter = |tensors: &mut Vec<NewTensor>| {
+        let factors = tensors.iter_mut().find(|t| t.name == "rope_freqs.weight");
+        factors.unwrap().dims = vec![4];
+    };
+    let error = changed(&path, |_| {}, shorter).err().unwrap().to_string();
+    assert!(
+        error.contains("rope_freqs.weight has 4 factors for 8 rotated pairs"),
+        "{error}"
+    );
+}
+
+#[test]
+fn values_that_a_format_cannot_hold_are_refused_by_their_tensor() {
+    let with = |name: &str, value: f32| {
+        let mut model = random(&llama());
+        let infos = model.params().infos().to_vec();
+        let info = infos.iter().find(|info| info.name == name).unwrap();
+        let fill = |weights: &mut [f32]| weights[info.offset + info.len - 1] = value;
+        model.params_mut().write_weights(fill).unwrap();
+        model
+    };
+    let refused = |model: &Model, kind| {
+        let written = write(model, kind, "", &[], &mut Vec::new());
+        written.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    let name = "model.layers.1.mlp.up_proj.weight";
+    let large = with(name, 70_000.0);
+    let error = refused(&large, Kind::F16);
+    for part in ["blk.1.ffn_up.weight", "7e4", "F16", "bf16 or f32"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(refused(&large, Kind::Bf16), "");
+    assert_eq!(refused(&large, Kind::Q8_0), "", "its scale is 551");
+    let error = refused(&with(name, 1e8), Kind::Q8_0);
+    assert!(
+        error.contains("blk.1.ffn_up.weight") && error.contains("Q8_0"),
+        "{error}"
+    );
+    for (name, theirs) in [
+        ("model.norm.weight", "output_norm.weight"),
+        (name, "blk.1.ffn_up.weight"),
+    ] {
+        let error = refused(&with(name, f32::NAN), Kind::Q8_0);
+        let expected = format!("{theirs} has a non-finite value");
+        assert!(error.contains(&expected), "{error}");
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     norm::NormConfig,
     position::{PositionConfig, ScalingConfig},
 };
+use crate::kernels::attention::Heads;
 use serde::{Deserialize, Serialize};
 
 /// A decoder-only transformer. Defaults are the quickstart's: a small GPT-2 style model.
@@ -216,6 +217,17 @@ pub struct ModelShape {
     pub vocab_size: usize,
 }
 
+impl ModelShape {
+    /// The heads of one token's queries, keys and values.
+    pub(crate) fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.n_head,
+            n_kv_head: self.n_kv_head,
+            head_dim: self.head_dim,
+        }
+    }
+}
+
 impl ModelConfig {
     /// Fills in what follows from the rest; `vocab_size` is the tokenizer's, used where the config names none.
     pub fn shape(&self, vocab_size: usize) -> ModelShape {
@@ -238,11 +250,13 @@ impl ModelConfig {
         }
     }
 
-    /// The config that files carry: shorter training sequences do not shorten the model's context.
+    /// The config that files carry: shorter training sequences do not shorten the model's context, and a value head, which
+    /// no model file has, is none of the model's.
     pub fn in_files(&self) -> ModelConfig {
         ModelConfig {
             seq_len: self.context_len.unwrap_or(self.seq_len).max(self.seq_len),
             context_len: None,
+            value_head: false,
             ..self.clone()
         }
     }

@@ -50,6 +50,16 @@ impl ParamInfo {
     pub fn trains(&self) -> bool {
         self.grad.is_some()
     }
+
+    /// The name of the module that it is the weight of, as adapters and patterns name it.
+    pub fn module(&self) -> &str {
+        module_name(&self.name)
+    }
+}
+
+/// The module that a parameter of this name is the weight of.
+pub fn module_name(parameter: &str) -> &str {
+    parameter.strip_suffix(".weight").unwrap_or(parameter)
 }
 
 /// Flat weights and gradients with the table that names their parts.
@@ -135,14 +145,24 @@ impl Params {
     /// The same weights, as far as both tables have them, under another table whose base model is the same; gradients are
     /// zeros.
     pub(crate) fn rearranged(&self, infos: Vec<ParamInfo>, n_base: usize) -> Result<Self> {
-        let len: usize = infos.iter().map(|info| info.len).sum();
-        if len == self.len() {
+        let mut pairs = infos.iter().zip(&self.infos);
+        if infos.len() == self.infos.len() && pairs.all(|(a, b)| a.name == b.name && a.len == b.len)
+        {
             return Params::over((self.weights.clone(), self.held), infos, n_base);
         }
-        let weights = zeros(len - self.held, self.device())?;
-        let common = len.min(self.len()) - self.held;
-        if common > 0 {
-            weights.slice_set(&self.weights.narrow(0, 0, common)?, 0, 0)?;
+        let sum = |infos: &[ParamInfo]| infos.iter().map(|info| info.len).sum::<usize>();
+        let weights = zeros(sum(&infos) - self.held, self.device())?;
+        let copy = |from: usize, to: usize, len: usize| match len {
+            0 => Ok(()),
+            len => weights.slice_set(&self.weights.narrow(0, from, len)?, 0, to),
+        };
+        copy(0, 0, sum(&infos[..n_base]) - self.held)?;
+        // What lies behind the base moves with the adapters: a value head is behind those.
+        for info in &infos[n_base..] {
+            let mut own = self.infos[self.n_base..].iter();
+            if let Some(own) = own.find(|own| own.name == info.name && own.len == info.len) {
+                copy(own.offset - self.held, info.offset - self.held, info.len)?;
+            }
         }
         Params::over((weights, self.held), infos, n_base)
     }

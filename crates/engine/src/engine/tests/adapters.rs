@@ -647,3 +647,41 @@ fn tables_of_an_adapter_are_switched_with_it() {
         assert!(off < allowed, "quantised: {quantised}, {off} of {allowed}");
     }
 }
+
+/// Whole tables do not add up with other adapters: such a merge is written unchecked. A table that two adapters bring is one
+/// too many.
+#[test]
+fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
+    use crate::engine::merge::{Order, merge};
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let tuned = |words: &[&str]| {
+        let run = adapted(&base, &[&["max_steps=6"], words].concat());
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
+        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+        }
+        to
+    };
+    let whole = "adapter.lora.modules_to_save=[embeddings]";
+    let [plain, one, two] = [tuned(&[]), tuned(&[whole]), tuned(&[whole, "seed=5"])];
+    let go = |adapters: &[&tempfile::TempDir], to: &str| {
+        let adapters = adapters.iter().map(|dir| (dir.path().to_path_buf(), 1.0));
+        merge(&Order {
+            base: base.checkpoint(5),
+            adapters: adapters.collect(),
+            to: dir.path().join(to),
+            dtype: "f32".into(),
+            dequantize: false,
+            any_base: false,
+            prompts: Vec::new(),
+        })
+    };
+    let alone = go(&[&one], "alone").unwrap().check.unwrap();
+    assert!(alone.off < 1e-4 && alone.moved > 0.0, "{alone:?}");
+    let unchecked = go(&[&plain, &one], "both").unwrap().check.unwrap_err();
+    assert!(unchecked.contains("whole tables"), "{unchecked}");
+    assert!(dir.path().join("both").join("config.json").is_file());
+    let error = go(&[&one, &two], "never").unwrap_err().to_string();
+    assert!(error.contains("two of the adapters bring"), "{error}");
+}
