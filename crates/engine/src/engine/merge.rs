@@ -40,7 +40,7 @@ pub struct Order {
     pub to: PathBuf,
     /// f32, f16 or bf16.
     pub dtype: String,
-    /// Turn quantised weights into floats.
+    /// Turn quantized weights into floats.
     pub dequantize: bool,
     /// Merge although an adapter was trained on other weights.
     pub any_base: bool,
@@ -160,7 +160,7 @@ type Stage = Vec<(Peft, f64)>;
 /// one is.
 ///
 /// # Errors
-/// No adapter, one that is merged already or belongs to another base, a base that stays quantised, weights that do not say the
+/// No adapter, one that is merged already or belongs to another base, a base that stays quantized, weights that do not say the
 /// same afterwards; nothing is written then.
 pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
@@ -282,7 +282,7 @@ fn add(
 /// The adapters of the order. `bare`: the base has none of its own.
 fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeError> {
     // Only where the base itself is named: a run on a quantized file has no other form, and is a folder.
-    if from.is_quantised() && !order.dequantize {
+    if from.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!(
                 "{} holds quantized weights, to which nothing can be added",

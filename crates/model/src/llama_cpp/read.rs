@@ -146,9 +146,9 @@ impl GgufModel {
     ///
     /// # Errors
     /// A tensor has a non-finite value, or there is not enough memory.
-    pub fn quantised(&self) -> Result<Model, ModelFileError> {
+    pub fn quantized(&self) -> Result<Model, ModelFileError> {
         if !self.is_packed() {
-            return self.dequantised();
+            return self.dequantized();
         }
         Model::stored(&self.config, self.shape.vocab_size, |info| {
             self.stored(info)
@@ -162,7 +162,7 @@ impl GgufModel {
     }
 
     /// Whether any weights lost something to a smaller format: f32, f16 and bf16 are numbers, blocks with a scale are not.
-    pub fn is_quantised(&self) -> bool {
+    pub fn is_quantized(&self) -> bool {
         self.tensors.values().any(|tensor| tensor.kind.block > 1)
     }
 
@@ -174,8 +174,8 @@ impl GgufModel {
     /// The same for a model of another config with the same parameters: a base under adapters.
     ///
     /// # Errors
-    /// As for [`GgufModel::quantised`]; the config's parameters are others.
-    pub fn quantised_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
+    /// As for [`GgufModel::quantized`]; the config's parameters are others.
+    pub fn quantized_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
         let vocab_size = self.shape.vocab_size;
         self.check_parameters(&Model::parameters(config, vocab_size)?)?;
         Model::stored(config, vocab_size, |info| self.stored(info))
@@ -184,8 +184,8 @@ impl GgufModel {
     /// The model in f32, which can be trained.
     ///
     /// # Errors
-    /// As for [`GgufModel::quantised`].
-    pub fn dequantised(&self) -> Result<Model, ModelFileError> {
+    /// As for [`GgufModel::quantized`].
+    pub fn dequantized(&self) -> Result<Model, ModelFileError> {
         let cpu = candle_core::Device::Cpu;
         let mut model = Model::new(&self.config, self.shape.vocab_size, &cpu)?;
         self.fill(&mut model)?;
@@ -195,7 +195,7 @@ impl GgufModel {
     /// Fills the weights of an existing model, in f32.
     ///
     /// # Errors
-    /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
+    /// The model's parameters differ from the file's; as for [`GgufModel::quantized`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().base().to_vec();
         self.fill_parts(model, &infos)

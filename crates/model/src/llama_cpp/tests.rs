@@ -222,18 +222,18 @@ fn every_architecture_comes_back_with_the_same_logits() {
         assert!(is_gguf(&path));
         let file = GgufModel::open(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(file.architecture(), name);
-        let mut dense = file.dequantised().unwrap();
+        let mut dense = file.dequantized().unwrap();
         assert!(
             off(&logits(&mut dense), &expected) < 1e-6,
             "{name}: {config:?}"
         );
-        let mut stored = file.quantised().unwrap();
+        let mut stored = file.quantized().unwrap();
         assert!(off(&logits(&mut stored), &expected) < 1e-6, "{name}");
     }
 }
 
 #[test]
-fn quantised_files_say_about_the_same() {
+fn quantized_files_say_about_the_same() {
     for (_, config) in models().into_iter().take(2) {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -247,8 +247,8 @@ fn quantised_files_say_about_the_same() {
         for (kind, limit) in limits {
             let (_dir, path, _) = saved(&model, kind);
             let file = GgufModel::open(&path).unwrap();
-            let mut stored = file.quantised().unwrap();
-            let mut dense = file.dequantised().unwrap();
+            let mut stored = file.quantized().unwrap();
+            let mut dense = file.dequantized().unwrap();
             let (stored, dense) = (logits(&mut stored), logits(&mut dense));
             assert!(
                 off(&stored, &expected) < limit,
@@ -265,11 +265,11 @@ fn quantised_files_say_about_the_same() {
 }
 
 #[test]
-fn a_dequantised_file_is_written_again_without_loss() {
+fn a_dequantized_file_is_written_again_without_loss() {
     let model = random(&llama());
     for kind in [Kind::F16, Kind::Bf16] {
         let (_dir, path, _) = saved(&model, kind);
-        let dense = GgufModel::open(&path).unwrap().dequantised().unwrap();
+        let dense = GgufModel::open(&path).unwrap().dequantized().unwrap();
         let (_dir, again, _) = saved(&dense, kind);
         assert_eq!(std::fs::read(path).unwrap(), std::fs::read(again).unwrap());
     }
@@ -295,14 +295,14 @@ fn formats_that_do_not_fit_are_replaced_aloud() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(GgufModel::open(&path).unwrap().quantised().is_ok());
+    assert!(GgufModel::open(&path).unwrap().quantized().is_ok());
     let odd = ModelConfig {
         d_ff: Some(90),
         ..llama()
     };
     let (_dir, path, written) = saved(&random(&odd), Kind::Q8_0);
     assert_eq!(written.formats.get("F16"), Some(&2));
-    assert!(GgufModel::open(&path).unwrap().quantised().is_ok());
+    assert!(GgufModel::open(&path).unwrap().quantized().is_ok());
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
     let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("supported for reading only"));
     let (_dir, path, _) = saved(&model, Kind::Q8_0);
-    let stored = GgufModel::open(&path).unwrap().quantised().unwrap();
+    let stored = GgufModel::open(&path).unwrap().quantized().unwrap();
     let error = write(&stored, Kind::Q8_0, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("--dequantize"), "{error}");
 }
@@ -378,7 +378,7 @@ fn what_is_said_otherwise_is_told() {
     // 20 tokens are what `logits` asks for.
     assert!(
         off(
-            &logits(&mut file.dequantised().unwrap()),
+            &logits(&mut file.dequantized().unwrap()),
             &logits(&mut model)
         ) < 1e-6
     );
@@ -389,7 +389,7 @@ fn what_is_said_otherwise_is_told() {
     let mut model = random(&erf);
     let (_dir, path, written) = saved(&model, Kind::F32);
     assert!(written.notes[0].contains("GELU"), "{:?}", written.notes);
-    let mut tanh = GgufModel::open(&path).unwrap().dequantised().unwrap();
+    let mut tanh = GgufModel::open(&path).unwrap().dequantized().unwrap();
     let apart = off(&logits(&mut tanh), &logits(&mut model));
     assert!(apart < 1e-3, "{apart}");
     let (_dir, _, written) = saved(&random(&gemma3()), Kind::F32);
@@ -688,7 +688,7 @@ fn weights_that_are_non_finite_are_named() {
         let broken = path.with_extension("broken");
         std::fs::write(&broken, bytes).unwrap();
         let file = GgufModel::open(&broken).unwrap();
-        for result in [file.quantised(), file.dequantised()] {
+        for result in [file.quantized(), file.dequantized()] {
             let error = result.err().unwrap().to_string();
             assert!(error.contains("finite"), "{error}");
         }

@@ -55,7 +55,7 @@ pub struct ModelConfig {
     /// With a sliding window: every n-th block has none (Gemma 2: 2, Gemma 3: 6). Default: all blocks have the window.
     #[schemars(range(min = 1, max = 1000))]
     pub global_every: Option<usize>,
-    /// Queries and keys are normalised head by head, each with a gain of head_dim, before they are rotated (Qwen3).
+    /// Queries and keys are normalized head by head, each with a gain of head_dim, before they are rotated (Qwen3).
     pub qk_norm: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
@@ -69,9 +69,9 @@ pub struct ModelConfig {
     /// What token embeddings are multiplied by as they enter (Gemma: √d_model). Default: 1.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub embedding_scale: Option<f64>,
-    /// Normalisation of the residual stream.
+    /// Normalization of the residual stream.
     pub norm: NormConfig,
-    /// Where a block normalises.
+    /// Where a block normalizes.
     pub norm_placement: NormPlacement,
     /// The feed-forward block.
     pub mlp: MlpConfig,
@@ -152,7 +152,7 @@ impl HeadKind {
     }
 }
 
-/// Where a block normalises. With f attention or the feed-forward block:
+/// Where a block normalizes. With f attention or the feed-forward block:
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

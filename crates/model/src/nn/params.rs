@@ -68,7 +68,7 @@ pub struct Params {
     /// The base model's, then those of adapters.
     infos: Vec<ParamInfo>,
     n_base: usize,
-    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantised.
+    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantized.
     held: usize,
     weights: Tensor,
     grads: Tensor,
@@ -96,15 +96,15 @@ impl Params {
         self.held == 0
     }
 
-    /// Offset of the first parameter whose weights are here; those in front of it are kept quantised elsewhere.
+    /// Offset of the first parameter whose weights are here; those in front of it are kept quantized elsewhere.
     pub fn first_held(&self) -> usize {
         self.held
     }
 
-    /// An error where weights are kept quantised, for reading only.
+    /// An error where weights are kept quantized, for reading only.
     pub(crate) fn require_present(&self) -> Result<()> {
         if !self.is_present() {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Params {
     /// An error where nothing trains.
     pub(crate) fn require_trainable(&self) -> Result<()> {
         match self.n_trainable() {
-            0 if !self.is_present() => candle_core::bail!("{QUANTISED}"),
+            0 if !self.is_present() => candle_core::bail!("{QUANTIZED}"),
             0 => candle_core::bail!("all parameters are frozen: there is nothing to train"),
             _ => Ok(()),
         }
@@ -216,7 +216,7 @@ impl Params {
         self.weights.device()
     }
 
-    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantised. Shares memory: what is
+    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantized. Shares memory: what is
     /// written through it is seen by the model.
     pub fn weights(&self) -> &Tensor {
         &self.weights
@@ -250,7 +250,7 @@ impl Params {
     /// One parameter's weights in its own shape, copied.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
         let Some(from) = info.offset.checked_sub(self.held) else {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         };
         self.weights
             .narrow(0, from, info.len)?
@@ -315,7 +315,7 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
-    /// Where a parameter lies among the weights that are here; `None` where it is kept quantised elsewhere.
+    /// Where a parameter lies among the weights that are here; `None` where it is kept quantized elsewhere.
     pub fn place(&self, info: &ParamInfo) -> Option<std::ops::Range<usize>> {
         let from = info.offset.checked_sub(self.held)?;
         Some(from..from + info.len)
@@ -329,7 +329,7 @@ impl Params {
     ) -> Result<R> {
         let offset = self.infos.get(first).map_or(self.len(), |info| info.offset);
         if offset < self.held {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         }
         flat::write(&self.weights, write)
     }
@@ -364,7 +364,7 @@ impl Params {
     }
 }
 
-const QUANTISED: &str = "the model's weights are quantised, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
+const QUANTIZED: &str = "the model's weights are quantized, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
 
 /// Zeros on huge pages where the system has them.
 fn zeros(len: usize, device: &Device) -> Result<Tensor> {

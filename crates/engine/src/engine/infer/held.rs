@@ -86,7 +86,7 @@ pub struct HeldModel {
     ends: Vec<u32>,
     architecture: String,
     /// Number formats of weights that are kept in few bits.
-    quantised: Option<String>,
+    quantized: Option<String>,
     /// What the user should know.
     notes: Vec<String>,
     adapters: Adapters,
@@ -139,7 +139,7 @@ impl HeldModel {
             lead: tokenizer.frame().0,
             notes: foreign.into_iter().chain(note).collect(),
             architecture: source.family().into(),
-            quantised: source.formats().map(|formats| formats.join(", ")),
+            quantized: source.formats().map(|formats| formats.join(", ")),
             template,
             tokenizer,
             model,
@@ -165,7 +165,7 @@ impl HeldModel {
             vocab_size: shape.vocab_size as u64,
             context: shape.seq_len as u64,
             template: self.template.as_ref().map(|t| one_line(t.name())),
-            quantised: self.quantised.clone(),
+            quantized: self.quantized.clone(),
             seconds,
             notes: self.notes.clone(),
             adapters: self.adapters.names(),

@@ -67,7 +67,7 @@ impl Remote {
         };
         if !model.params().is_present() {
             return Err(fault(
-                "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full",
+                "engine: torch trains no adapters on a quantized base: set engine: candle, or take the base in full",
             ));
         }
         let machines = node::machines(settings, &job.env).map_err(fault)?;

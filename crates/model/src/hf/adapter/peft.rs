@@ -151,7 +151,7 @@ impl Peft {
     /// grown. The rows of the new tokens come with its tables; of frozen ones they are what they began as.
     ///
     /// # Errors
-    /// Weights that are kept quantised: their tables do not grow.
+    /// Weights that are kept quantized: their tables do not grow.
     pub fn make_room(&self, model: &mut Model) -> Result<(), HfError> {
         let shape = model.shape();
         let Some(rows) = self.vocab_size(shape.d_model) else {
@@ -346,7 +346,7 @@ impl Peft {
     ///
     /// # Errors
     /// It belongs to another model; it brings magnitudes or whole tables, of which there is no share; weights that are kept
-    /// quantised.
+    /// quantized.
     pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
         self.make_room(model)?;
         let infos = model.params().base().to_vec();
@@ -465,7 +465,7 @@ impl Peft {
     ///
     /// # Errors
     /// It belongs to another model, or stands on matrices that take no adapter here; a model that has adapters, or one whose
-    /// tables are quantised where this brings its own.
+    /// tables are quantized where this brings its own.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
         self.make_room(model)?;
         let changes = self.changes(model.params().base())?;

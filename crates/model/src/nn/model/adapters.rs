@@ -130,7 +130,7 @@ impl Model {
             Some(stored) => stored.replace(&own, table.packed()?),
             None => {
                 let StoredPart::Dense(mut values) = table.part else {
-                    bail!("model: its weights are f32, and the table is quantised")
+                    bail!("model: its weights are f32, and the table is quantized")
                 };
                 self.params.write_weights(|weights| {
                     weights[own.offset..][..own.len].swap_with_slice(&mut values);

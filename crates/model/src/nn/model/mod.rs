@@ -177,7 +177,7 @@ impl Model {
     /// A model with the same base weights and no adapter, to score with: a reference that does not change.
     ///
     /// # Errors
-    /// Weights that are kept quantised.
+    /// Weights that are kept quantized.
     pub fn frozen_copy(&self) -> Result<Model> {
         let device = self.params.device();
         let config = ModelConfig {
