@@ -70,11 +70,7 @@ fn adapters_of_peft_have_its_logits_and_gradients() {
         for info in model.params().trainable() {
             let grad = flat::<f32>(&model.params().grad(info).unwrap());
             let exact = flat::<f32>(&tensors[&format!("{prefix}{}", info.name)]);
-            compare(
-                &format!("{case}, gradient of {}", info.name),
-                &grad,
-                &exact,
-            );
+            compare(&format!("{case}, gradient of {}", info.name), &grad, &exact);
         }
     }
 }
