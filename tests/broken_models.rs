@@ -211,6 +211,32 @@ fn wrong_types_and_shapes_name_the_tensor() {
     }
 }
 
+/// The table of positions alone may have more rows than the model: it must have rows at all.
+#[test]
+fn a_scalar_in_place_of_a_table_is_refused_by_name() {
+    let dir = sound("gpt2");
+    let whole = fs::read(dir.path().join(hf::WEIGHTS)).unwrap();
+    let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let mut header: Value = serde_json::from_slice(&whole[8..8 + length]).unwrap();
+    let mut at = 0;
+    for (name, tensor) in header.as_object_mut().unwrap() {
+        let Some(offsets) = tensor.get("data_offsets") else {
+            continue;
+        };
+        let mut bytes = offsets[1].as_u64().unwrap() - offsets[0].as_u64().unwrap();
+        if name.ends_with("wpe.weight") {
+            let shape = tensor["shape"].as_array().unwrap();
+            bytes /= shape.iter().map(|n| n.as_u64().unwrap()).product::<u64>();
+            tensor["shape"] = json!([]);
+        }
+        tensor["data_offsets"] = json!([at, at + bytes]);
+        at += bytes;
+    }
+    with_header(dir.path(), header.to_string().as_bytes(), at as usize);
+    let error = refused(dir.path(), "a scalar", hf::WEIGHTS);
+    assert!(error.contains("wpe.weight"), "{error}");
+}
+
 #[test]
 fn flipped_bits_of_a_header_load_or_are_refused() {
     let dir = sound("llama_yarn");

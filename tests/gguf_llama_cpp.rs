@@ -161,7 +161,7 @@ fn wide(moe: Option<MoeConfig>) -> ModelConfig {
 }
 
 /// Models with rows wide enough for blocks, one of them with experts, in a number format.
-fn quantised(kind: Kind, limit: f32) -> [Case; 2] {
+fn quantized(kind: Kind, limit: f32) -> [Case; 2] {
     let moe = MoeConfig {
         n_expert: 4,
         top_k: 2,
@@ -209,7 +209,7 @@ fn cases() -> Vec<Case> {
         (Kind::Q4_0, 0.06),
         (Kind::Q4K, 0.1),
     ] {
-        cases.extend(quantised(kind, limit));
+        cases.extend(quantized(kind, limit));
     }
     cases
 }
@@ -308,8 +308,8 @@ fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
         let prompt = recorded(&file, &case.name, "prompt")[0] as usize;
         let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{}: {e}", case.name));
         let backends = [
-            ("dequantised", gguf.dequantised().unwrap()),
-            ("quantised", gguf.quantised().unwrap()),
+            ("dequantized", gguf.dequantized().unwrap()),
+            ("quantized", gguf.quantized().unwrap()),
         ];
         for (backend, mut model) in backends {
             let (off, within) = case.limit.check(&logits(&mut model, &case.ids), &theirs);
@@ -336,7 +336,7 @@ fn what_transformers_computes_survives_a_file_of_ours() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");
         std::fs::write(&path, written(&case)).unwrap();
-        let mut model = GgufModel::open(&path).unwrap().dequantised().unwrap();
+        let mut model = GgufModel::open(&path).unwrap().dequantized().unwrap();
         let (_, theirs) = transformers(name);
         let theirs = &theirs[..case.ids.len() * model.shape().vocab_size];
         let (off, within) = Limit::Most(1e-4).check(&logits(&mut model, &case.ids), theirs);
@@ -350,7 +350,7 @@ fn files_of_llama_cpps_script_are_read_as_llama_cpp_reads_them() {
     for name in CONVERTED {
         let path = oracle("gguf").join(format!("{name}.gguf"));
         let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let mut model = gguf.dequantised().unwrap();
+        let mut model = gguf.dequantized().unwrap();
         let (ids, original) = transformers(name);
         let ours = logits(&mut model, &ids);
         // The script drops Mistral's window and what scales Gemma's scores. llama.cpp does not compute Phi-3's window.

@@ -101,11 +101,11 @@ const TIED: u32 = 2988;
 
 #[test]
 #[ignore = "needs the file of a real model"]
-fn quantised_weights_give_the_golden_logits_and_tokens_but_for_a_tie() {
+fn quantized_weights_give_the_golden_logits_and_tokens_but_for_a_tie() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };
-    let mut model = file.quantised().unwrap();
+    let mut model = file.quantized().unwrap();
     for golden in [&RAW, &CHAT] {
         let rows = logits(&mut model, golden);
         top_is_near(&rows[0], golden, EIGHT_BITS);
@@ -128,7 +128,7 @@ fn the_same_weights_in_f32_give_the_golden_tokens() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };
-    let mut model = file.dequantised().unwrap();
+    let mut model = file.dequantized().unwrap();
     for golden in [&RAW, &CHAT] {
         let rows = logits(&mut model, golden);
         top_is_near(&rows[0], golden, 1e-3);

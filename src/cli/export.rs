@@ -91,7 +91,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
     let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
     // What cannot be opened is refused below, with its cause.
-    let quantized = || ModelSource::open(&folder).is_ok_and(|source| source.is_quantised());
+    let quantized = || ModelSource::open(&folder).is_ok_and(|source| source.is_quantized());
     if is_file && args.format != "gguf" && !args.dequantize && quantized() {
         let what = format!("{} holds quantized weights", shown(&folder));
         let hint = "add --dequantize to convert them to floats for training";

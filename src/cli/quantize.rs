@@ -76,7 +76,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     drop(source);
     write_atomic(&args.to, &bytes).map_err(|e| Failure::not_written(&args.to, &e))?;
     drop(bytes);
-    let mut after = GgufModel::open(&args.to)?.quantised()?;
+    let mut after = GgufModel::open(&args.to)?.quantized()?;
     let after = perplexity(&mut after, &tokens, window)?;
     tell(args, &written, before, after)?;
     Ok(Exit::Done)

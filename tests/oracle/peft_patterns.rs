@@ -135,7 +135,7 @@ fn they_have_the_logits_and_gradients_of_peft() {
             };
             let exact = flat::<f32>(exact);
             compare(
-                &format!("gradient of {case} by {name}"),
+                &format!("{case}, gradient of {name}"),
                 &joined_gradient(&ours, name),
                 &exact,
             );
@@ -154,14 +154,13 @@ fn merged_they_have_the_logits_that_peft_has_after_its_merge() {
         let mut merged = hf::load(&folder(base)).unwrap();
         let peft = Peft::find(&folder(case)).unwrap();
         peft.merge_into(&mut merged, 1.0).unwrap();
-        let mut own = attached(&folder(case), base);
-        own.merge_adapters().unwrap();
+        let mut attached = attached(&folder(case), base);
         // As chat has it, which can take it away again.
         let mut beside = hf::load(&folder(base)).unwrap();
         peft.stand(&mut beside).unwrap();
         for (what, model) in [
-            ("merged from the file", &mut merged),
-            ("merged from the model", &mut own),
+            ("merged", &mut merged),
+            ("attached to the base", &mut attached),
             ("read beside the base", &mut beside),
         ] {
             let what = format!("{case}, {what}");

@@ -42,7 +42,7 @@ fn losses(run: &RunDir) -> Vec<f64> {
 }
 
 #[test]
-fn a_run_starts_from_a_gguf_file_as_from_its_dequantised_folder() {
+fn a_run_starts_from_a_gguf_file_as_from_its_dequantized_folder() {
     let place = Place::new();
     gguf(place.dir.path(), |_| {});
     let trained = |from: &str| {

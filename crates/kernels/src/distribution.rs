@@ -66,7 +66,7 @@ multiversion! {
     }
 }
 
-/// The place at which a draw `uniform` in [0, 1) from unnormalised `weights` falls; none where rounding leaves a crumb.
+/// The place at which a draw `uniform` in [0, 1) from unnormalized `weights` falls; none where rounding leaves a crumb.
 pub fn place(weights: &[f32], uniform: f64) -> Option<usize> {
     let mut sums = vec![0.0; weights.len().div_ceil(BLOCK)];
     block_sums(weights, &mut sums);

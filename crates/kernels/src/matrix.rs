@@ -10,9 +10,9 @@ use super::numbers::ValuesMut;
 use super::quant::{self, Packed};
 use super::threads;
 
-/// Rows of a packed matrix that are dequantised at once: 4 MiB for 4,096 columns.
+/// Rows of a packed matrix that are dequantized at once: 4 MiB for 4,096 columns.
 const PANEL: usize = 256;
-/// Operations per dequantised value, for deciding on threads.
+/// Operations per dequantized value, for deciding on threads.
 const DECODING: usize = 4;
 /// Rows from which on dequantizing a packed matrix takes less time than matmuls with eight bits.
 const MANY: usize = 64;
@@ -147,7 +147,7 @@ mod tests {
     use crate::quant::Kind;
 
     #[test]
-    fn packed_matrices_give_the_gradient_of_their_dequantised_values() {
+    fn packed_matrices_give_the_gradient_of_their_dequantized_values() {
         let (n, rows, cols) = (7, 2 * PANEL + 35, 64);
         let values = normal(rows * cols, 0);
         let dy = normal(n * rows, 1);

@@ -1,4 +1,4 @@
-//! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
+//! Normalization over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 #![allow(unsafe_code)]
 
 use super::fetch::{self, RUN};
@@ -11,7 +11,7 @@ use super::threads::Shared;
 use super::{reduce, threads};
 use candle_core::{D, Result, Tensor};
 
-/// Which normalisation.
+/// Which normalization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NormKind {
     /// (x − mean) / √(var + eps) · gain (+ bias), the variance without Bessel's correction.

@@ -10,7 +10,7 @@ use super::threads::{self, SharedSlice};
 use candle_core::{D, Result, Tensor};
 use std::ops::Range;
 
-/// `qkv` (B, T, qkv_width), gains of queries and of keys (head_dim) → the same with queries and keys normalised.
+/// `qkv` (B, T, qkv_width), gains of queries and of keys (head_dim) → the same with queries and keys normalized.
 pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> Result<Tensor> {
     let (batch_size, seq_len, _) = qkv.dims3()?;
     let part = |from: usize, n: usize, gain: &Tensor| {
@@ -44,8 +44,8 @@ pub struct QkNorm<'a> {
 const COST: usize = 6;
 
 impl QkNorm<'_> {
-    /// Heads of a row that are normalised.
-    pub fn normalised(&self) -> usize {
+    /// Heads of a row that are normalized.
+    pub fn normalized(&self) -> usize {
         self.heads.n_head + self.heads.n_kv_head
     }
 
@@ -58,7 +58,7 @@ impl QkNorm<'_> {
 
 /// `x` (rows, qkv_width) → `y` alike; `scales` (rows, n_head + n_kv_head) keeps 1/√(mean square + eps).
 pub fn forward(norm: QkNorm, x: &[f32], y: &mut [f32], scales: &mut [f32]) {
-    let (width, n) = (norm.heads.qkv_width(), norm.normalised());
+    let (width, n) = (norm.heads.qkv_width(), norm.normalized());
     threads::rows2((y, width), (scales, n), COST * width, |first, y, scales| {
         let x = &x[first * width..][..y.len()];
         forward_rows(norm, x, y, scales);
@@ -67,7 +67,7 @@ pub fn forward(norm: QkNorm, x: &[f32], y: &mut [f32], scales: &mut [f32]) {
 
 multiversion! {
     fn forward_rows(norm: QkNorm<'_>, x: &[f32], y: &mut [f32], scales: &mut [f32]) {
-        let (d, width, n) = (norm.heads.head_dim, norm.heads.qkv_width(), norm.normalised());
+        let (d, width, n) = (norm.heads.head_dim, norm.heads.qkv_width(), norm.normalized());
         let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
         for ((x, y), scales) in rows.zip(scales.chunks_exact_mut(n)) {
             let (x, values) = x.split_at(n * d);
@@ -103,7 +103,7 @@ pub fn backward(
     let (d, width, n) = (
         norm.heads.head_dim,
         norm.heads.qkv_width(),
-        norm.normalised(),
+        norm.normalized(),
     );
     let rows = dy.len() / width;
     assert_eq!(saved.x.len(), rows * width, "input of queries and keys");
@@ -132,7 +132,7 @@ pub fn backward(
 
 multiversion! {
     fn backward_rows(norm: QkNorm<'_>, saved: Saved<'_>, dy: &[f32], dx: &mut [f32], sums: &mut [f32]) {
-        let (d, width, n) = (norm.heads.head_dim, norm.heads.qkv_width(), norm.normalised());
+        let (d, width, n) = (norm.heads.head_dim, norm.heads.qkv_width(), norm.normalized());
         let rows = saved.x.chunks_exact(width).zip(saved.scales.chunks_exact(n));
         let gradients = dy.chunks_exact(width).zip(dx.chunks_exact_mut(width));
         for ((x, scales), (dy, dx)) in rows.zip(gradients) {
@@ -195,7 +195,7 @@ mod tests {
             gain_offset,
             eps: 1e-5,
         };
-        let (mut y, mut scales) = (vec![9.0; x.len()], vec![9.0; rows * norm.normalised()]);
+        let (mut y, mut scales) = (vec![9.0; x.len()], vec![9.0; rows * norm.normalized()]);
         forward(norm, &x, &mut y, &mut scales);
         assert_close("y", &y, &exact, 2e-6);
         let saved = Saved {

@@ -50,6 +50,11 @@ pub fn backward(
     dweight: Option<(&mut [f32], Accumulation)>,
 ) {
     let d = weight.len();
+    assert_eq!(
+        dhidden.len(),
+        dscores.len() * d,
+        "a gradient for each score"
+    );
     threads::rows1(dhidden, d, d, |first, dhidden| {
         for (row, dscore) in dhidden.chunks_exact_mut(d).zip(&dscores[first..]) {
             let pairs = row.iter_mut().zip(weight);
@@ -62,6 +67,11 @@ pub fn backward(
     let Some((dweight, into)) = dweight else {
         return;
     };
+    assert_eq!(
+        hidden.len(),
+        dscores.len() * d,
+        "a hidden state for each score"
+    );
     if into == Accumulation::Overwrite {
         dweight.fill(0.0);
     }

@@ -15,6 +15,8 @@ const LOOKS: u32 = 4096;
 /// Bit width of the share count and of the next free share; the job number is above them.
 const FIELD: u32 = 16;
 const MASK: u64 = (1 << FIELD) - 1;
+/// Most shares of one job: threads that find none left count on, and must not reach the share count's bits.
+const MAX_SHARES: usize = MASK as usize / 2;
 
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -66,7 +68,14 @@ pub(super) fn fan_out(shares: usize, f: &Work) -> bool {
     };
     let _free_again = FreeAgain(team);
     // SAFETY: a team lives as long as it is led.
-    unsafe { (*team).run(shares, f) };
+    let team = unsafe { &*team };
+    for first in (0..shares).step_by(MAX_SHARES) {
+        let most = MAX_SHARES.min(shares - first);
+        match first {
+            0 => team.run(most, f),
+            _ => team.run(most, &|share| f(first + share)),
+        }
+    }
     true
 }
 
@@ -102,9 +111,9 @@ impl Drop for Leading<'_> {
 }
 
 impl Team {
-    /// Publishes a job, works on its shares, and waits for the last one.
+    /// Publishes a job of at most [`MAX_SHARES`] shares, works on them, and waits for the last one.
     fn run(&self, shares: usize, f: &Work) {
-        let shares = shares.min(MASK as usize / 2);
+        debug_assert!(shares <= MAX_SHARES, "as many as the state counts");
         self.done.store(0, Ordering::Relaxed);
         let mut job = f;
         self.work
@@ -205,6 +214,24 @@ mod tests {
                             counts[share].fetch_add(round, Ordering::Relaxed);
                         });
                         assert!(counts.iter().all(|n| n.load(Ordering::Relaxed) == round));
+                    }
+                });
+            });
+        }
+    }
+
+    #[test]
+    fn jobs_of_more_shares_than_one_can_have_are_done_whole() {
+        for n_threads in [2, 5] {
+            pool(n_threads).install(|| {
+                team(|| {
+                    for shares in [MAX_SHARES, MAX_SHARES + 1, 40_000, 3 * MAX_SHARES + 7] {
+                        let counts: Vec<AtomicUsize> =
+                            (0..shares).map(|_| AtomicUsize::new(0)).collect();
+                        threads::fan_out(shares, &|share| {
+                            counts[share].fetch_add(1, Ordering::Relaxed);
+                        });
+                        assert!(counts.iter().all(|n| n.load(Ordering::Relaxed) == 1));
                     }
                 });
             });

@@ -12,6 +12,7 @@ use crate::models::{self, ModelSource, SourceError};
 use crate::nn::Model;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What a merged folder says of how it was made.
@@ -39,7 +40,7 @@ pub struct Order {
     pub to: PathBuf,
     /// f32, f16 or bf16.
     pub dtype: String,
-    /// Turn quantised weights into floats.
+    /// Turn quantized weights into floats.
     pub dequantize: bool,
     /// Merge although an adapter was trained on other weights.
     pub any_base: bool,
@@ -159,7 +160,7 @@ type Stage = Vec<(Peft, f64)>;
 /// one is.
 ///
 /// # Errors
-/// No adapter, one that is merged already or belongs to another base, a base that stays quantised, weights that do not say the
+/// No adapter, one that is merged already or belongs to another base, a base that stays quantized, weights that do not say the
 /// same afterwards; nothing is written then.
 pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     export::check_free(&order.to)?;
@@ -284,7 +285,7 @@ fn add(
 /// The adapters of the order. `bare`: the base has none of its own.
 fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeError> {
     // Only where the base itself is named: a run on a quantized file has no other form, and is a folder.
-    if from.is_quantised() && !order.dequantize {
+    if from.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!(
                 "{} holds quantized weights, to which nothing can be added",
@@ -310,6 +311,14 @@ fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeEr
         return Err(cannot(
             "adapters with magnitudes (DoRA) do not add up with others: what they do depends on the weights under them",
             "merge one after the other, each into the result of the one before, with --any-base",
+        ));
+    }
+    let mut tables = BTreeSet::new();
+    let mut brought = adapters.iter().flat_map(|(peft, _)| peft.whole());
+    if let Some(table) = brought.find(|table| !tables.insert(table.clone())) {
+        return Err(cannot(
+            format!("two of the adapters bring {table} whole, and the model has one"),
+            "leave one of the two out",
         ));
     }
     Ok(adapters)

@@ -118,7 +118,7 @@ fn packed(spec: &RunSpec) -> Result<Option<Model>, EngineError> {
     if !file.is_packed() {
         return Ok(None);
     }
-    let model = file.quantised_as(&spec.model);
+    let model = file.quantized_as(&spec.model);
     Ok(Some(model.map_err(|e| fault(e.to_string()))?))
 }
 

@@ -138,7 +138,7 @@ pub struct Upstream<'a> {
 }
 
 impl Upstream<'_> {
-    /// For the gradient by the logits of row `at`, of which log-sum-exp and entropy are known.
+    /// For the gradient of the logits of row `at`, of which log-sum-exp and entropy are known.
     fn constants(&self, at: usize, target: u32, lse: f32, entropy: f32) -> Constants {
         Constants {
             target: target as usize,
@@ -197,11 +197,11 @@ pub fn backward(
             }
         });
         let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
-        head.products(&rows, logits, dhidden, dtable);
+        head.backward_matmuls(&rows, logits, dhidden, dtable);
     }
 }
 
-/// [`forward`] and [`backward`] in one, for an `upstream` that is known beforehand: a row's logits become the gradient by them
+/// [`forward`] and [`backward`] in one, for an `upstream` that is known beforehand: a row's logits become their gradient
 /// as soon as they have answered.
 pub fn forward_backward(
     arithmetic: ComputeDtype,
@@ -232,7 +232,7 @@ pub fn forward_backward(
             }
         });
         let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
-        head.products(&rows, logits, dhidden, dtable);
+        head.backward_matmuls(&rows, logits, dhidden, dtable);
         outputs.note(rows);
     }
 }
@@ -283,8 +283,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// From the gradient by the logits of these rows to theirs in `dhidden` (all rows, d) and their part in `dtable`.
-    fn products(
+    /// From the gradient of the logits of these rows to that of the rows in `dhidden` (all rows, d) and their part in `dtable`.
+    fn backward_matmuls(
         &self,
         rows: &Range<usize>,
         dlogits: &[f32],

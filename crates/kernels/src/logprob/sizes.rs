@@ -23,6 +23,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// For [`super::forward`] and a later [`super::backward`]: up to 64 MiB of logits are kept for it; beyond that they are
+    /// computed in chunks, and again in the backward.
     pub fn new(rows: usize, d: usize, vocab: usize) -> Self {
         let in_chunks = Sizes::in_chunks(rows, d, vocab);
         if rows * vocab > MOST_LOGITS {

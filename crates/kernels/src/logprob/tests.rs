@@ -63,7 +63,7 @@ enum HeadPass {
     AtOnce,
 }
 
-/// Log-probabilities, entropies, top1, gradients by hidden states and table.
+/// Log-probabilities, entropies, top1, gradients of hidden states and table.
 fn run(way: HeadPass, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<f32>; 5] {
     let Sizes { rows, d, vocab, .. } = sizes;
     let mut outputs = Outputs::default();

@@ -44,7 +44,7 @@ fn project_out(row: &mut [f32], others: &[f32]) {
 
 /// Gram–Schmidt on the n rows of `basis`, in blocks. A row that depends on those before it becomes a unit vector's rest.
 ///
-/// A row that loses most of its length keeps its rounding errors, and normalising it makes them large: its block is done again until no row loses more than half (Daniel, Gragg, Kaufman and Stewart 1976, Math. Comp. 30). Of a Gram matrix of few tokens most rows are of that kind.
+/// A row that loses most of its length keeps its rounding errors, and normalizing it makes them large: its block is done again until no row loses more than half (Daniel, Gragg, Kaufman and Stewart 1976, Math. Comp. 30). Of a Gram matrix of few tokens most rows are of that kind.
 pub(super) fn orthonormalize(basis: &mut [f32], n: usize) {
     const BLOCK: usize = 32;
     /// Always two ("twice is enough"), and a bound: three or four do.

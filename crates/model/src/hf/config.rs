@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 /// The `model_type` of models without an equivalent family.
 pub const OWN: &str = "llmtui";
-/// Keys present in both forms that other programs may change without changing the model.
+/// Keys present in both forms that other programs may change without changing the model. Of the rotary keys transformers 5
+/// reads and writes `rope_parameters`, which is compared; the two older ones it drops or leaves as they were.
 const FREE: [&str; 13] = [
     "architectures",
     "bos_token_id",
@@ -29,15 +30,6 @@ const FREE: [&str; 13] = [
 ];
 /// What transformers calls the one label of a model with a score.
 const LABEL: &str = "LABEL_0";
-/// Limits on untrusted sizes, as for a spec; and on tensors, which are counted before allocation.
-const MAX_LAYERS: usize = 1000;
-const MAX_WIDTH: usize = 1 << 20;
-const MAX_HEADS: usize = 1024;
-const MAX_CONTEXT: usize = 1 << 20;
-const MAX_VOCAB: usize = 10_000_000;
-const MAX_EXPERTS: usize = 1024;
-const MAX_EXPERTS_IN_ALL: usize = 100_000;
-
 /// Token ids needed for generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenIds {
@@ -145,7 +137,7 @@ pub fn read(value: &Value) -> Result<ModelConfig, String> {
         Some(own) => read_own(own, map)?,
         None => read_foreign(map)?,
     };
-    bounds(&config)?;
+    config.within_limits()?;
     if let Some(fault) = config.faults().first() {
         let keys = fault.keys.join(", ");
         return Err(format!("{keys}: {}; {}", fault.what, fault.hint));
@@ -189,7 +181,9 @@ fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {
 fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String> {
     let mut config: ModelConfig = crate::base::json::read(own)
         .map_err(|e| format!("llmtui.model: {}", one_line(&e.to_string())))?;
-    bounds(&config)?;
+    // Checkpoints of earlier versions name it, and their weights are without it.
+    config.value_head = false;
+    config.within_limits()?;
     // Trainers of reward models keep our entry and put a score in the place of the vocabulary.
     if is_classifier(map) && labels(map) == 1 {
         config.head = HeadKind::Score;
@@ -214,38 +208,6 @@ fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String
             ))
         }
     }
-}
-
-/// Untrusted sizes are checked against these before any allocation.
-fn bounds(config: &ModelConfig) -> Result<(), String> {
-    let within = |name: &str, value: usize, most: usize| match value {
-        0 => Err(format!("{name} is 0")),
-        n if n > most => Err(format!("{name} is {n}; the limit is {most}")),
-        _ => Ok(()),
-    };
-    within("the number of layers", config.n_layer, MAX_LAYERS)?;
-    within("the number of heads", config.n_head, MAX_HEADS)?;
-    within(
-        "the number of key/value heads",
-        config.kv_heads(),
-        MAX_HEADS,
-    )?;
-    within("the hidden size", config.d_model, MAX_WIDTH)?;
-    within("the head size", config.head_width(), MAX_WIDTH)?;
-    within("the feed-forward size", config.shape(1).d_ff, MAX_WIDTH)?;
-    within("the context", config.seq_len, MAX_CONTEXT)?;
-    within("the vocabulary", config.vocab_size.unwrap_or(1), MAX_VOCAB)?;
-    if let Some(moe) = &config.moe {
-        within("the number of experts", moe.n_expert, MAX_EXPERTS)?;
-        within("an expert's size", moe.d_ff.unwrap_or(1), MAX_WIDTH)?;
-        let all = moe.n_expert * config.n_layer;
-        within(
-            "the number of experts in all layers",
-            all,
-            MAX_EXPERTS_IN_ALL,
-        )?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -331,6 +293,55 @@ mod tests {
         classifier["architectures"] = json!(["LlamaForCausalLM"]);
         classifier["quantization_config"] = json!({"quant_method": "gptq"});
         assert!(read(&classifier).unwrap_err().contains("quantization"));
+    }
+
+    #[test]
+    fn values_out_of_the_ranges_of_a_spec_are_refused_in_our_words_and_in_theirs() {
+        let mut value = written(&llama_config());
+        for (key, wrong) in [
+            ("sliding_window", json!(0)),
+            ("dropout", json!(1.0)),
+            ("moe", json!({"n_expert": 4, "top_k": 0})),
+            ("logit_softcap", json!(0.0)),
+            ("norm", json!({"rmsnorm": {"eps": -1e-5}})),
+        ] {
+            let mut value = value.clone();
+            value["llmtui"]["model"][key] = wrong;
+            let error = read(&value).unwrap_err();
+            assert!(error.contains(key), "{error}");
+        }
+        value.as_object_mut().unwrap().remove("llmtui");
+        value["rms_norm_eps"] = json!(-1.0);
+        let error = read(&value).unwrap_err();
+        assert!(error.contains("norm.rmsnorm.eps: -1 is not"), "{error}");
+        let gemma = json!({"model_type": "gemma2", "num_hidden_layers": 2, "num_attention_heads": 2,
+            "hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 64, "vocab_size": 65});
+        assert!(read(&gemma).is_ok());
+        for (key, wrong) in [
+            ("query_pre_attn_scalar", json!(-1)),
+            ("query_pre_attn_scalar", json!(0)),
+            ("final_logit_softcapping", json!(0.0)),
+        ] {
+            let mut gemma = gemma.clone();
+            gemma[key] = wrong;
+            let error = read(&gemma).unwrap_err();
+            let ours = key.replace("final_logit_softcapping", "logit_softcap");
+            assert!(error.contains(&ours), "{error}");
+        }
+    }
+
+    /// A value head is in no model file: a policy with one is the model of its family, and reads back without one.
+    #[test]
+    fn a_value_head_does_not_take_a_model_its_family() {
+        let with_head = ModelConfig {
+            value_head: true,
+            ..llama_config()
+        };
+        assert_eq!(written(&with_head)["model_type"], "llama");
+        assert_eq!(written(&with_head.in_files()), written(&llama_config()));
+        // As checkpoints of earlier versions have it.
+        let read = read(&written(&with_head)).unwrap();
+        assert!(!read.value_head);
     }
 
     #[test]

@@ -118,6 +118,20 @@ impl<'a> Keys<'a> {
         format!("{}{key}: expected {expected}, found {found}", self.above)
     }
 
+    /// An integer, 0 included.
+    ///
+    /// # Errors
+    /// It has another type.
+    pub fn count(&self, key: &str) -> Result<Option<usize>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.as_u64().and_then(|n| usize::try_from(n).ok()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(key, "a whole number")),
+        }
+    }
+
     /// An integer of at least 1.
     ///
     /// # Errors
@@ -216,7 +230,7 @@ impl<'a> Keys<'a> {
     pub fn only(&self, key: &str, expected: &Value) -> Result<(), String> {
         match self.value(key) {
             None => Ok(()),
-            Some(value) if value == expected => Ok(()),
+            Some(value) if super::families::same(value, expected) => Ok(()),
             Some(_) => Err(self.wrong(key, &format!("{expected}, the only supported value"))),
         }
     }
@@ -308,5 +322,11 @@ mod tests {
                 .contains("expected false")
         );
         assert_eq!(keys.finish(), Ok(()), "it was looked at");
+        // A number is one number, with and without a point.
+        let value = json!({"mscale": 1, "truncate": 1});
+        let keys = Keys::new(map(&value));
+        assert_eq!(keys.only("mscale", &json!(1.0)), Ok(()));
+        assert!(keys.only("mscale", &json!(1.5)).is_err());
+        assert!(keys.only("truncate", &json!(true)).is_err());
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Reading<'a> {
                 None => tensor.name.clone(),
             };
             let shape = match file.shape(&name) {
-                Some(shape) if tensor.more_rows && shape[1..] == tensor.shape[1..] => {
+                Some(shape) if tensor.more_rows && shape.get(1..) == tensor.shape.get(1..) => {
                     let mut shape = shape.to_vec();
                     shape[0] = shape[0].max(tensor.shape[0]);
                     shape
@@ -341,6 +341,16 @@ mod tests {
             error.contains("[3, 1]") && error.contains("[4, 1]"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_scalar_in_place_of_a_table_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path(), &[("wpe", &[], &[1.0])]);
+        let mut tensor = DiskTensor::own(&info("wpe", &[2, 1], 0));
+        tensor.more_rows = true;
+        let error = read(&file, &[tensor], 2).unwrap_err();
+        assert!(error.contains("wpe") && error.contains("[2, 1]"), "{error}");
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Weights {
         self.index.contains_key(name)
     }
 
-    /// The file that holds a tensor; for a missing one the first, whose error names it.
+    /// The file that holds a tensor.
+    ///
+    /// # Errors
+    /// No file does.
     fn file(&self, name: &str, expected: &[usize]) -> Result<&TensorFile, TensorFileError> {
         let file = self.index.get(name).and_then(|at| self.files.get(*at));
         file.ok_or_else(|| TensorFileError::Missing {

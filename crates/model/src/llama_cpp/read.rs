@@ -71,15 +71,16 @@ impl GgufModel {
             architecture: architecture.name(),
         };
         let config = architecture.read(keys, &seen).map_err(wrong)?;
-        // Every block and every expert has a tensor, or a row of one: larger counts are rejected before allocation.
-        let experts = config.moe.as_ref().map_or(0, |moe| moe.n_expert);
-        if config.n_layer > tensors.len() || experts > 1 << 12 {
+        // Every block has a tensor: larger counts are rejected before its parameters are listed.
+        if config.n_layer > tensors.len() {
             let (name, n) = (architecture.name(), tensors.len());
             return Err(wrong(format!(
-                "{name}.block_count {} or {name}.expert_count {experts} exceeds the file's {n} tensors",
+                "{name}.block_count {} exceeds the file's {n} tensors",
                 config.n_layer
             )));
         }
+        let limits = config.within_limits();
+        limits.map_err(|e| wrong(format!("it does not describe a valid model: {e}")))?;
         let shape = config.shape(seen.vocab_size);
         let mut model = GgufModel {
             path: path.to_path_buf(),
@@ -145,9 +146,9 @@ impl GgufModel {
     ///
     /// # Errors
     /// A tensor has a non-finite value, or there is not enough memory.
-    pub fn quantised(&self) -> Result<Model, ModelFileError> {
+    pub fn quantized(&self) -> Result<Model, ModelFileError> {
         if !self.is_packed() {
-            return self.dequantised();
+            return self.dequantized();
         }
         Model::stored(&self.config, self.shape.vocab_size, |info| {
             self.stored(info)
@@ -161,7 +162,7 @@ impl GgufModel {
     }
 
     /// Whether any weights lost something to a smaller format: f32, f16 and bf16 are numbers, blocks with a scale are not.
-    pub fn is_quantised(&self) -> bool {
+    pub fn is_quantized(&self) -> bool {
         self.tensors.values().any(|tensor| tensor.kind.block > 1)
     }
 
@@ -173,8 +174,8 @@ impl GgufModel {
     /// The same for a model of another config with the same parameters: a base under adapters.
     ///
     /// # Errors
-    /// As for [`GgufModel::quantised`]; the config's parameters are others.
-    pub fn quantised_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
+    /// As for [`GgufModel::quantized`]; the config's parameters are others.
+    pub fn quantized_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
         let vocab_size = self.shape.vocab_size;
         self.check_parameters(&Model::parameters(config, vocab_size)?)?;
         Model::stored(config, vocab_size, |info| self.stored(info))
@@ -183,8 +184,8 @@ impl GgufModel {
     /// The model in f32, which can be trained.
     ///
     /// # Errors
-    /// As for [`GgufModel::quantised`].
-    pub fn dequantised(&self) -> Result<Model, ModelFileError> {
+    /// As for [`GgufModel::quantized`].
+    pub fn dequantized(&self) -> Result<Model, ModelFileError> {
         let cpu = candle_core::Device::Cpu;
         let mut model = Model::new(&self.config, self.shape.vocab_size, &cpu)?;
         self.fill(&mut model)?;
@@ -194,7 +195,7 @@ impl GgufModel {
     /// Fills the weights of an existing model, in f32.
     ///
     /// # Errors
-    /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
+    /// The model's parameters differ from the file's; as for [`GgufModel::quantized`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().base().to_vec();
         self.fill_parts(model, &infos)
@@ -268,17 +269,15 @@ impl GgufModel {
         let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
         let all = tensor_bytes(&self.head, tensor, &self.bytes);
         // A vector is one row of its values; a permuted one is as many rows of one.
-        let is_vector = info.shape.len() == 1;
         let (rows, cols) = match info.shape[..] {
             [rows, cols] => (rows, cols),
             _ if place.shuffled.is_some() || place.rows != info.len => (info.len, 1),
             _ => (1, info.len),
         };
         let row_bytes = kind.row_bytes(cols).ok_or_else(missing)?;
-        let first = match (place.expert, is_vector) {
-            (Some((expert, _)), _) => expert * rows,
-            (None, _) => place.first,
-        };
+        let first = place
+            .expert
+            .map_or(place.first, |(expert, _)| expert * rows);
         let mine = &all[first * row_bytes..][..rows * row_bytes];
         let bytes = match place.shuffled {
             None => mine.to_vec(),
@@ -319,7 +318,7 @@ impl GgufModel {
 
 fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {
     let start = (head.data_start + tensor.offset) as usize;
-    // The metadata was validated against the file's length; a file truncated since then has no bytes here.
+    // `seen` has held every tensor against the length of the map.
     bytes
         .get(start..start + tensor.bytes as usize)
         .unwrap_or_default()

@@ -4,7 +4,7 @@ use super::ModelFileError;
 use super::arch::{self, Chosen};
 use super::names::{Place, place, shuffled_row};
 use crate::gguf::{NewTensor, TensorKind, Value};
-use crate::kernels::quant::Kind;
+use crate::kernels::quant::{Kind, encode_rows};
 use crate::nn::position::scaling::Scaling;
 use crate::nn::position::{Rotation, ScalingConfig};
 use crate::nn::{Model, ParamInfo};
@@ -83,17 +83,23 @@ pub fn write(
         *formats.entry(part.kind.name()).or_insert(0) += 1;
     }
     let tensors: Vec<NewTensor> = parts.iter().map(|part| part.tensor.clone()).collect();
+    let mut refused = None;
     let written = model.params().read_weights(|weights| {
         crate::gguf::write(out, &keys, &tensors, &mut |index, bytes| {
-            parts[index].encode(weights, bytes);
-            Ok(())
+            parts[index].encode(weights, bytes).map_err(|why| {
+                refused = Some(why);
+                io::Error::other("a value out of range")
+            })
         })
     })?;
+    if let Some(why) = refused {
+        return Err(ModelFileError::Model(why));
+    }
     written.map_err(|e: io::Error| ModelFileError::Model(format!("writing: {e}")))?;
     Ok(Written {
         architecture: architecture.name(),
         formats,
-        notes: chosen.notes.into_iter().chain(told(instead)).collect(),
+        notes: chosen.notes.into_iter().chain(notes(instead)).collect(),
     })
 }
 
@@ -190,7 +196,8 @@ fn keeps_f32(tensor: &str) -> bool {
 /// The reason, and which tensors.
 type Instead = BTreeMap<String, Vec<String>>;
 
-fn told(instead: Instead) -> Vec<String> {
+/// One note for each reason.
+fn notes(instead: Instead) -> Vec<String> {
     let line = |(why, tensors): (String, Vec<String>)| match tensors.as_slice() {
         [one] => format!("{one}: {why}"),
         [first, ..] => format!("{} tensors ({first}, …): {why}", tensors.len()),
@@ -273,7 +280,9 @@ fn rope_factors(model: &Model) -> Option<Vec<f32>> {
 }
 
 impl Part<'_> {
-    fn encode(&self, weights: &[f32], bytes: &mut Vec<u8>) {
+    /// # Errors
+    /// A value that the format cannot hold, or a scale of its block: it would be infinite in the file.
+    fn encode(&self, weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), String> {
         let mut values = self.values.clone().unwrap_or_default();
         for (info, place) in &self.made_of {
             let own = &weights[info.offset..info.offset + info.len];
@@ -282,19 +291,37 @@ impl Part<'_> {
                 true => self.query_factor,
                 false => 1.0,
             };
-            values.extend(own.iter().map(|x| (x + place.offset) * factor));
-            if let Some(head_dim) = place.shuffled {
-                let cols = info.len / info.shape[0];
-                for (row, own) in own.chunks_exact(cols).enumerate() {
-                    let to = from + shuffled_row(row, head_dim) * cols;
-                    values[to..to + cols].copy_from_slice(own);
-                }
+            let theirs = |x: &f32| (x + place.offset) * factor;
+            let Some(head_dim) = place.shuffled else {
+                values.extend(own.iter().map(theirs));
+                continue;
+            };
+            let cols = info.len / info.shape[0];
+            values.resize(from + info.len, 0.0);
+            for (row, own) in own.chunks_exact(cols).enumerate() {
+                let to = from + shuffled_row(row, head_dim) * cols;
+                let to = values[to..to + cols].iter_mut();
+                to.zip(own).for_each(|(to, x)| *to = theirs(x));
             }
         }
         let format = self.kind.format();
         bytes.resize(values.len() / format.values * format.bytes, 0);
         // Quantization searches for the best scales: row by row, on all threads.
         let cols = (self.tensor.dims[0] as usize).max(1);
-        crate::kernels::quant::encode_rows(self.kind, &values, cols, bytes);
+        let Some(row) = encode_rows(self.kind, &values, cols, bytes) else {
+            return Ok(());
+        };
+        let name = &self.tensor.name;
+        let row_values = values.chunks_exact(cols).nth(row).unwrap_or_default();
+        let largest = row_values.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+        match row_values.iter().all(|x| x.is_finite()) {
+            true => Err(format!(
+                "tensor {name} has values up to {largest:e}, which are out of range for {}; use bf16 or f32",
+                self.kind.name()
+            )),
+            false => Err(format!(
+                "tensor {name} has a non-finite value: the model is damaged; use an earlier checkpoint"
+            )),
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
 use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
-use crate::kernels::attention::{Heads, Mask, Past, Scores};
+use crate::kernels::attention::{Mask, Past, Scores};
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
 use crate::kernels::{
@@ -85,7 +85,7 @@ pub(crate) struct Decoder<'a> {
     pub leaves: Leaves,
     /// Features are dropped, and experts balanced, where gradients are tracked.
     pub track: Track,
-    pub moment: StepPosition,
+    pub step_position: StepPosition,
     /// Whether adapters count.
     pub adapters: bool,
 }
@@ -170,11 +170,7 @@ impl Decoder<'_> {
         (past, first): (&mut Past, Option<&[u32]>),
         rotations: &[Option<Rotation>; 2],
     ) -> Result<Tensor> {
-        let heads = Heads {
-            n_head: self.shape.n_head,
-            n_kv_head: self.shape.n_kv_head,
-            head_dim: self.shape.head_dim,
-        };
+        let heads = self.shape.heads();
         let mut qkv = self.linear(&block.qkv, h)?;
         if let Some([q, k]) = block.qk_norm {
             let (q, k) = (self.gain(q)?, self.gain(k)?);
@@ -221,7 +217,7 @@ impl Decoder<'_> {
         let z = lse.sqr()?.mean_all()?;
         let blocks = self.config.expert_blocks() as f64;
         let share = ((aux * moe.aux_loss_coef)? + (z * moe.z_loss_coef)?)?;
-        let share = (share * (self.moment.share / blocks))?;
+        let share = (share * (self.step_position.share / blocks))?;
         Ok((y.reshape(h.shape())?, share))
     }
 
@@ -240,7 +236,7 @@ impl Decoder<'_> {
     }
 
     fn dropped(&self, x: Tensor, place: Place) -> Result<Tensor> {
-        match self.moment.dropout(self.config.dropout, place) {
+        match self.step_position.dropout(self.config.dropout, place) {
             Some(drop) if self.track == Track::Gradients => dropout::composite(&drop, &x),
             _ => Ok(x),
         }
@@ -363,7 +359,7 @@ impl Decoder<'_> {
         (y, weight): (Tensor, &Tensor),
     ) -> Result<Tensor> {
         let drop = self
-            .moment
+            .step_position
             .dropout(adapter.dropout, Place::Adapter(adapter.lane))
             .filter(|_| self.track == Track::Gradients);
         let x = match drop {

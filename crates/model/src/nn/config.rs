@@ -6,6 +6,7 @@ use super::{
     norm::NormConfig,
     position::{PositionConfig, ScalingConfig},
 };
+use crate::kernels::attention::Heads;
 use serde::{Deserialize, Serialize};
 
 /// A decoder-only transformer. Defaults are the quickstart's: a small GPT-2 style model.
@@ -54,7 +55,7 @@ pub struct ModelConfig {
     /// With a sliding window: every n-th block has none (Gemma 2: 2, Gemma 3: 6). Default: all blocks have the window.
     #[schemars(range(min = 1, max = 1000))]
     pub global_every: Option<usize>,
-    /// Queries and keys are normalised head by head, each with a gain of head_dim, before they are rotated (Qwen3).
+    /// Queries and keys are normalized head by head, each with a gain of head_dim, before they are rotated (Qwen3).
     pub qk_norm: bool,
     /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
@@ -68,9 +69,9 @@ pub struct ModelConfig {
     /// What token embeddings are multiplied by as they enter (Gemma: √d_model). Default: 1.
     #[schemars(range(min = 1e-6, max = 1e6))]
     pub embedding_scale: Option<f64>,
-    /// Normalisation of the residual stream.
+    /// Normalization of the residual stream.
     pub norm: NormConfig,
-    /// Where a block normalises.
+    /// Where a block normalizes.
     pub norm_placement: NormPlacement,
     /// The feed-forward block.
     pub mlp: MlpConfig,
@@ -151,7 +152,7 @@ impl HeadKind {
     }
 }
 
-/// Where a block normalises. With f attention or the feed-forward block:
+/// Where a block normalizes. With f attention or the feed-forward block:
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -216,6 +217,17 @@ pub struct ModelShape {
     pub vocab_size: usize,
 }
 
+impl ModelShape {
+    /// The heads of one token's queries, keys and values.
+    pub(crate) fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.n_head,
+            n_kv_head: self.n_kv_head,
+            head_dim: self.head_dim,
+        }
+    }
+}
+
 impl ModelConfig {
     /// Fills in what follows from the rest; `vocab_size` is the tokenizer's, used where the config names none.
     pub fn shape(&self, vocab_size: usize) -> ModelShape {
@@ -238,11 +250,13 @@ impl ModelConfig {
         }
     }
 
-    /// The config that files carry: shorter training sequences do not shorten the model's context.
+    /// The config that files carry: shorter training sequences do not shorten the model's context, and a value head, which
+    /// no model file has, is none of the model's.
     pub fn in_files(&self) -> ModelConfig {
         ModelConfig {
             seq_len: self.context_len.unwrap_or(self.seq_len).max(self.seq_len),
             context_len: None,
+            value_head: false,
             ..self.clone()
         }
     }

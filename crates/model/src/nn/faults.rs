@@ -1,7 +1,6 @@
 //! Which values of a [`ModelConfig`] do not go together, with what to do about it. Ranges of single values are in the types.
 
 use super::ModelConfig;
-use super::position::ScalingConfig;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,12 +11,29 @@ pub struct Fault {
     pub hint: String,
 }
 
+impl Fault {
+    /// A fault, unless all is good.
+    pub fn unless(
+        good: bool,
+        keys: &'static [&'static str],
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Option<Fault> {
+        (!good).then(|| Fault {
+            keys,
+            what: what.into(),
+            hint: hint.into(),
+        })
+    }
+}
+
 impl ModelConfig {
     /// All that is wrong, in the order of the keys; empty where a model can be made.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Faults(Vec::new());
         heads(self, &mut faults);
         context(self, &mut faults);
+        waves(self, &mut faults);
         rotary(self, &mut faults);
         attention(self, &mut faults);
         experts(self, &mut faults);
@@ -35,13 +51,7 @@ impl Faults {
         what: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        if !good {
-            self.0.push(Fault {
-                keys,
-                what: what.into(),
-                hint: hint.into(),
-            });
-        }
+        self.0.extend(Fault::unless(good, keys, what, hint));
     }
 }
 
@@ -117,19 +127,22 @@ fn context(config: &ModelConfig, faults: &mut Faults) {
     );
 }
 
+fn waves(config: &ModelConfig, faults: &mut Faults) {
+    faults.want(
+        !config.position.has_waves() || config.d_model.is_multiple_of(2),
+        &["position", "d_model"],
+        format!(
+            "sinusoidal positions are pairs of features, and d_model {} is odd",
+            config.d_model
+        ),
+        "choose d_model even",
+    );
+}
+
 fn rotary(config: &ModelConfig, faults: &mut Faults) {
     let head_dim = config.head_width();
     let sized = config.head_dim.is_some() || config.d_model.is_multiple_of(config.n_head.max(1));
     let Some(rope) = config.position.rope() else {
-        faults.want(
-            !config.position.has_waves() || config.d_model.is_multiple_of(2),
-            &["position", "d_model"],
-            format!(
-                "sinusoidal positions are pairs of features, and d_model {} is odd",
-                config.d_model
-            ),
-            "choose d_model even",
-        );
         return;
     };
     faults.want(
@@ -157,65 +170,8 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
         "local_theta is for blocks with a sliding window, and no block has one",
         "say sliding_window and global_every, or leave local_theta out",
     );
-    if let Some(ScalingConfig::Llama3(scaling)) = &rope.scaling {
-        faults.want(
-            scaling.low_freq_factor < scaling.high_freq_factor,
-            &[
-                "position.rope.scaling.llama3.low_freq_factor",
-                "position.rope.scaling.llama3.high_freq_factor",
-            ],
-            format!(
-                "low_freq_factor {} is not below high_freq_factor {}",
-                scaling.low_freq_factor, scaling.high_freq_factor
-            ),
-            "Llama 3.1 has 1 and 4",
-        );
-    }
-    if let Some(ScalingConfig::Longrope(scaling)) = &rope.scaling {
-        let lists = [&scaling.short_factor, &scaling.long_factor];
-        let good = |list: &&Vec<f64>| list.is_empty() || list.len() == width / 2;
-        faults.want(
-            lists.iter().all(good),
-            &[
-                "position.rope.scaling.longrope.short_factor",
-                "position.rope.scaling.longrope.long_factor",
-            ],
-            format!(
-                "{} and {} factors for {} pairs",
-                lists[0].len(),
-                lists[1].len(),
-                width / 2
-            ),
-            "one factor per rotated pair, or none",
-        );
-        faults.want(
-            lists
-                .iter()
-                .all(|list| list.iter().all(|x| x.is_finite() && *x > 0.0)),
-            &["position.rope.scaling.longrope"],
-            "a factor is not above 0",
-            "factors divide the speeds of the pairs: 1 changes nothing",
-        );
-    }
-    if let Some(ScalingConfig::Yarn(scaling)) = &rope.scaling {
-        faults.want(
-            scaling.beta_slow < scaling.beta_fast,
-            &[
-                "position.rope.scaling.yarn.beta_slow",
-                "position.rope.scaling.yarn.beta_fast",
-            ],
-            format!(
-                "beta_slow {} is not below beta_fast {}",
-                scaling.beta_slow, scaling.beta_fast
-            ),
-            "1 and 32 are usual",
-        );
-        faults.want(
-            rope.theta > 1.0,
-            &["position.rope.theta"],
-            "YaRN scales pairs by their speed, and with theta 1 all turn alike",
-            "10000 is usual",
-        );
+    if let Some(scaling) = &rope.scaling {
+        faults.0.extend(scaling.faults(rope.theta, width / 2));
     }
 }
 

@@ -85,7 +85,7 @@ fn count(
         shape: of.shape,
         layout: &Layout::adapted(of.config, of.shape, of.adapter),
         tables: &Tables::default(),
-        moment: StepPosition::default(),
+        step_position: StepPosition::default(),
         weights: Weights::Absent {
             are_stored: of.is_packed,
         },
@@ -159,11 +159,7 @@ mod tests {
         };
         for config in [llama(3), gpt2(2), windowed] {
             let shape = config.shape(VOCAB);
-            let heads = crate::kernels::attention::Heads {
-                n_head: shape.n_head,
-                n_kv_head: shape.n_kv_head,
-                head_dim: shape.head_dim,
-            };
+            let heads = shape.heads();
             let windows: Vec<_> = (0..shape.n_layer).map(|at| config.window(at)).collect();
             for tokens in [5, 2 * CHUNK] {
                 let one = crate::nn::kv_cache::KvCache::new(heads, tokens, &windows).bytes();

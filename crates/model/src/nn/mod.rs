@@ -14,6 +14,7 @@ mod fused;
 pub mod generate;
 mod kv_cache;
 mod layout;
+mod limits;
 pub mod mlp;
 mod model;
 mod moe;
@@ -42,7 +43,7 @@ pub use model::{
     Backend, ExpertLoad, Model, Regularizers, TokenBatch, TokenOutputs, TokenValues, Upstream,
 };
 pub use moe::{Balancing, MoeConfig};
-pub use params::{Init, ParamInfo, Params};
+pub use params::{Init, ParamInfo, Params, module_name};
 pub use precision::{Precision, PrecisionError, compute_dtype_name};
 pub use profile::Part;
 pub use role::Role;

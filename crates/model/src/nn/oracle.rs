@@ -44,7 +44,7 @@ pub fn exact_with_values(
         layout: model.layout(),
         leaves: Leaves::new(model.layout(), &weights, DType::F64, Track::Gradients)?,
         track: Track::Gradients,
-        moment: model.moment(),
+        step_position: model.step_position(),
         adapters: model.adapters_on(),
     };
     let outputs = decoder.outputs(batch)?;

@@ -50,6 +50,16 @@ impl ParamInfo {
     pub fn trains(&self) -> bool {
         self.grad.is_some()
     }
+
+    /// The name of the module that it is the weight of, as adapters and patterns name it.
+    pub fn module(&self) -> &str {
+        module_name(&self.name)
+    }
+}
+
+/// The module that a parameter of this name is the weight of.
+pub fn module_name(parameter: &str) -> &str {
+    parameter.strip_suffix(".weight").unwrap_or(parameter)
 }
 
 /// Flat weights and gradients with the table that names their parts.
@@ -58,7 +68,7 @@ pub struct Params {
     /// The base model's, then those of adapters.
     infos: Vec<ParamInfo>,
     n_base: usize,
-    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantised.
+    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantized.
     held: usize,
     weights: Tensor,
     grads: Tensor,
@@ -86,15 +96,15 @@ impl Params {
         self.held == 0
     }
 
-    /// Offset of the first parameter whose weights are here; those in front of it are kept quantised elsewhere.
+    /// Offset of the first parameter whose weights are here; those in front of it are kept quantized elsewhere.
     pub fn first_held(&self) -> usize {
         self.held
     }
 
-    /// An error where weights are kept quantised, for reading only.
+    /// An error where weights are kept quantized, for reading only.
     pub(crate) fn require_present(&self) -> Result<()> {
         if !self.is_present() {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         }
         Ok(())
     }
@@ -102,7 +112,7 @@ impl Params {
     /// An error where nothing trains.
     pub(crate) fn require_trainable(&self) -> Result<()> {
         match self.n_trainable() {
-            0 if !self.is_present() => candle_core::bail!("{QUANTISED}"),
+            0 if !self.is_present() => candle_core::bail!("{QUANTIZED}"),
             0 => candle_core::bail!("all parameters are frozen: there is nothing to train"),
             _ => Ok(()),
         }
@@ -135,14 +145,24 @@ impl Params {
     /// The same weights, as far as both tables have them, under another table whose base model is the same; gradients are
     /// zeros.
     pub(crate) fn rearranged(&self, infos: Vec<ParamInfo>, n_base: usize) -> Result<Self> {
-        let len: usize = infos.iter().map(|info| info.len).sum();
-        if len == self.len() {
+        let mut pairs = infos.iter().zip(&self.infos);
+        if infos.len() == self.infos.len() && pairs.all(|(a, b)| a.name == b.name && a.len == b.len)
+        {
             return Params::over((self.weights.clone(), self.held), infos, n_base);
         }
-        let weights = zeros(len - self.held, self.device())?;
-        let common = len.min(self.len()) - self.held;
-        if common > 0 {
-            weights.slice_set(&self.weights.narrow(0, 0, common)?, 0, 0)?;
+        let sum = |infos: &[ParamInfo]| infos.iter().map(|info| info.len).sum::<usize>();
+        let weights = zeros(sum(&infos) - self.held, self.device())?;
+        let copy = |from: usize, to: usize, len: usize| match len {
+            0 => Ok(()),
+            len => weights.slice_set(&self.weights.narrow(0, from, len)?, 0, to),
+        };
+        copy(0, 0, sum(&infos[..n_base]) - self.held)?;
+        // What lies behind the base moves with the adapters: a value head is behind those.
+        for info in &infos[n_base..] {
+            let mut own = self.infos[self.n_base..].iter();
+            if let Some(own) = own.find(|own| own.name == info.name && own.len == info.len) {
+                copy(own.offset - self.held, info.offset - self.held, info.len)?;
+            }
         }
         Params::over((weights, self.held), infos, n_base)
     }
@@ -196,7 +216,7 @@ impl Params {
         self.weights.device()
     }
 
-    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantised. Shares memory: what is
+    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantized. Shares memory: what is
     /// written through it is seen by the model.
     pub fn weights(&self) -> &Tensor {
         &self.weights
@@ -230,7 +250,7 @@ impl Params {
     /// One parameter's weights in its own shape, copied.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
         let Some(from) = info.offset.checked_sub(self.held) else {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         };
         self.weights
             .narrow(0, from, info.len)?
@@ -295,7 +315,7 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
-    /// Where a parameter lies among the weights that are here; `None` where it is kept quantised elsewhere.
+    /// Where a parameter lies among the weights that are here; `None` where it is kept quantized elsewhere.
     pub fn place(&self, info: &ParamInfo) -> Option<std::ops::Range<usize>> {
         let from = info.offset.checked_sub(self.held)?;
         Some(from..from + info.len)
@@ -309,7 +329,7 @@ impl Params {
     ) -> Result<R> {
         let offset = self.infos.get(first).map_or(self.len(), |info| info.offset);
         if offset < self.held {
-            candle_core::bail!("{QUANTISED}")
+            candle_core::bail!("{QUANTIZED}")
         }
         flat::write(&self.weights, write)
     }
@@ -344,7 +364,7 @@ impl Params {
     }
 }
 
-const QUANTISED: &str = "the model's weights are quantised, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
+const QUANTIZED: &str = "the model's weights are quantized, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
 
 /// Zeros on huge pages where the system has them.
 fn zeros(len: usize, device: &Device) -> Result<Tensor> {

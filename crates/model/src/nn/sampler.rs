@@ -39,7 +39,7 @@ pub(crate) struct Sampler<'a> {
     adjusted: Vec<f32>,
     /// (id, adjusted logit) of what is left after cuts; empty where nothing is cut.
     candidates: Vec<(u32, f32)>,
-    /// Unnormalised probabilities, of the model's own distribution at the end.
+    /// Unnormalized probabilities, of the model's own distribution at the end.
     weights: Vec<f32>,
 }
 
@@ -245,7 +245,7 @@ fn highest(candidates: &[(u32, f32)]) -> f32 {
         .fold(f32::NEG_INFINITY, |top, &(_, x)| top.max(x))
 }
 
-/// Unnormalised probabilities.
+/// Unnormalized probabilities.
 fn weigh(candidates: &[(u32, f32)]) -> impl Iterator<Item = f64> {
     let top = highest(candidates);
     candidates

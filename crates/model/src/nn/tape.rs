@@ -8,7 +8,7 @@ use crate::kernels::matmul::Accumulation;
 use crate::kernels::numbers::{Storage, Values, ValuesMut};
 use std::ops::{Deref, DerefMut};
 
-/// A place of the arena: a value, and later the gradient by it.
+/// A place of the arena: a value, and later its gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 

@@ -1,5 +1,5 @@
 //! Where a pass finds its weights: in the flat buffer of a model that can be trained, or one by one as a file keeps them,
-//! quantised and frozen, with adapters in f32 beside them.
+//! quantized and frozen, with adapters in f32 beside them.
 
 use super::layout::{Layout, Span};
 use super::params::ParamInfo;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn training_quantised_weights_is_refused_with_the_way_out() {
+    fn training_quantized_weights_is_refused_with_the_way_out() {
         let (mut stored, dense) = pair(&llama(), Kind::Q8_0);
         let batch = TokenBatch::plain(&[1, 2], &[2, 3], 1, 2);
         let refused = stored.forward(&batch).unwrap_err().to_string();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantised_base_carries_adapters_that_train() {
+    fn a_quantized_base_carries_adapters_that_train() {
         use crate::nn::adapter::{AdapterConfig, Lora};
         let adapter = AdapterConfig::Lora(Lora {
             rank: 4,
@@ -334,7 +334,7 @@ mod tests {
         });
         let tokens: Vec<u32> = (0..17).map(|i| i * 7 % 50).collect();
         let batch = TokenBatch::plain(&tokens[..16], &tokens[1..], 1, 16);
-        // Products with quantised weights round activations to eight bits, so the two models differ by more than their
+        // Products with quantized weights round activations to eight bits, so the two models differ by more than their
         // backward; `kernels/matrix` tests that alone.
         for (kind, allowed) in [(Kind::F32, 1e-4), (Kind::Bf16, 1e-4), (Kind::Q8_0, 0.3)] {
             let (mut stored, mut dense) = pair(&llama(), kind);
@@ -372,7 +372,7 @@ mod tests {
             assert_ne!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
             stored.set_adapters(false);
             assert_eq!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
-            assert!(stored.merge_adapters().is_err());
+            assert!(stored.params_mut().write_weights(|_| ()).is_err());
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn in_tile_registers_a_quantised_base_trains_adapters_as_its_values_do_to_the_bit() {
+    fn in_tile_registers_a_quantized_base_trains_adapters_as_its_values_do_to_the_bit() {
         use crate::kernels::matmul::ComputeDtype;
         use crate::nn::adapter::{AdapterConfig, Lora};
         if !crate::kernels::quant::dequantizes_fast() {

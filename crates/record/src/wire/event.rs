@@ -173,7 +173,7 @@ pub enum Event {
         template: Option<String>,
         /// Storage format of the weights if not f32, e.g. `Q4_1`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        quantised: Option<String>,
+        quantized: Option<String>,
         seconds: f64,
         /// A note for the user, e.g. about an unusable template.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

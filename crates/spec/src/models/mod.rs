@@ -392,8 +392,8 @@ impl ModelSource {
     }
 
     /// Whether weights are stored in blocks with a scale, from which floats only come back by dequantizing.
-    pub fn is_quantised(&self) -> bool {
-        matches!(self, ModelSource::Gguf(file) if file.is_quantised())
+    pub fn is_quantized(&self) -> bool {
+        matches!(self, ModelSource::Gguf(file) if file.is_quantized())
     }
 
     /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
@@ -418,7 +418,7 @@ impl ModelSource {
                 }
                 None => hf::load(folder.path())?,
             },
-            ModelSource::Gguf(file) => file.dequantised()?,
+            ModelSource::Gguf(file) => file.dequantized()?,
         })
     }
 
@@ -513,7 +513,7 @@ impl ModelSource {
                 }
                 None => self.load(),
             },
-            ModelSource::Gguf(file) => Ok(file.quantised()?),
+            ModelSource::Gguf(file) => Ok(file.quantized()?),
         }
     }
 

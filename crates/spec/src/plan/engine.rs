@@ -21,7 +21,7 @@ pub fn ledger(request: &Request) -> Ledger {
     let n = arch.n_params() as f64;
     if let Some(bytes) = request.extras.packed_bytes {
         let how = format!("{} parameters as the file has them, frozen", short(n));
-        ledger.add(Part::QuantisedBase, bytes as f64, how);
+        ledger.add(Part::QuantizedBase, bytes as f64, how);
     }
     let trained = request.n_trainable() as f64;
     let moments = request.update.engine_bytes();

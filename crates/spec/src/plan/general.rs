@@ -203,7 +203,7 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
         request.base.word()
     );
     ledger.add(
-        Part::QuantisedBase,
+        Part::QuantizedBase,
         (n - kept) as f64 * bits / 8.0 / shard,
         how,
     );
@@ -432,6 +432,6 @@ fn communication(request: &Request, ledger: &mut Ledger) {
 }
 
 /// True if a frozen base is stored in fewer bits than it is computed in.
-pub fn is_quantised(request: &Request) -> bool {
+pub fn is_quantized(request: &Request) -> bool {
     request.lora.is_some() && request.base != BaseFormat::Whole
 }

@@ -7,7 +7,7 @@ use serde::ser::{SerializeMap, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     Weights,
-    QuantisedBase,
+    QuantizedBase,
     Adapters,
     Gradients,
     Optimizer,
@@ -32,7 +32,7 @@ impl Part {
     pub fn id(self) -> &'static str {
         match self {
             Part::Weights => "weights",
-            Part::QuantisedBase => "quantised_base",
+            Part::QuantizedBase => "quantized_base",
             Part::Adapters => "adapters",
             Part::Gradients => "gradients",
             Part::Optimizer => "optimizer",
@@ -56,7 +56,7 @@ impl Part {
     /// For display.
     pub fn title(self) -> &'static str {
         match self {
-            Part::QuantisedBase => "quantized base",
+            Part::QuantizedBase => "quantized base",
             Part::Rollouts => "rollouts (KV)",
             Part::Reference => "reference model",
             Part::RewardModel => "reward model",
@@ -118,8 +118,8 @@ impl Ledger {
 
     /// Weights, gradients, optimizer, adapters and frozen weights: independent of the batch.
     pub fn states(&self) -> u64 {
-        use Part::{Adapters, Gradients, Optimizer, QuantisedBase, Weights};
-        [Weights, QuantisedBase, Adapters, Gradients, Optimizer]
+        use Part::{Adapters, Gradients, Optimizer, QuantizedBase, Weights};
+        [Weights, QuantizedBase, Adapters, Gradients, Optimizer]
             .map(|part| self.bytes(part))
             .iter()
             .sum()

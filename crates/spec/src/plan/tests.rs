@@ -136,16 +136,16 @@ fn a_65b_is_tuned_on_48_gigabytes_as_in_qlora() {
     request.seq_len = 512;
     let plan = plan(&request);
     within(
-        plan.memory.bytes(Part::QuantisedBase) as f64 / GB,
+        plan.memory.bytes(Part::QuantizedBase) as f64 / GB,
         33.5,
         0.01,
     );
     assert!(plan.p50_bytes() < 48 << 30);
-    // Double quantisation saves 0.373 bits a parameter: 3.0 GB.
+    // Double quantization saves 0.373 bits a parameter: 3.0 GB.
     request.base = BaseFormat::Nf4;
-    let single = super::plan(&request).memory.bytes(Part::QuantisedBase);
+    let single = super::plan(&request).memory.bytes(Part::QuantizedBase);
     within(
-        (single - plan.memory.bytes(Part::QuantisedBase)) as f64 / GB,
+        (single - plan.memory.bytes(Part::QuantizedBase)) as f64 / GB,
         3.0,
         0.02,
     );

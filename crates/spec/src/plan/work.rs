@@ -113,6 +113,10 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
     let base = match request.extras.packed_bytes {
         // Its file stays where it is.
         Some(_) => 0,
+        // A value head trains beside adapters, and is counted with them.
+        None if request.lora.is_some() && request.arch.config().value_head => {
+            4 * (request.arch.n_params() - request.arch.d_model())
+        }
         None => 4 * request.arch.n_params(),
     };
     let (adapters, shared) = match request.lora {

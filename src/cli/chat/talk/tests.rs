@@ -27,7 +27,7 @@ fn talked(
         vocab_size: 1,
         context: 8,
         template: template.map(String::from),
-        quantised: None,
+        quantized: None,
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),

@@ -34,7 +34,7 @@ pub struct Pattern {
     splits: &'static [&'static str],
     /// GPT-2's rule comes last.
     gpt2: bool,
-    /// Text is normalised to NFC first.
+    /// Text is normalized to NFC first.
     pub nfc: bool,
     /// A word that is in the vocabulary is one token, whatever the merges say.
     pub ignore_merges: bool,

@@ -9,6 +9,7 @@
 use super::disk::{Disk, FileRecord, Fill};
 use super::manifest::{self, Fault, Manifest};
 use crate::base::files::{DELETED, open_plain};
+use crate::hf::CONFIG;
 use crate::spec::FROZEN_COPIES;
 use std::collections::BTreeSet;
 use std::io;
@@ -215,7 +216,7 @@ impl Store {
         for part in parts {
             let place = temporary.join(part.name);
             let shared = match part.frozen {
-                true => self.share(step, part.name, &place)?,
+                true => self.share(&manifest, part.name, &place)?,
                 false => None,
             };
             let record = match shared {
@@ -243,15 +244,22 @@ impl Store {
         }
     }
 
-    /// Links a frozen file of the newest checkpoint but one before `step`, of those that were found whole; `None` where there is
-    /// none, or where links are not to be had.
-    fn share(&self, step: u64, name: &str, place: &Path) -> io::Result<Option<FileRecord>> {
-        let before = self.verified.range(..step);
+    /// Links a frozen file of the newest checkpoint but one before the step of `written`, of those that were found whole; `None`
+    /// where there is none, or where links are not to be had.
+    fn share(
+        &self,
+        written: &Manifest,
+        name: &str,
+        place: &Path,
+    ) -> io::Result<Option<FileRecord>> {
+        let before = self.verified.range(..written.step);
         let Some(last) = before.rev().nth(FROZEN_COPIES as usize - 1) else {
             return Ok(None);
         };
         let folder = self.folder.join(name_of(*last));
-        let manifest = Manifest::read(&folder).ok();
+        // Weights lie as the config beside them says: another version of llmtui may have said and written otherwise.
+        let as_here = |found: &Manifest| found.files.get(CONFIG) == written.files.get(CONFIG);
+        let manifest = Manifest::read(&folder).ok().filter(as_here);
         let record = manifest.and_then(|mut manifest| manifest.files.remove(name));
         if record.is_none() || self.disk.link(&folder.join(name), place).is_ok() {
             return Ok(record);

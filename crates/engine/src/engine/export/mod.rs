@@ -163,7 +163,7 @@ impl Source {
         Self::open_with(path, &ModelSource::load)
     }
 
-    /// The same model by the products that it trains, is evaluated and chats with: weights of a quantised file stay in its
+    /// The same model by the products that it trains, is evaluated and chats with: weights of a quantized file stay in its
     /// formats, their products round activations as there, and an adapter on them stands beside them. So what is
     /// measured is what answers.
     ///
@@ -182,7 +182,7 @@ impl Source {
     ) -> Result<Source, ExportError> {
         let from = Manifest::open_verified::<ExportError>(path)?;
         let model = load(&from)?;
-        // Values of a quantised file are looked at where it is read.
+        // Values of a quantized file are looked at where it is read.
         let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
         if !model.params().read_held(finite).unwrap_or(false) {
             return Err(ExportError::NotFinite(path.to_path_buf()));

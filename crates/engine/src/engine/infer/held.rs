@@ -84,7 +84,7 @@ pub struct HeldModel {
     ends: Vec<u32>,
     architecture: String,
     /// Number formats of weights that are kept in few bits.
-    quantised: Option<String>,
+    quantized: Option<String>,
     /// What the user should know.
     notes: Vec<String>,
     adapters: Adapters,
@@ -136,7 +136,7 @@ impl HeldModel {
             ends: opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size),
             notes: foreign.into_iter().chain(note).collect(),
             architecture: source.family().into(),
-            quantised: source.formats().map(|formats| formats.join(", ")),
+            quantized: source.formats().map(|formats| formats.join(", ")),
             template,
             tokenizer,
             model,
@@ -162,7 +162,7 @@ impl HeldModel {
             vocab_size: shape.vocab_size as u64,
             context: shape.seq_len as u64,
             template: self.template.as_ref().map(|t| one_line(t.name())),
-            quantised: self.quantised.clone(),
+            quantized: self.quantized.clone(),
             seconds,
             notes: self.notes.clone(),
             adapters: self.adapters.names(),

@@ -47,7 +47,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 
 /// How far above ln V a sound model of fresh weights may begin, in nats.
 ///
-/// Logits are normalised features times weights of init_std: their variance is init_std² · d_model, and for normal logits
+/// Logits are normalized features times weights of init_std: their variance is init_std² · d_model, and for normal logits
 /// E[ln Σ exp] exceeds ln V by half of it. Tied embeddings give each token a bonus for itself on top, of at most
 /// init_std · d_model (a feature that is nothing but the token's own embedding, at length √d_model): one of V terms of the
 /// sum grows by its exponential, which small vocabularies feel.

@@ -157,7 +157,7 @@ fn words_of(words: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn adapters_train_on_a_quantised_file_and_resume_to_the_bit() {
+fn adapters_train_on_a_quantized_file_and_resume_to_the_bit() {
     let dir = tempfile::tempdir().unwrap();
     let (path, words) = packed(dir.path());
     let straight = Run::new(&words_of(&words));
@@ -208,7 +208,7 @@ fn adapters_train_on_a_quantised_file_and_resume_to_the_bit() {
     assert_eq!(of(&mut measured.model), beside);
     assert_ne!(merged, beside, "f32 does not round");
     let without = of(&mut base.load().unwrap());
-    // Quantised products round activations to eight bits.
+    // Quantized products round activations to eight bits.
     assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));
 }
 
@@ -483,7 +483,7 @@ fn answer(held: &mut HeldModel) -> Vec<u32> {
 }
 
 #[test]
-fn several_adapters_are_switched_on_one_quantised_base() {
+fn several_adapters_are_switched_on_one_quantized_base() {
     let dir = tempfile::tempdir().unwrap();
     let (_, words) = packed(dir.path());
     let run = |more: &[&str]| {
@@ -499,14 +499,14 @@ fn several_adapters_are_switched_on_one_quantised_base() {
     let mut held = HeldModel::load_with(&one.checkpoint(6), &[two.checkpoint(6)]).unwrap();
     let Event::Loaded {
         adapters,
-        quantised,
+        quantized,
         ..
     } = held.about(0.0)
     else {
         panic!("no model was loaded");
     };
     assert_eq!(adapters.len(), 2, "{adapters:?}");
-    assert!(quantised.unwrap().contains("Q8_0"));
+    assert!(quantized.unwrap().contains("Q8_0"));
     let first = answer(&mut held);
     held.use_adapter(Some(&adapters[1])).unwrap();
     let second = answer(&mut held);
@@ -556,7 +556,7 @@ fn modules_with_a_rank_of_their_own_train_resume_and_are_switched() {
         weights(&straight.checkpoint(8)),
         weights(&base.checkpoint(5))
     );
-    // On one quantised base, beside an adapter of one rank.
+    // On one quantized base, beside an adapter of one rank.
     let dir = tempfile::tempdir().unwrap();
     let (_, words) = packed(dir.path());
     let run = |more: &[&str]| {
@@ -624,7 +624,7 @@ fn tables_of_an_adapter_are_switched_with_it() {
         }
         held.use_adapter(None).unwrap();
         assert_eq!(answer(&mut held), without, "the base is what it was");
-        // Merged in f32 it says the same, but for what a quantised base rounds.
+        // Merged in f32 it says the same, but for what a quantized base rounds.
         let tokens: Vec<u32> = (0..16).collect();
         let of = |mut model: crate::nn::Model| -> Vec<f32> {
             let logits = model.logits(&tokens, 1, 16).unwrap();
@@ -634,7 +634,7 @@ fn tables_of_an_adapter_are_switched_with_it() {
             let off = a.iter().zip(b).map(|(a, b)| (a - b).abs());
             off.fold(0.0, f32::max)
         };
-        let quantised = base.is_file();
+        let quantized = base.is_file();
         let base = crate::models::ModelSource::open(&base).unwrap();
         let peft = hf::Peft::find(&whole).unwrap();
         let (mut merged, mut beside) = (base.load().unwrap(), base.load_for_inference().unwrap());
@@ -642,8 +642,46 @@ fn tables_of_an_adapter_are_switched_with_it() {
         peft.merge_into(&mut merged, 1.0).unwrap();
         peft.stand(&mut beside).unwrap();
         let merged = of(merged);
-        let allowed = if quantised { 0.25 } else { 1e-4 } * far(&merged, &without);
+        let allowed = if quantized { 0.25 } else { 1e-4 } * far(&merged, &without);
         let off = far(&merged, &of(beside));
-        assert!(off < allowed, "quantised: {quantised}, {off} of {allowed}");
+        assert!(off < allowed, "quantized: {quantized}, {off} of {allowed}");
     }
+}
+
+/// Whole tables do not add up with other adapters: such a merge is written unchecked. A table that two adapters bring is one
+/// too many.
+#[test]
+fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
+    use crate::engine::merge::{Order, merge};
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let tuned = |words: &[&str]| {
+        let run = adapted(&base, &[&["max_steps=6"], words].concat());
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
+        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+        }
+        to
+    };
+    let whole = "adapter.lora.modules_to_save=[embeddings]";
+    let [plain, one, two] = [tuned(&[]), tuned(&[whole]), tuned(&[whole, "seed=5"])];
+    let go = |adapters: &[&tempfile::TempDir], to: &str| {
+        let adapters = adapters.iter().map(|dir| (dir.path().to_path_buf(), 1.0));
+        merge(&Order {
+            base: base.checkpoint(5),
+            adapters: adapters.collect(),
+            to: dir.path().join(to),
+            dtype: "f32".into(),
+            dequantize: false,
+            any_base: false,
+            prompts: Vec::new(),
+        })
+    };
+    let alone = go(&[&one], "alone").unwrap().check.unwrap();
+    assert!(alone.off < 1e-4 && alone.moved > 0.0, "{alone:?}");
+    let unchecked = go(&[&plain, &one], "both").unwrap().check.unwrap_err();
+    assert!(unchecked.contains("whole tables"), "{unchecked}");
+    assert!(dir.path().join("both").join("config.json").is_file());
+    let error = go(&[&one, &two], "never").unwrap_err().to_string();
+    assert!(error.contains("two of the adapters bring"), "{error}");
 }

@@ -231,6 +231,21 @@ fn a_critic_on_the_policys_trunk_learns_by_the_same_backward() {
             of_model.iter().all(|name| !name.contains("v_head")),
             "{of_model:?}"
         );
+        // The model is GPT-2 to any program that reads the folder: by its name, and by GPT-2's zero biases and layouts.
+        let config = std::fs::read_to_string(run.checkpoint(12).join("config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(config["model_type"], "gpt2");
+        let own = &config["llmtui"]["model"];
+        assert!(own.is_object() && own["value_head"].is_null(), "{own}");
+        assert!(
+            of_model
+                .iter()
+                .any(|name| name == "transformer.h.0.attn.c_attn.bias"),
+            "{of_model:?}"
+        );
+        let read = crate::hf::load(&run.checkpoint(12)).unwrap();
+        assert!(read.params().value_head().is_none());
+        checkpoint_is_as_large_as_predicted(&run, 12);
     }
 }
 

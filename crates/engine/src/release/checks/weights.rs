@@ -126,7 +126,7 @@ fn gguf(subject: &Subject, path: &Path) -> Option<Finding> {
         let fix = format!("check it where more than {} are free", human::bytes(subject.here.room));
         return Some(Finding::unknown(seen, fix).at(place));
     }
-    let error = file.quantised().err()?;
+    let error = file.quantized().err()?;
     Some(
         Finding::fail(
             error.to_string(),

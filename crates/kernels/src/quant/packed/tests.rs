@@ -4,7 +4,7 @@ use super::*;
 use crate::check::normal;
 use crate::matmul::ComputeDtype;
 
-const QUANTISED: [Kind; 8] = [
+const QUANTIZED: [Kind; 8] = [
     Kind::Q8_0,
     Kind::Q4_0,
     Kind::Q4_1,
@@ -58,7 +58,7 @@ fn pool() -> Compute {
 
 #[test]
 fn rows_of_panels_are_the_rows_of_the_file() {
-    for kind in QUANTISED {
+    for kind in QUANTIZED {
         for (rows, cols) in [(16, 256), (5, 512), (37, 256)] {
             let bytes = bytes(kind, rows, cols, 7);
             let mut packed = Packed::new(cols);
@@ -72,7 +72,7 @@ fn rows_of_panels_are_the_rows_of_the_file() {
 
 #[test]
 fn products_are_those_of_the_values_in_f32_up_to_eight_bit_rounding() {
-    for kind in QUANTISED {
+    for kind in QUANTIZED {
         for (rows, cols, n) in [(16, 256, 1), (40, 512, 3), (100, 256, 21)] {
             let packed = packed(&[(kind, rows)], cols);
             let weights = dense(&packed);
@@ -103,7 +103,7 @@ fn products_are_those_of_the_values_in_f32_up_to_eight_bit_rounding() {
 
 #[test]
 fn every_door_gives_the_same_bits() {
-    for kind in QUANTISED {
+    for kind in QUANTIZED {
         let (rows, cols) = (50, 512);
         let packed = packed(&[(kind, rows)], cols);
         for n in [1, 2, 3, 7, 8, 11] {

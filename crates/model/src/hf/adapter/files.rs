@@ -9,6 +9,7 @@ use super::peft::{HEAD, TABLES};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, Peft, part_of};
 use crate::base::files::read_small;
 use crate::base::text::one_line;
+use crate::nn::module_name;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -63,9 +64,7 @@ impl Peft {
     pub fn whole(&self) -> BTreeSet<String> {
         let names = self.file.names().map(plain);
         let whole = names.filter(|name| part_of(name).is_none());
-        whole
-            .map(|name| name.trim_end_matches(".weight").to_string())
-            .collect()
+        whole.map(|name| module_name(name).to_string()).collect()
     }
 
     /// How many values its file has.

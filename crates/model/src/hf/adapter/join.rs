@@ -8,7 +8,7 @@ use super::names::{self, Sizes};
 use super::{A, B, MAGNITUDE, PREFIX, Peft, joined};
 use crate::base::text::one_line;
 use crate::nn::adapter::RankAlpha;
-use crate::nn::{ParamInfo, param_infos};
+use crate::nn::{ParamInfo, module_name, param_infos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -83,14 +83,14 @@ impl Peft {
         })?;
         let infos = param_infos(&config, config.vocab_size.unwrap_or(1));
         let tensors = disk_tensors(family_in(&value, &config), &config, &infos);
-        let theirs: BTreeSet<&str> = tensors.iter().map(|t| plain(&t.name)).collect();
+        let theirs: BTreeSet<&str> = tensors.iter().map(|t| module_name(&t.name)).collect();
         let modules = self.modules();
         let mut whole: BTreeMap<&str, &DiskTensor> = BTreeMap::new();
         for module in modules.iter().filter(|m| !theirs.contains(m.as_str())) {
-            let info = infos.iter().find(|info| plain(&info.name) == module);
+            let info = infos.iter().find(|info| info.module() == module);
             let tensor = info.and_then(|info| tensors.iter().find(|tensor| holds(tensor, info)));
             match tensor {
-                Some(tensor) if !modules.contains(plain(&tensor.name)) => {
+                Some(tensor) if !modules.contains(module_name(&tensor.name)) => {
                     whole.insert(&tensor.name, tensor);
                 }
                 _ => {
@@ -103,12 +103,12 @@ impl Peft {
         }
         let joins = whole.values().map(|tensor| {
             let parts = infos.iter().filter(|info| holds(tensor, info));
-            self.join(plain(&tensor.name), &parts.collect::<Vec<_>>())
+            self.join(module_name(&tensor.name), &parts.collect::<Vec<_>>())
         });
         let matrices = tensors.iter().filter(|tensor| tensor.shape.len() == 2);
         Ok(Joins {
             joins: joins.collect::<Result<_, _>>()?,
-            theirs: matrices.map(|t| plain(&t.name).to_string()).collect(),
+            theirs: matrices.map(|t| module_name(&t.name).to_string()).collect(),
         })
     }
 
@@ -117,7 +117,7 @@ impl Peft {
         let modules = self.modules();
         let mut all: Vec<Option<Factors>> = Vec::new();
         for info in infos {
-            let module = plain(&info.name);
+            let module = info.module();
             let factors = modules
                 .contains(module)
                 .then(|| self.part(module, info.shape[0], cols));
@@ -146,7 +146,7 @@ impl Peft {
             },
         };
         let parts = infos.iter().zip(&all).map(|(info, factors)| Part {
-            module: factors.is_some().then(|| plain(&info.name).to_string()),
+            module: factors.is_some().then(|| info.module().to_string()),
             rows: info.shape[0],
             rank: factors.as_ref().map_or(0, |one| one.size.rank),
             factor: factors
@@ -261,8 +261,4 @@ fn holds(tensor: &DiskTensor, info: &ParamInfo) -> bool {
         Values::Own(parts) => parts.len() > 1 && parts.iter().any(|part| part.start == info.offset),
         Values::Turned(_) | Values::Zeros => false,
     }
-}
-
-fn plain(name: &str) -> &str {
-    name.trim_end_matches(".weight")
 }

@@ -3,8 +3,8 @@
 
 use super::super::families::fused_name;
 use super::factors::{Change, Factors};
-use crate::nn::ParamInfo;
 use crate::nn::adapter::{Lora, RankAlpha};
+use crate::nn::{ParamInfo, module_name};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub(super) fn matrices(infos: &[ParamInfo]) -> BTreeMap<String, Vec<&ParamInfo>>
     let mut found: BTreeMap<String, Vec<&ParamInfo>> = BTreeMap::new();
     for info in infos.iter().filter(|info| info.shape.len() == 2) {
         if let Some(name) = fused_name(&info.name) {
-            let module = name.trim_end_matches(".weight");
+            let module = module_name(&name);
             found.entry(module.to_string()).or_default().push(info);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn split(lora: &Lora, whole: &Factors, parts: &[&ParamInfo]) -> Vec<C
             .as_ref()
             .map(|all| all[rows.clone()].to_vec());
         changes.push(Change {
-            module: info.name.trim_end_matches(".weight").into(),
+            module: info.module().into(),
             offset: info.offset,
             shape: (rows.len(), cols),
             factors: Factors {

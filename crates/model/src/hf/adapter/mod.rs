@@ -134,7 +134,7 @@ pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
             infos.iter().try_for_each(|info| {
                 let place = params.place(info);
                 let place =
-                    place.ok_or_else(|| io::Error::other("a quantised table is not saved"))?;
+                    place.ok_or_else(|| io::Error::other("a quantized table is not saved"))?;
                 sink.put(&weights[place])
             })
         })

@@ -151,7 +151,7 @@ impl Peft {
     /// grown. The rows of the new tokens come with its tables; of frozen ones they are what they began as.
     ///
     /// # Errors
-    /// Weights that are kept quantised: their tables do not grow.
+    /// Weights that are kept quantized: their tables do not grow.
     pub fn make_room(&self, model: &mut Model) -> Result<(), HfError> {
         let shape = model.shape();
         let Some(rows) = self.vocab_size(shape.d_model) else {
@@ -255,7 +255,10 @@ impl Peft {
             TABLES.contains(&name)
         });
         let Some(table) = table else {
-            return Ok(());
+            return Err(self.wrong(format!(
+                "it has {} and no embeddings, and in this model the two are one table: they differ; merge this adapter with PEFT first",
+                one_line(head)
+            )));
         };
         let shape = self.file.shape(head).unwrap_or_default().to_vec();
         match self.file.read(head, &shape)? == self.file.read(table, &shape)? {
@@ -273,7 +276,7 @@ impl Peft {
             return Err(self.wrong(format!("{} is no matrix", one_line(name))));
         };
         Ok(Change {
-            module: info.name.trim_end_matches(".weight").into(),
+            module: info.module().into(),
             offset: info.offset,
             shape: (rows, cols),
             factors: self.factors(name, (rows, cols))?,
@@ -343,7 +346,7 @@ impl Peft {
     ///
     /// # Errors
     /// It belongs to another model; it brings magnitudes or whole tables, of which there is no share; weights that are kept
-    /// quantised.
+    /// quantized.
     pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
         self.make_room(model)?;
         let infos = model.params().base().to_vec();
@@ -392,14 +395,13 @@ impl Peft {
         model: &ModelConfig,
     ) -> Result<AdapterConfig, HfError> {
         let infos = param_infos(model, model.vocab_size.unwrap_or(1));
-        let module = |info: &ParamInfo| info.name.trim_end_matches(".weight").to_string();
         let products = changes.products.iter();
         let names: BTreeSet<String> = products.map(|change| change.module.clone()).collect();
         let adapts = |lora: &Lora| -> BTreeSet<String> {
             let adapted = infos.iter().filter(|i| i.shape.len() == 2);
             adapted
-                .filter(|i| lora.adapts(i.role, &module(i)))
-                .map(&module)
+                .filter(|i| lora.adapts(i.role, i.module()))
+                .map(|i| i.module().to_string())
                 .collect()
         };
         // A tied head is trained with the embeddings.
@@ -463,7 +465,7 @@ impl Peft {
     ///
     /// # Errors
     /// It belongs to another model, or stands on matrices that take no adapter here; a model that has adapters, or one whose
-    /// tables are quantised where this brings its own.
+    /// tables are quantized where this brings its own.
     pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
         self.make_room(model)?;
         let changes = self.changes(model.params().base())?;

@@ -4,6 +4,7 @@ use super::super::HfError;
 use super::factors::Change;
 use super::peft::Peft;
 use super::{A, B};
+use crate::base::text::one_line;
 use crate::nn::adapter::{Lora, Targets};
 use crate::nn::{AdapterConfig, Model};
 use std::collections::BTreeMap;
@@ -26,6 +27,12 @@ pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfErro
         let changes = peft.changes(model.params().base())?;
         // Says whether each can stand beside the weights.
         peft.config_for(&changes, model.config())?;
+        if let Some((info, _)) = changes.whole.first() {
+            return Err(peft.wrong(format!(
+                "it brings {} whole, and whole tables do not add up with other adapters",
+                one_line(&info.name)
+            )));
+        }
         for change in changes.products {
             let scale = (weight * peft.scale_of(change.factors.size)) as f32;
             factors

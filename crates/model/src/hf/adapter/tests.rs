@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nn::ModelConfig;
-use crate::nn::adapter::{ByPattern, Lora};
+use crate::nn::adapter::{ByPattern, Lora, Targets};
 use candle_core::Device;
 use serde_json::Value;
 
@@ -11,15 +11,22 @@ fn adapted() -> Model {
 }
 
 fn adapted_by(lora: Lora) -> Model {
-    let config = ModelConfig {
+    adapted_on(&gpt2(), lora)
+}
+
+fn gpt2() -> ModelConfig {
+    ModelConfig {
         n_layer: 2,
         n_head: 2,
         d_model: 8,
         seq_len: 8,
         init_std: 0.3,
         ..Default::default()
-    };
-    let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
+    }
+}
+
+fn adapted_on(config: &ModelConfig, lora: Lora) -> Model {
+    let mut model = Model::new(config, 11, &Device::Cpu).unwrap();
     model.adapt(&AdapterConfig::Lora(lora)).unwrap();
     model.init(3).unwrap();
     let fill = |weights: &mut [f32]| {
@@ -68,26 +75,64 @@ fn adapters_come_back_bit_for_bit_and_under_pefts_names() {
     assert!(bits(&other) == bits(&model));
 }
 
+/// With separate projections and a gate.
+fn llama() -> ModelConfig {
+    let says = json!({
+        "n_layer": 2, "n_head": 2, "d_model": 8, "seq_len": 8, "init_std": 0.3, "n_kv_head": 1,
+        "position": {"rope": {}}, "norm": {"rmsnorm": {}}, "mlp": {"swiglu": {}},
+    });
+    serde_json::from_value(says).unwrap()
+}
+
+/// Scales, magnitudes and sizes of single modules: what a merge adds is what the adapters do beside the weights.
 #[test]
 fn merged_weights_say_what_base_and_adapters_say() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut model = adapted();
-    write(&model, folder.path());
-    let mut merged = base(&model);
-    assert!(merge_adapter(folder.path(), &mut merged).unwrap());
+    let plain = Lora {
+        rank: 3,
+        alpha: 6.0,
+        targets: Targets::All,
+        ..Lora::default()
+    };
+    let dora = Lora {
+        dora: true,
+        rslora: true,
+        ..plain.clone()
+    };
+    let own = |lora: &Lora| {
+        let own = [
+            ("model.layers.0.self_attn.q_proj", 5, 2.0),
+            ("model.layers.0.self_attn.v_proj", 1, 7.0),
+            ("model.layers.1.mlp.up_proj", 2, 1.0),
+        ];
+        let own = own.map(|(name, rank, alpha)| (name.to_string(), RankAlpha { rank, alpha }));
+        Lora {
+            modules: own.into_iter().collect(),
+            ..lora.clone()
+        }
+    };
     let tokens: Vec<u32> = (0..8).collect();
     let logits = |m: &mut Model| -> Vec<f32> {
         let logits = m.logits(&tokens, 1, 8).unwrap();
         logits.flatten_all().unwrap().to_vec1().unwrap()
     };
-    let exact = logits(&mut model);
-    for (a, b) in logits(&mut merged).iter().zip(&exact) {
-        assert!((a - b).abs() < 1e-5, "{a} {b}");
-    }
-    model.merge_adapters().unwrap();
-    assert_eq!(model.n_params(), merged.n_params());
-    for (a, b) in logits(&mut model).iter().zip(&exact) {
-        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    for (config, lora) in [
+        (gpt2(), Lora::default()),
+        (gpt2(), dora.clone()),
+        (llama(), plain.clone()),
+        (llama(), own(&plain)),
+        (llama(), own(&dora)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = adapted_on(&config, lora);
+        write(&model, folder.path());
+        let mut merged = base(&model);
+        let without = logits(&mut merged);
+        assert!(merge_adapter(folder.path(), &mut merged).unwrap());
+        let (exact, merged) = (logits(&mut model), logits(&mut merged));
+        assert_ne!(exact, without);
+        for (a, b) in merged.iter().zip(&exact) {
+            assert!((a - b).abs() < 1e-5, "{a} {b}");
+        }
     }
 }
 
@@ -163,4 +208,81 @@ fn ranks_and_alphas_of_a_specs_patterns_come_back() {
     let mut fresh = base(&model);
     let error = fresh.adapt(&AdapterConfig::Lora(unknown)).unwrap_err();
     assert!(error.to_string().contains("`q_proj`"), "{error}");
+}
+
+/// The same adapter with tensors more.
+fn with_tensors(from: &Path, to: &Path, more: &[(&str, &[usize], Vec<f32>)]) {
+    std::fs::copy(from.join(ADAPTER_CONFIG), to.join(ADAPTER_CONFIG)).unwrap();
+    let file = TensorFile::open(&from.join(ADAPTER_WEIGHTS)).unwrap();
+    let own = file.names().map(|name| {
+        let shape = file.shape(name).unwrap();
+        let values = file.read(name, shape).unwrap();
+        (name.to_string(), shape.to_vec(), values)
+    });
+    let more = more.iter();
+    let more = more.map(|(name, shape, values)| {
+        let name = format!("{PREFIX}{name}");
+        (name, shape.to_vec(), values.clone())
+    });
+    let all: Vec<_> = own.chain(more).collect();
+    let heads: Vec<TensorHead> = all
+        .iter()
+        .map(|(name, shape, _)| TensorHead::f32(name.as_str(), shape.clone()))
+        .collect();
+    let mut out = std::fs::File::create(to.join(ADAPTER_WEIGHTS)).unwrap();
+    let put = &mut |sink: &mut super::super::safetensors::TensorSink| {
+        all.iter().try_for_each(|(_, _, values)| sink.put(values))
+    };
+    super::super::safetensors::write_to(&mut out, &heads, put).unwrap();
+}
+
+/// The head of a tied base: PEFT has a copy of it, with or without the embeddings beside it.
+#[test]
+fn a_head_of_its_own_on_a_tied_base_is_refused_unless_it_is_the_table() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let model = adapted();
+    write(&model, from.path());
+    let merged = |tensors: &[(&str, &[usize], Vec<f32>)]| {
+        with_tensors(from.path(), to.path(), tensors);
+        let merged = merge_adapter(to.path(), &mut base(&model));
+        merged.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    let shape = &[11, 8][..];
+    let table = |x: f32| vec![x; 88];
+    let (head, embeddings) = ("lm_head.weight", "transformer.wte.weight");
+    for tensors in [
+        &[(head, shape, table(1.0))][..],
+        &[(head, shape, table(1.0)), (embeddings, shape, table(2.0))],
+    ] {
+        let error = merged(tensors);
+        assert!(
+            error.contains("lm_head") && error.contains("differ") && error.contains("PEFT first"),
+            "{error}"
+        );
+    }
+    let same = [(head, shape, table(1.0)), (embeddings, shape, table(1.0))];
+    assert_eq!(merged(&same), "");
+}
+
+#[test]
+fn whole_tables_do_not_add_up_with_other_adapters() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let model = adapted();
+    write(&model, folders[0].path());
+    let with_table = adapted_by(Lora {
+        modules_to_save: vec![Whole::Embeddings],
+        ..Lora::default()
+    });
+    write(&with_table, folders[1].path());
+    let pefts = |which: &[usize]| -> Vec<(Peft, f64)> {
+        let open = |at: &usize| (Peft::open(folders[*at].path()).unwrap(), 1.0);
+        which.iter().map(open).collect()
+    };
+    let both = pefts(&[0, 1]);
+    let mut beside = base(&model);
+    let error = attach_sum(&both, &mut beside).unwrap_err().to_string();
+    assert!(error.contains("whole tables do not add up"), "{error}");
+    assert!(beside.adapter().is_none());
+    // One alone stands with its table.
+    attach_sum(&pefts(&[1]), &mut beside).unwrap();
 }

@@ -209,7 +209,7 @@ pub fn write_layer_types(config: &ModelConfig) -> Value {
 pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String> {
     let on = keys.flag("use_sliding_window", false)?;
     let window = keys.size("sliding_window")?.filter(|_| on);
-    let from = keys.value("max_window_layers").and_then(Value::as_u64);
+    let from = keys.count("max_window_layers")?;
     if let Some((window, every)) = layer_types(keys, n_layer, window)? {
         return match every {
             None => Ok(window),
@@ -221,7 +221,7 @@ pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String>
     match (window, from.unwrap_or(28)) {
         (None, _) => Ok(None),
         (Some(window), 0) => Ok(Some(window)),
-        (Some(_), from) if from >= n_layer as u64 => Ok(None),
+        (Some(_), from) if from >= n_layer => Ok(None),
         (Some(_), from) => Err(format!(
             "max_window_layers {from}: a sliding window is supported only in all blocks or none"
         )),
@@ -295,5 +295,9 @@ mod tests {
             read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 2}))
                 .is_err()
         );
+        for wrong in [json!("2"), json!(0.5), json!(-1)] {
+            let error = read(json!({"max_window_layers": wrong})).unwrap_err();
+            assert!(error.contains("max_window_layers: expected"), "{error}");
+        }
     }
 }

@@ -19,6 +19,9 @@ pub fn read(config: ModelConfig, keys: &Keys, every: usize) -> Result<ModelConfi
     let scalar = keys
         .number("query_pre_attn_scalar")?
         .unwrap_or(QUERY_SCALAR);
+    if scalar <= 0.0 {
+        return Err(format!("query_pre_attn_scalar: {scalar} is not above 0"));
+    }
     let window = match keys.has("sliding_window") {
         true => keys.size("sliding_window")?,
         false => Some(WINDOW),
@@ -55,9 +58,4 @@ pub fn write(config: &ModelConfig, mut value: Value) -> Value {
     value["sliding_window"] = json!(config.sliding_window);
     value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
     value
-}
-
-/// Their norm names: `post_attention_layernorm` really follows attention.
-pub fn disk_name(own: &str) -> String {
-    own.to_string()
 }

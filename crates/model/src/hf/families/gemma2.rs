@@ -43,10 +43,6 @@ impl Family for Gemma2 {
         value["layer_types"] = common::write_layer_types(config);
         value
     }
-
-    fn disk_name(&self, own: &str) -> String {
-        gemma::disk_name(own)
-    }
 }
 
 /// Null is no cap; a missing key is the class's default.

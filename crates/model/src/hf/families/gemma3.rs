@@ -67,10 +67,6 @@ impl Family for Gemma3 {
         value["layer_types"] = common::write_layer_types(config);
         value
     }
-
-    fn disk_name(&self, own: &str) -> String {
-        gemma::disk_name(own)
-    }
 }
 
 /// Two tables by block type; or the keys of transformers 4, where scaling applies to global blocks.

@@ -165,6 +165,8 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     c.attention_type = None;
     // Said by `architectures`, whatever the family.
     c.head = HeadKind::Vocabulary;
+    // In no model file: training alone needs it.
+    c.value_head = false;
     c.n_kv_head = Some(shape.n_kv_head);
     c.head_dim = Some(shape.head_dim);
     c.d_ff = Some(shape.d_ff);
@@ -192,19 +194,10 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let windows = c.sliding_window.is_some();
     if let PositionConfig::Rope(rope) = &mut c.position {
         let half = rope.width(shape.head_dim) / 2;
+        *rope = rope.in_files(shape.head_dim, shape.seq_len);
         match &mut rope.scaling {
-            Some(ScalingConfig::Ntk(ntk)) => {
-                let d = 2.0 * half as f64;
-                if half > 1 {
-                    rope.theta *= ntk.factor.powf(d / (d - 2.0));
-                }
-                rope.scaling = None;
-            }
             Some(ScalingConfig::Yarn(yarn)) => {
-                let old = (shape.seq_len as f64 / yarn.factor).max(1.0) as usize;
-                yarn.original_len = Some(yarn.original_len.unwrap_or(old));
-                let usual = 0.1 * yarn.factor.ln() + 1.0;
-                yarn.attention_factor = Some(yarn.attention_factor.unwrap_or(usual));
+                yarn.attention_factor = Some(yarn.attention_factor());
             }
             Some(ScalingConfig::Longrope(long)) => {
                 long.attention_factor = Some(long.attention_factor(shape.seq_len));

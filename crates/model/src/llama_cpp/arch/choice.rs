@@ -2,7 +2,7 @@
 //! into the queries, and an unsupported window limits the context.
 
 use super::{ALL, Architecture, OwnKeys};
-use crate::nn::position::{PositionConfig, ScalingConfig};
+use crate::nn::position::PositionConfig;
 use crate::nn::{ModelConfig, ModelShape};
 
 /// An architecture, and how a model is written for it.
@@ -18,7 +18,11 @@ pub(in crate::llama_cpp) struct Chosen {
 
 /// The architecture for a model, if there is one.
 pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
-    as_it_is(config, shape).or_else(|| within_the_window(config, shape))
+    let mut config = config.clone();
+    if let PositionConfig::Rope(rope) = &mut config.position {
+        *rope = rope.in_files(shape.head_dim, shape.seq_len);
+    }
+    as_it_is(&config, shape).or_else(|| within_the_window(&config, shape))
 }
 
 fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
@@ -50,19 +54,13 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
 /// If no token is further back than the window, the window has no effect.
 fn within_the_window(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let window = config.sliding_window?;
-    let mut whole = ModelConfig {
+    let whole = ModelConfig {
         sliding_window: None,
         global_every: None,
         seq_len: window.min(shape.seq_len),
         ..config.clone()
     };
-    let PositionConfig::Rope(rope) = &mut whole.position else {
-        return None;
-    };
-    if let Some(ScalingConfig::Yarn(yarn)) = &mut rope.scaling {
-        let length = (shape.seq_len as f64 / yarn.factor) as usize;
-        yarn.original_len = yarn.original_len.or(Some(length));
-    }
+    whole.position.rope()?;
     let mut chosen = as_it_is(&whole, &whole.shape(shape.vocab_size))?;
     if window < shape.seq_len {
         let name = chosen.architecture.name();

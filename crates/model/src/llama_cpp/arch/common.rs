@@ -74,13 +74,20 @@ fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> 
     Ok(RopeConfig {
         theta: seven_digits(theta),
         fraction: width as f64 / head_dim as f64,
-        scaling: scaling(keys, seen)?,
+        scaling: scaling(keys, seen, width / 2)?,
         local_theta: None,
     })
 }
 
-fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
+/// The scaling of `half` pairs.
+fn scaling(keys: Keys, seen: &Seen, half: usize) -> Result<Option<ScalingConfig>, String> {
     if let Some(factors) = &seen.rope_factors {
+        if factors.len() != half {
+            return Err(format!(
+                "rope_freqs.weight has {} factors for {half} rotated pairs",
+                factors.len()
+            ));
+        }
         let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
         return llama3(factors, theta).map(Some);
     }
@@ -104,12 +111,14 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
     match kind {
         "linear" => Ok(Some(ScalingConfig::Linear(scaling::Linear { factor }))),
         "yarn" => {
-            let standard = scaling::Yarn::default();
+            let standard = scaling::Yarn {
+                factor,
+                ..scaling::Yarn::default()
+            };
             let own = keys.number_if("rope.scaling.attn_factor")?;
             // In Hugging Face's form: the complete factor.
             let whole = keys.number_if("rope.scaling.yarn_attn_factor")?;
             Ok(Some(ScalingConfig::Yarn(scaling::Yarn {
-                factor,
                 original_len: keys.count_if("rope.scaling.original_context_length")?,
                 beta_fast: keys
                     .number_if("rope.scaling.yarn_beta_fast")?
@@ -120,8 +129,9 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
                 // The file's factor multiplies the usual one.
                 attention_factor: own
                     .filter(|own| *own != 1.0)
-                    .map(|own| own * (0.1 * factor.ln() + 1.0))
+                    .map(|own| own * standard.usual_attention_factor())
                     .or(whole),
+                ..standard
             })))
         }
         _ => Ok(None),
@@ -220,15 +230,14 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
             if (yarn.beta_fast, yarn.beta_slow) != (standard.beta_fast, standard.beta_slow) {
                 return None;
             }
-            let original = yarn.original_len;
-            let original = original.unwrap_or((shape.seq_len as f64 / yarn.factor) as usize);
+            let original = yarn.original_len?;
             keys.push(("rope.scaling.type", Value::String("yarn".into())));
             keys.push(("rope.scaling.factor", float(yarn.factor)));
             keys.push(("rope.scaling.original_context_length", count(original)));
             keys.push(("rope.scaling.yarn_beta_fast", float(yarn.beta_fast)));
             keys.push(("rope.scaling.yarn_beta_slow", float(yarn.beta_slow)));
             if let Some(factor) = yarn.attention_factor {
-                let usual = 0.1 * yarn.factor.ln() + 1.0;
+                let usual = yarn.usual_attention_factor();
                 keys.push(("rope.scaling.attn_factor", float(factor / usual)));
             }
         }

@@ -85,10 +85,14 @@ impl Architecture for Gemma2 {
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         // Absent keys have the values of the published models.
         let or = |key, usual| keys.number_if(key).map(|x| x.or(Some(usual)));
-        let window = keys.count_if("attention.sliding_window")?;
+        let window = keys.count_if("attention.sliding_window")?.unwrap_or(4096);
+        let window = Some(window).filter(|n| *n > 0);
         Ok(ModelConfig {
-            sliding_window: window.or(Some(4096)),
-            global_every: Some(pattern(keys, 2)?),
+            sliding_window: window,
+            global_every: match window {
+                Some(_) => Some(pattern(keys, 2)?),
+                None => None,
+            },
             attention_softcap: or("attn_logit_softcapping", 50.0)?,
             logit_softcap: or("final_logit_softcapping", 30.0)?,
             ..base(keys, seen, LAYERS_OF_27B[0])?

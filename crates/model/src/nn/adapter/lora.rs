@@ -174,13 +174,12 @@ impl Config {
 
     /// The modules of a model that have adapters, by whole names.
     pub fn modules_of(&self, model: &ModelConfig) -> Vec<String> {
-        let module = |name: &str| name.trim_end_matches(".weight").to_string();
         let infos = param_infos(model, 1).into_iter();
         let adapted = infos.filter(|info| {
             // Biases have the role of their matrix.
-            info.shape.len() == 2 && self.adapts(info.role, &module(&info.name))
+            info.shape.len() == 2 && self.adapts(info.role, info.module())
         });
-        adapted.map(|info| module(&info.name)).collect()
+        adapted.map(|info| info.module().to_string()).collect()
     }
 
     /// What the product of factors of this size is multiplied by.

@@ -125,7 +125,7 @@ impl Pass {
 
     /// The same at a rate of its own.
     pub(super) fn drops_at(&self, plan: &Plan, rate: f64, place: Place) -> Option<Dropout> {
-        let drop = plan.moment.dropout(rate, place);
+        let drop = plan.step_position.dropout(rate, place);
         drop.filter(|_| self.track == Track::Gradients)
     }
 

@@ -16,8 +16,8 @@ impl Pass {
         let positions = self.rows.positions(start);
         let size = plan.embedding_noise / ((self.rows.seq_len * d) as f64).sqrt();
         let noise = (size > 0.0 && self.track == Track::Gradients).then_some(embedding::Noise {
-            seed: plan.moment.seed,
-            micro_step: plan.moment.micro_step,
+            seed: plan.step_position.seed,
+            micro_step: plan.step_position.micro_step,
             size: size as f32,
         });
         self.kernels.run(Part::Embedding, || {

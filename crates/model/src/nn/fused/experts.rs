@@ -251,7 +251,7 @@ impl Pass {
             experts::combine_backward(router, order, &routing, &dy, &mut douts, &mut dgates);
         });
         let dwide = self.experts_out_backward(plan, node, sizes, &douts, grads);
-        // The gradient by the gathered rows takes the place of that by the outputs.
+        // The gradient of the gathered rows takes the place of that of the outputs.
         let mut dgathered = douts;
         self.experts_in_backward(plan, node, sizes, (&dwide, &mut dgathered), grads);
         self.arena.free(dwide);
@@ -391,7 +391,7 @@ impl Pass {
 }
 
 impl Experts {
-    /// Fills the gradients by probabilities that the balancing loss of a block gives; returns what a log-sum-exp's gradient
+    /// Fills the gradients with respect to probabilities that the balancing loss of a block gives; returns what a log-sum-exp's gradient
     /// is per log-sum-exp, halved.
     fn weigh(&mut self, plan: &Plan, layer: usize) -> f32 {
         self.by_probability.clear();
@@ -399,7 +399,7 @@ impl Experts {
             return 0.0;
         };
         let blocks = plan.config.expert_blocks().max(1) as f64;
-        let share = plan.moment.share / (blocks * tally.tokens.max(1.0));
+        let share = plan.step_position.share / (blocks * tally.tokens.max(1.0));
         let n_expert = tally.counts.len() as f64;
         let by_probability = |count: &f64| {
             let f = count / tally.tokens.max(1.0);

@@ -143,7 +143,7 @@ pub(crate) struct Pass {
     rows: Rows,
     /// Hidden states of a batch that waits for its backward.
     hidden: Option<Slot>,
-    /// Whether the gradient by them is there already.
+    /// Whether their gradient is there already.
     head_done: bool,
     /// How the backward under way writes gradients of parameters.
     into: Accumulation,
@@ -203,7 +203,7 @@ impl Pass {
         self.show_logits(plan);
     }
 
-    /// The same where the gradient by `outputs` is known beforehand: the head goes forward and backward at once. What
+    /// The same where the gradient with respect to `outputs` is known beforehand: the head goes forward and backward at once. What
     /// follows is a [`Pass::backward`] with the same `upstream` and `grads`.
     pub fn forward_at_once(
         &mut self,

@@ -28,7 +28,7 @@ pub(crate) struct Plan<'a> {
     pub layout: &'a Layout,
     pub tables: &'a Tables,
     /// Where in a run the pass stands; what is dropped depends on it.
-    pub moment: StepPosition,
+    pub step_position: StepPosition,
     pub weights: Weights<'a>,
     /// Whether adapters count.
     pub adapters: bool,
@@ -116,11 +116,7 @@ impl<'a> Plan<'a> {
     }
 
     pub(in crate::nn) fn heads(&self) -> Heads {
-        Heads {
-            n_head: self.shape.n_head,
-            n_kv_head: self.shape.n_kv_head,
-            head_dim: self.shape.head_dim,
-        }
+        self.shape.heads()
     }
 
     pub(super) fn norm_of(&self, spans: &NormSpans) -> norm::Norm<'a> {

@@ -7,11 +7,11 @@ use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
 impl Pass {
-    /// `x` (rows, qkv_width) with queries and keys normalised.
+    /// `x` (rows, qkv_width) with queries and keys normalized.
     pub(super) fn qk_norm(&mut self, plan: &Plan, x: Slot, gains: [Span; 2]) -> Slot {
         let (norm, rows) = (plan.qk_norm(gains), self.rows.count);
         let y = self.arena.slot(rows * norm.heads.qkv_width());
-        let scales = self.arena.slot(rows * norm.normalised());
+        let scales = self.arena.slot(rows * norm.normalized());
         let (mut values, mut scale_values) = (self.arena.take(y), self.arena.take(scales));
         let x_values = self.arena.get(x);
         self.kernels.run(Part::Norm, || {

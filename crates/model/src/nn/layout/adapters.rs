@@ -101,7 +101,7 @@ impl Builder<'_> {
             .iter()
             .filter(|info| weight.range().contains(&info.offset))
             .filter_map(|info| {
-                let name = info.name.trim_end_matches(".weight");
+                let name = info.module();
                 config.adapts(info.role, name).then(|| Matrix {
                     first: (info.offset - weight.offset) / weight.cols,
                     rows: info.shape[0],

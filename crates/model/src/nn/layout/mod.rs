@@ -85,7 +85,7 @@ pub(crate) struct LinearSpans {
     pub adapter: Option<usize>,
 }
 
-/// A normalisation: gain and bias, each (1, D).
+/// A normalization: gain and bias, each (1, D).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormSpans {
     pub gain: Span,

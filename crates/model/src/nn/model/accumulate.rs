@@ -61,7 +61,8 @@ impl Upstream {
 
 impl Model {
     /// Forward and backward of one micro-step: `loss` reads what the head gave and writes its gradient, which is added to
-    /// the flat gradients. Once buffers have grown, nothing is allocated here. If `loss` fails, gradients stay as they were.
+    /// the flat gradients. Once buffers have grown, nothing is allocated here. If `loss` fails, gradients and
+    /// the load of experts stay as they were.
     ///
     /// # Errors
     /// Those of `loss`; a batch of another shape than it says, or with tokens outside the vocabulary.
@@ -151,8 +152,9 @@ impl Model {
                 Ok(result)
             })?
         })?;
-        self.loads.add(self.training.experts.tallies());
-        if result.is_err() && into == Accumulation::Overwrite {
+        if result.is_ok() {
+            self.loads.add(self.training.experts.tallies());
+        } else if into == Accumulation::Overwrite {
             // Nothing was written: the gradients go on standing for zeros.
             self.params.zero_grads()?;
         }

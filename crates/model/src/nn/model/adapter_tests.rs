@@ -169,10 +169,6 @@ fn modules_can_have_ranks_and_alphas_of_their_own() {
         compare("logp", &logp, &exact.logp, 1e-3);
         let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
         compare("gradients", &grads, &exact.grads, 0.3 * largest);
-        let beside = score(&mut model, &texts);
-        let beside: Vec<f64> = beside.iter().map(|x| f64::from(*x)).collect();
-        model.merge_adapters().unwrap();
-        compare("merged", &score(&mut model, &texts), &beside, 1e-3);
     }
 }
 
@@ -346,25 +342,6 @@ fn without_its_adapters_a_model_is_its_base_to_the_bit_and_does_not_train() {
         assert!(model.accumulate(&batch(&texts), |_, _| Ok(())).is_err());
         model.set_adapters(true);
         assert_eq!(bits(&score(&mut model, &texts)), bits(&with_adapters));
-    }
-}
-
-#[test]
-fn merged_adapters_say_the_same_and_everything_trains_again() {
-    let texts = texts(18);
-    for (config, kind) in [
-        (with(json!({})), lora as fn(Targets, f64) -> AdapterConfig),
-        (gpt2(), lora),
-        (with(json!({})), dora),
-        (gpt2(), dora),
-    ] {
-        let mut model = adapted(&config, &kind(targets(&config), 0.1), Backend::Fused);
-        let exact = score(&mut model, &texts);
-        let exact: Vec<f64> = exact.iter().map(|x| f64::from(*x)).collect();
-        let n = model.params().base().iter().map(|i| i.len).sum::<usize>();
-        model.merge_adapters().unwrap();
-        assert_eq!((model.n_params(), model.params().n_trainable()), (n, n));
-        compare("merged", &score(&mut model, &texts), &exact, 1.0);
     }
 }
 

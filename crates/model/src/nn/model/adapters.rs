@@ -1,8 +1,8 @@
 //! A model with adapters: frozen weights, and small matrices beside them that train.
 
 use super::Model;
-use crate::kernels::{flat, low_rank};
-use crate::nn::layout::{AdapterSpans, Layout, LinearSpans, Parts};
+use crate::kernels::flat;
+use crate::nn::layout::{Layout, Parts};
 use crate::nn::weights::{StoredPart, Table, Weights};
 use crate::nn::{AdapterConfig, ParamInfo, Role};
 use candle_core::{Result, bail};
@@ -62,7 +62,8 @@ impl Model {
         Ok(())
     }
 
-    /// Fills the adapters with what they start from: the model then says what it says without them. The base stays.
+    /// Fills the adapters, and a value head behind them, with what they start from: the model then says what it says without
+    /// them. The base stays.
     pub fn init_adapters(&mut self, seed: u64) -> Result<()> {
         self.init_from(seed, self.layout.n_base)
     }
@@ -129,7 +130,7 @@ impl Model {
             Some(stored) => stored.replace(&own, table.packed()?),
             None => {
                 let StoredPart::Dense(mut values) = table.part else {
-                    bail!("model: its weights are f32, and the table is quantised")
+                    bail!("model: its weights are f32, and the table is quantized")
                 };
                 self.params.write_weights(|weights| {
                     weights[own.offset..][..own.len].swap_with_slice(&mut values);
@@ -184,22 +185,6 @@ impl Model {
         self.adapters_on = on;
         self.recorded = None;
     }
-
-    /// Adds the adapters to the weights that they stand beside, W + scale · B A in f32, scaled to their magnitudes where they
-    /// have any, and takes them away; everything trains again.
-    pub fn merge_adapters(&mut self) -> Result<()> {
-        if self.adapter.is_none() {
-            return Ok(());
-        }
-        let linears = self.layout.adapted_linears();
-        self.params.write_weights(|weights| {
-            for (linear, adapter) in linears {
-                merge(weights, &linear, adapter);
-            }
-        })?;
-        self.adapter = None;
-        self.rearrange(Layout::new(&self.config, &self.shape))
-    }
 }
 
 /// Rows of each matrix that count in a fingerprint.
@@ -234,23 +219,4 @@ fn digest(layout: &Layout, weights: Weights) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
-}
-
-/// Rows of W += scale · B A, scaled to their magnitudes. Adapters lie behind the base.
-fn merge(weights: &mut [f32], linear: &LinearSpans, adapter: &AdapterSpans) {
-    let (base, factors) = weights.split_at_mut(adapter.a.offset);
-    let a = &factors[..adapter.a.len()];
-    let d_in = linear.weight.cols;
-    for part in adapter.parts() {
-        let from = part.b.offset - adapter.a.offset;
-        let b = &factors[from..from + part.b.len()];
-        let first = linear.weight.offset + part.first * d_in;
-        let rows = &mut base[first..first + part.b.rows * d_in];
-        let a = &a[part.low * d_in..][..part.rank * d_in];
-        low_rank::merge(part.scale, (b, a), (part.b.rows, d_in), rows);
-        if let Some(magnitude) = part.magnitude {
-            let from = magnitude.offset - adapter.a.offset;
-            low_rank::rescale(&factors[from..][..magnitude.len()], d_in, rows);
-        }
-    }
 }

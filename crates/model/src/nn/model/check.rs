@@ -71,12 +71,18 @@ impl Model {
     }
 }
 
+/// Refuses gradients of another shape than the batch's.
 pub(super) fn upstream(
     expected: &[usize],
     dlogp: &Tensor,
     dentropy: Option<&Tensor>,
+    dvalue: Option<&Tensor>,
 ) -> Result<()> {
-    for (name, tensor) in [("dlogp", Some(dlogp)), ("dentropy", dentropy)] {
+    for (name, tensor) in [
+        ("dlogp", Some(dlogp)),
+        ("dentropy", dentropy),
+        ("dvalue", dvalue),
+    ] {
         if let Some(tensor) = tensor
             && tensor.dims() != expected
         {

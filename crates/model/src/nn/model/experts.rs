@@ -56,8 +56,8 @@ impl Loads {
 
 impl Model {
     /// Says where in a run the next passes stand: what they drop, and how much balancing counts in them, depends on it.
-    pub fn set_step_position(&mut self, moment: StepPosition) {
-        self.moment = moment;
+    pub fn set_step_position(&mut self, step_position: StepPosition) {
+        self.step_position = step_position;
     }
 
     /// How busy the experts have been; `None` without experts, or before a training pass. Known on the fused backend alone.

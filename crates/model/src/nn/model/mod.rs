@@ -112,7 +112,7 @@ pub struct Model {
     training: Pass,
     evaluation: Pass,
     tables: Tables,
-    moment: StepPosition,
+    step_position: StepPosition,
     /// What the experts of the optimizer step under way got so far.
     loads: experts::Loads,
     /// Gradient of the loss by the head's outputs, used again every step.
@@ -177,7 +177,7 @@ impl Model {
     /// A model with the same base weights and no adapter, to score with: a reference that does not change.
     ///
     /// # Errors
-    /// Weights that are kept quantised.
+    /// Weights that are kept quantized.
     pub fn frozen_copy(&self) -> Result<Model> {
         let device = self.params.device();
         let config = ModelConfig {
@@ -288,7 +288,7 @@ impl Model {
             training: Pass::new(Track::Gradients),
             evaluation: Pass::new(Track::Off),
             tables: Tables::new(config, &shape),
-            moment: StepPosition::default(),
+            step_position: StepPosition::default(),
             loads: experts::Loads::default(),
             upstream: Upstream::default(),
             regularizers: Regularizers::default(),
@@ -418,8 +418,8 @@ impl Model {
         &mut self.params
     }
 
-    pub(crate) fn moment(&self) -> StepPosition {
-        self.moment
+    pub(crate) fn step_position(&self) -> StepPosition {
+        self.step_position
     }
 
     pub(crate) fn layout(&self) -> &Layout {

@@ -222,7 +222,7 @@ fn check(name: &str, config: &ModelConfig, backend: Backend) {
     let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
     for info in model.params().infos() {
         let range = info.offset..info.offset + info.len;
-        let part = what(&format!("gradient by {}", info.name));
+        let part = what(&format!("gradient of {}", info.name));
         compare(
             &part,
             &grads[range.clone()],
@@ -376,13 +376,13 @@ fn evaluation_drops_nothing_and_training_drops_by_step() {
     let expected = flat(plain.score(&batch).unwrap().logp);
     assert_eq!(flat(model.score(&batch).unwrap().logp), expected);
     let mut at = |micro_step| {
-        let moment = StepPosition {
+        let step_position = StepPosition {
             seed: 3,
             micro_step,
             first_token: 0,
             share: 1.0,
         };
-        model.set_step_position(moment);
+        model.set_step_position(step_position);
         flat(model.forward(&batch).unwrap().logp)
     };
     let first = at(1);
@@ -440,4 +440,21 @@ fn balancing_losses_pull_towards_equal_work() {
         model.end_step().unwrap();
     }
     assert!(aux[39] < aux[0] && aux[39] < 1.1, "{aux:?}");
+}
+
+/// A loss that fails leaves nothing of its batch: no gradient, and no token in the load of the experts.
+#[test]
+fn a_loss_that_fails_counts_no_tokens_of_experts() {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let config = with(json!({"moe": {"n_expert": 4, "top_k": 2}}));
+    let mut model = model(&config, Backend::Fused);
+    model.begin_step().unwrap();
+    let failed = model.accumulate(&batch, |_, _| -> candle_core::Result<()> {
+        candle_core::bail!("no loss")
+    });
+    assert!(failed.is_err());
+    assert_eq!(model.expert_load(), None);
+    model.accumulate(&batch, |_, _| Ok(())).unwrap();
+    assert!(model.expert_load().is_some());
 }

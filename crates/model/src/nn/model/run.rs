@@ -1,7 +1,6 @@
 //! Forward, backward, evaluation and reading, through either backend.
 
 use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
-use crate::kernels::attention::Heads;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
@@ -40,21 +39,24 @@ impl Model {
     /// The same with Σ dvalue · value, of a model with a value head.
     ///
     /// # Errors
-    /// No forward before it; gradients of another shape.
+    /// No forward before it; gradients of another shape; `dvalue` of a model without a value head.
     pub fn backward_all(
         &mut self,
         dlogp: &Tensor,
         dentropy: Option<&Tensor>,
         dvalue: Option<&Tensor>,
     ) -> Result<()> {
+        if dvalue.is_some() && self.params.value_head().is_none() {
+            bail!("dvalue: the model has no value head")
+        }
         match self.recorded.take() {
             None => bail!("backward without a training forward before it"),
             Some(Recorded::Fused(batch_size, seq_len)) => {
-                check::upstream(&[batch_size, seq_len], dlogp, dentropy)?;
+                check::upstream(&[batch_size, seq_len], dlogp, dentropy, dvalue)?;
                 self.backward_fused(dlogp, dentropy, dvalue)
             }
             Some(Recorded::Composite { leaves, outputs }) => {
-                check::upstream(outputs.logp.dims(), dlogp, dentropy)?;
+                check::upstream(outputs.logp.dims(), dlogp, dentropy, dvalue)?;
                 self.backward_composite((leaves, outputs), dlogp, dentropy, dvalue)
             }
         }
@@ -73,7 +75,7 @@ impl Model {
             layout: &self.layout,
             leaves,
             track: Track::Gradients,
-            moment: self.moment,
+            step_position: self.step_position,
             adapters: self.adapters_on,
         };
         let flat = self.params.grads()?;
@@ -170,7 +172,7 @@ impl Model {
         if self.backend == Backend::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
-        let (heads, windows) = (self.heads(), self.windows());
+        let (heads, windows) = (self.shape.heads(), self.windows());
         let cache = |_| KvCache::new(heads, extent.tokens, &windows);
         let caches = (0..extent.texts).map(cache).collect();
         self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
@@ -191,7 +193,7 @@ impl Model {
             return Ok(());
         }
         let room = Kept::room(tokens, self.shape.seq_len);
-        let cache = kept.take_up(text, room, self.heads(), &self.windows());
+        let cache = kept.take_up(text, room, self.shape.heads(), &self.windows());
         self.with_plan(|plan, _, pass| {
             let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
             let text = read(&mut decoding)?;
@@ -204,14 +206,6 @@ impl Model {
     fn windows(&self) -> Vec<Option<usize>> {
         let layers = 0..self.shape.n_layer;
         layers.map(|layer| self.config.window(layer)).collect()
-    }
-
-    fn heads(&self) -> Heads {
-        Heads {
-            n_head: self.shape.n_head,
-            n_kv_head: self.shape.n_kv_head,
-            head_dim: self.shape.head_dim,
-        }
     }
 
     fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
@@ -248,7 +242,7 @@ impl Model {
             shape,
             layout,
             tables,
-            moment,
+            step_position,
             params,
             stored,
             training,
@@ -269,7 +263,7 @@ impl Model {
                 shape,
                 layout,
                 tables,
-                moment: *moment,
+                step_position: *step_position,
                 weights,
                 adapters: *adapters_on,
                 magnitudes: &magnitudes,
@@ -296,7 +290,7 @@ impl Model {
             layout: &self.layout,
             leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
             track,
-            moment: self.moment,
+            step_position: self.step_position,
             adapters: self.adapters_on,
         })
     }

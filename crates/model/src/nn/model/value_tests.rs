@@ -122,3 +122,49 @@ fn base_and_adapters_are_the_same_with_and_without_it() {
     let copy = with.frozen_copy().unwrap();
     assert!(copy.params().value_head().is_none());
 }
+
+#[test]
+fn its_weights_stay_its_own_as_adapters_come_and_go() {
+    let mut model = model(&config(), Backend::Fused);
+    let head = |model: &Model| {
+        let info = model.params().value_head().unwrap();
+        host(&model.params().weight(info).unwrap())
+    };
+    let own = head(&model);
+    assert!(own.iter().any(|x| *x != 0.0));
+    let base: Vec<f32> = model.params().read_weights(<[f32]>::to_vec).unwrap();
+    model.adapt(&lora()).unwrap();
+    assert_eq!(head(&model), own);
+    for info in model.params().adapters().to_vec() {
+        let adapter = host(&model.params().weight(&info).unwrap());
+        assert!(adapter.iter().all(|x| *x == 0.0), "{}", info.name);
+    }
+    // Drawn with the adapters, and learned.
+    model.init_adapters(3).unwrap();
+    let learned = head(&model);
+    model.remove_adapters().unwrap();
+    assert_eq!(head(&model), learned);
+    let after: Vec<f32> = model.params().read_weights(<[f32]>::to_vec).unwrap();
+    let n = base.len() - learned.len();
+    assert_eq!(after[..n], base[..n]);
+}
+
+#[test]
+fn gradients_of_values_are_held_against_the_batch_and_the_model() {
+    let texts = texts(18);
+    let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
+    let (dlogp, dvalue) = (upstream(&texts.dlogp), upstream(&texts.dlogp));
+    let short = dvalue.narrow(1, 0, 8).unwrap();
+    for backend in [Backend::Fused, Backend::Composite] {
+        let mut with_head = model(&config(), backend);
+        with_head.forward(&batch).unwrap();
+        let error = with_head.backward_all(&dlogp, None, Some(&short));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("dvalue: expected shape [2, 9]"), "{error}");
+        let mut without = model(&with(json!({})), backend);
+        without.forward(&batch).unwrap();
+        let error = without.backward_all(&dlogp, None, Some(&dvalue));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("no value head"), "{error}");
+    }
+}

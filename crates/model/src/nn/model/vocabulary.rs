@@ -28,7 +28,7 @@ impl Model {
     /// different places. So growing is deterministic, whatever the seed.
     ///
     /// # Errors
-    /// There is no row to begin with; weights that are kept quantised.
+    /// There is no row to begin with; weights that are kept quantized.
     pub fn begin_rows(&mut self, rows: usize) -> Result<()> {
         if rows == 0 {
             bail!("model: a vocabulary cannot grow from no token")
@@ -52,7 +52,7 @@ impl Model {
     /// the moment both tables and all other weights are in memory twice.
     ///
     /// # Errors
-    /// The model has adapters; weights that are kept quantised; memory.
+    /// The model has adapters; weights that are kept quantized; memory.
     pub fn grow_vocabulary(&mut self, vocab_size: usize) -> Result<()> {
         let rows = self.shape.vocab_size;
         if vocab_size <= rows {

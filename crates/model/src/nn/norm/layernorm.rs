@@ -1,4 +1,4 @@
-//! Layer normalisation: subtract the mean, divide by the standard deviation, scale (and shift).
+//! Layer normalization: subtract the mean, divide by the standard deviation, scale (and shift).
 
 use crate::base::registry::Entry;
 use crate::kernels::norm::NormKind;

@@ -1,4 +1,4 @@
-//! Normalisation layers.
+//! Normalization layers.
 
 use crate::kernels::norm::NormKind;
 
@@ -21,6 +21,6 @@ pub trait Norm {
 }
 
 crate::base::registry! {
-    /// Normalisation in front of each sub-layer.
+    /// Normalization in front of each sub-layer.
     pub enum NormConfig: dyn Norm { layernorm: LayerNorm, rmsnorm: RmsNorm }
 }

@@ -1,4 +1,4 @@
-//! Root-mean-square normalisation: divide by the root mean square, scale; no centring, no shift.
+//! Root-mean-square normalization: divide by the root mean square, scale; no centring, no shift.
 
 use crate::base::registry::Entry;
 use crate::kernels::norm::NormKind;

@@ -52,6 +52,26 @@ impl Config {
         (head_dim as f64 * self.fraction) as usize
     }
 
+    /// The same rotations in the form that other programs know: NTK-aware scaling is another base, and YaRN's defaults are
+    /// said. `seq_len` is the longest text.
+    #[must_use]
+    pub fn in_files(&self, head_dim: usize, seq_len: usize) -> Config {
+        let half = self.width(head_dim) / 2;
+        let mut rope = self.clone();
+        match &self.scaling {
+            Some(ScalingConfig::Ntk(ntk)) => {
+                rope.theta = ntk.base(self.theta, half);
+                rope.scaling = None;
+            }
+            Some(ScalingConfig::Yarn(yarn)) => {
+                let yarn = yarn.in_files(self.theta, half, seq_len);
+                rope.scaling = Some(ScalingConfig::Yarn(yarn));
+            }
+            _ => {}
+        }
+        rope
+    }
+
     /// The rotation in blocks that see everything; `seq_len` is the longest text.
     pub fn rotation(&self, head_dim: usize, seq_len: usize) -> Rotation {
         let half = self.width(head_dim) / 2;

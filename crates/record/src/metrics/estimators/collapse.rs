@@ -25,7 +25,7 @@ pub fn residual(at: &[f64], loss: &[f64], reference: &[f64]) -> Option<Collapse>
     })
 }
 
-/// AdamW's normalised timescale τ = 1 / (η λ T): curves collapse only where it is the same.
+/// AdamW's normalized timescale τ = 1 / (η λ T): curves collapse only where it is the same.
 pub fn timescale(lr: f64, weight_decay: f64, steps: f64) -> f64 {
     1.0 / (lr * weight_decay * steps)
 }

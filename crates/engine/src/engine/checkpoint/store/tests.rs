@@ -130,6 +130,35 @@ fn checkpoints_share_what_no_step_changes_and_each_is_whole_without_the_others()
     assert_eq!(fs::read(base(5)).unwrap(), b"as ever");
 }
 
+/// After a resume with a version that names or lays out weights otherwise.
+#[test]
+fn weights_are_shared_only_beside_the_config_that_they_were_written_with() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    let written = |config: &'static str| {
+        let config = Part {
+            name: CONFIG,
+            fill: Box::new(move |out| out.write_all(config.as_bytes())),
+            frozen: false,
+        };
+        [config]
+            .into_iter()
+            .chain(adapted("any"))
+            .collect::<Vec<_>>()
+    };
+    for (step, config) in [(1, "old"), (2, "old"), (3, "new"), (4, "new"), (5, "new")] {
+        store.commit(step, &written(config)).unwrap();
+    }
+    let inode = |step: u64| {
+        let base = dir.path().join(name_of(step)).join("base");
+        fs::metadata(base).unwrap().ino()
+    };
+    let inodes = [1, 2, 3, 4, 5].map(inode);
+    assert_eq!(inodes[4], inodes[2]);
+    assert!(!inodes[..2].contains(&inodes[2]) && !inodes[..3].contains(&inodes[3]));
+}
+
 #[test]
 fn damage_to_a_shared_file_leaves_the_checkpoint_before_whole_and_is_not_handed_on() {
     let dir = tempfile::tempdir().unwrap();

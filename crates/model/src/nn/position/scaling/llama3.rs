@@ -3,6 +3,7 @@
 
 use super::Rotation;
 use crate::base::registry::Entry;
+use crate::nn::Fault;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -54,6 +55,22 @@ impl super::Scaling for Config {
 
     fn factor(&self) -> f64 {
         self.factor
+    }
+
+    fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {
+        let fault = Fault::unless(
+            self.low_freq_factor < self.high_freq_factor,
+            &[
+                "position.rope.scaling.llama3.low_freq_factor",
+                "position.rope.scaling.llama3.high_freq_factor",
+            ],
+            format!(
+                "low_freq_factor {} is not below high_freq_factor {}",
+                self.low_freq_factor, self.high_freq_factor
+            ),
+            "Llama 3.1 has 1 and 4",
+        );
+        fault.into_iter().collect()
     }
 }
 

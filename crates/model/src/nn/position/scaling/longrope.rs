@@ -5,6 +5,7 @@
 
 use super::Rotation;
 use crate::base::registry::Entry;
+use crate::nn::Fault;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -71,6 +72,33 @@ impl super::Scaling for Config {
     /// As far as one number says it: of the slowest pair.
     fn factor(&self) -> f64 {
         self.long_factor.last().copied().unwrap_or(1.0)
+    }
+
+    fn faults(&self, _theta: f64, half: usize) -> Vec<Fault> {
+        let lists = [&self.short_factor, &self.long_factor];
+        let numbers = Fault::unless(
+            lists
+                .iter()
+                .all(|list| list.is_empty() || list.len() == half),
+            &[
+                "position.rope.scaling.longrope.short_factor",
+                "position.rope.scaling.longrope.long_factor",
+            ],
+            format!(
+                "{} and {} factors for {half} pairs",
+                lists[0].len(),
+                lists[1].len()
+            ),
+            "one factor per rotated pair, or none",
+        );
+        let positive = |x: &f64| x.is_finite() && *x > 0.0;
+        let values = Fault::unless(
+            lists.iter().all(|list| list.iter().all(positive)),
+            &["position.rope.scaling.longrope"],
+            "a factor is not above 0",
+            "factors divide the speeds of the pairs: 1 changes nothing",
+        );
+        numbers.into_iter().chain(values).collect()
     }
 }
 

@@ -13,6 +13,7 @@ pub use ntk::Config as Ntk;
 pub use yarn::Config as Yarn;
 
 use super::Rotation;
+use crate::nn::Fault;
 
 /// What a scaling provides.
 pub trait Scaling {
@@ -20,6 +21,10 @@ pub trait Scaling {
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
     /// How many times longer texts become.
     fn factor(&self) -> f64;
+    /// What is wrong with it where `half` pairs turn with base `theta`.
+    fn faults(&self, _theta: f64, _half: usize) -> Vec<Fault> {
+        Vec::new()
+    }
 }
 
 crate::base::registry! {

@@ -28,7 +28,7 @@ impl Default for Config {
 
 impl Config {
     /// The base instead of `theta`.
-    fn base(&self, theta: f64, half: usize) -> f64 {
+    pub fn base(&self, theta: f64, half: usize) -> f64 {
         let d = 2.0 * half as f64;
         // One pair alone turns at speed 1 under any base.
         if half < 2 {

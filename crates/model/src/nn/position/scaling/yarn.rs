@@ -3,6 +3,7 @@
 
 use super::Rotation;
 use crate::base::registry::Entry;
+use crate::nn::Fault;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -45,11 +46,41 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The context that the model was trained with: of a model of `seq_len` tokens not always a whole number.
+    pub fn original_len(&self, seq_len: usize) -> f64 {
+        self.original_len
+            .map_or(seq_len as f64 / self.factor, |len| len as f64)
+    }
+
+    /// What cosines and sines are multiplied by.
+    pub fn attention_factor(&self) -> f64 {
+        let usual = || self.usual_attention_factor();
+        self.attention_factor.unwrap_or_else(usual)
+    }
+
+    /// YaRN's own such factor: 0.1 ln(factor) + 1.
+    pub fn usual_attention_factor(&self) -> f64 {
+        0.1 * self.factor.ln() + 1.0
+    }
+
+    /// The same scaling with the old context said, which files keep as a whole number of tokens; unsaid where none gives these
+    /// rotations.
+    pub fn in_files(&self, theta: f64, half: usize, seq_len: usize) -> Config {
+        let said = |len: f64| Config {
+            original_len: Some(len as usize),
+            ..self.clone()
+        };
+        let original = self.original_len(seq_len);
+        let ramp = self.ramp(theta, half, seq_len);
+        let near = [original.floor(), original.ceil()].into_iter();
+        let mut near = near.filter(|len| *len >= 1.0).map(said);
+        near.find(|config| config.ramp(theta, half, seq_len) == ramp)
+            .unwrap_or_else(|| self.clone())
+    }
+
     /// First and last pair of the ramp.
     fn ramp(&self, theta: f64, half: usize, seq_len: usize) -> (f64, f64) {
-        let original = self
-            .original_len
-            .map_or(seq_len as f64 / self.factor, |len| len as f64);
+        let original = self.original_len(seq_len);
         let d = 2.0 * half as f64;
         // The pair that turns `rotations` times within the old context.
         let pair = |rotations: f64| {
@@ -70,14 +101,34 @@ impl super::Scaling for Config {
             let stretched = ((j as f64 - low) / (high - low)).clamp(0.0, 1.0);
             *frequency = *frequency / self.factor * stretched + *frequency * (1.0 - stretched);
         }
-        rotation.factor = self
-            .attention_factor
-            .unwrap_or(0.1 * self.factor.ln() + 1.0);
+        rotation.factor = self.attention_factor();
         rotation
     }
 
     fn factor(&self) -> f64 {
         self.factor
+    }
+
+    fn faults(&self, theta: f64, _half: usize) -> Vec<Fault> {
+        let betas = Fault::unless(
+            self.beta_slow < self.beta_fast,
+            &[
+                "position.rope.scaling.yarn.beta_slow",
+                "position.rope.scaling.yarn.beta_fast",
+            ],
+            format!(
+                "beta_slow {} is not below beta_fast {}",
+                self.beta_slow, self.beta_fast
+            ),
+            "1 and 32 are usual",
+        );
+        let base = Fault::unless(
+            theta > 1.0,
+            &["position.rope.theta"],
+            "YaRN scales pairs by their speed, and with theta 1 all turn alike",
+            "10000 is usual",
+        );
+        betas.into_iter().chain(base).collect()
     }
 }
 
@@ -109,6 +160,29 @@ mod tests {
         // seq_len / factor where nobody says the old context.
         let silent = Config::default().rotation(10_000.0, 64, 16_384);
         assert_eq!(silent, rotation);
+    }
+
+    /// A third of 100 tokens is no whole number, and one of the two beside it gives another ramp.
+    #[test]
+    fn what_files_say_of_the_old_context_turns_as_it_does_here() {
+        let (mut below, mut above) = (0, 0);
+        for seq_len in 60..400 {
+            let config = Config {
+                factor: 3.0,
+                ..Default::default()
+            };
+            let said = config.in_files(10_000.0, 64, seq_len);
+            let Some(len) = said.original_len else {
+                continue;
+            };
+            let rotation = |config: &Config| config.rotation(10_000.0, 64, seq_len);
+            assert_eq!(rotation(&said), rotation(&config), "{seq_len}");
+            match len * 3 <= seq_len {
+                true => below += 1,
+                false => above += 1,
+            }
+        }
+        assert!(below > 300 && above > 0, "{below} {above}");
     }
 
     #[test]

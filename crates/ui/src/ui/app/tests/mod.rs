@@ -352,7 +352,7 @@ fn loaded(template: Option<&str>) -> Incoming {
         vocab_size: 65,
         context: if template.is_some() { 8_192 } else { 64 },
         template: template.map(String::from),
-        quantised: template.map(|_| "Q4_1".into()),
+        quantized: template.map(|_| "Q4_1".into()),
         seconds: 0.4,
         notes: Vec::new(),
         adapters: Vec::new(),

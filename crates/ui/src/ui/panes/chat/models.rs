@@ -60,7 +60,7 @@ pub struct About {
     pub context: u64,
     /// The template's name; none for a model that completes texts.
     pub template: Option<String>,
-    pub quantised: Option<String>,
+    pub quantized: Option<String>,
     pub notes: Vec<String>,
     /// Adapters that it can be asked with, and which of them answers.
     pub adapters: Vec<String>,
@@ -74,7 +74,7 @@ impl About {
             n_params,
             context,
             template,
-            quantised,
+            quantized,
             notes,
             adapters,
             ..
@@ -87,7 +87,7 @@ impl About {
             n_params: *n_params,
             context: *context,
             template: template.clone(),
-            quantised: quantised.clone(),
+            quantized: quantized.clone(),
             notes: notes.clone(),
             adapters: adapters.clone(),
             adapter: (!adapters.is_empty()).then_some(0),
@@ -115,7 +115,7 @@ impl About {
             one_line(&self.architecture),
             human::short(self.n_params as f64),
         ];
-        words.extend(self.quantised.as_deref().map(one_line));
+        words.extend(self.quantized.as_deref().map(one_line));
         if !self.adapters.is_empty() {
             let name = self.adapter.and_then(|at| self.adapters.get(at));
             words.push(match name {

@@ -25,7 +25,7 @@ fn loaded(template: Option<&str>) -> Event {
         vocab_size: 60,
         context: 64,
         template: template.map(String::from),
-        quantised: None,
+        quantized: None,
         seconds: 0.1,
         notes: Vec::new(),
         adapters: Vec::new(),

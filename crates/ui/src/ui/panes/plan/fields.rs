@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantised_base_brings_adapters_and_sharding_brings_gpus() {
+    fn a_quantized_base_brings_adapters_and_sharding_brings_gpus() {
         let mut r = general();
         Field::Base.step(&mut r, true);
         assert!(r.lora.is_some() && r.base == BaseFormat::Int8);
