@@ -11,7 +11,7 @@ use crate::hf::Peft;
 use crate::models::ModelSource;
 use crate::wire::{Prompt, Turn};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(super) const CHECK: Check = Check {
     id: "generates",
@@ -49,7 +49,8 @@ fn look(subject: &Subject, path: &Path) -> Finding {
     let Ok(source) = ModelSource::open(&model) else {
         return Finding::unknown("not tried", "correct the description first");
     };
-    if source.config().is_reward_model() {
+    let of_a_reward_model = |path: &PathBuf| Peft::find(path).is_ok_and(|peft| peft.scores());
+    if source.config().is_reward_model() || adapters.iter().any(of_a_reward_model) {
         return Finding::not_applicable("a reward model scores texts and writes none");
     }
     let (need, room) = (Subject::need(&source), subject.here.room);
