@@ -11,7 +11,7 @@ use crate::hf::Peft;
 use crate::models::ModelSource;
 use crate::wire::{Prompt, Turn};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) const CHECK: Check = Check {
     id: "generates",
@@ -33,6 +33,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
 }
 
 fn look(subject: &Subject, path: &Path) -> Finding {
+    let scores = || Finding::not_applicable("a reward model scores texts and writes none");
+    if subject.form == Form::Adapter && Peft::find(path).is_ok_and(|peft| peft.scores()) {
+        return scores();
+    }
     // An adapter stands beside its base, as PEFT puts it there.
     let (model, adapters) = match subject.form {
         Form::Adapter => match subject.base() {
@@ -49,9 +53,8 @@ fn look(subject: &Subject, path: &Path) -> Finding {
     let Ok(source) = ModelSource::open(&model) else {
         return Finding::unknown("not tried", "correct the description first");
     };
-    let of_a_reward_model = |path: &PathBuf| Peft::find(path).is_ok_and(|peft| peft.scores());
-    if source.config().is_reward_model() || adapters.iter().any(of_a_reward_model) {
-        return Finding::not_applicable("a reward model scores texts and writes none");
+    if source.config().is_reward_model() {
+        return scores();
     }
     let (need, room) = (Subject::need(&source), subject.here.room);
     if need > room {

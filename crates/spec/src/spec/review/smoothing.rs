@@ -18,8 +18,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             dpo.loss_words(),
             dpo.label_smoothing
         ),
-        "-s method.dpo.loss=robust or sigmoid, which take a share of the labels to be wrong; or -s method.dpo.label_smoothing=0"
-            .into(),
+        "-s method.dpo.label_smoothing=0; of the losses sigmoid and robust read it".into(),
         "of these losses cDPO and robust DPO alone have it (arXiv 2305.18290, 2403.00409), in TRL too",
     )]
 }
