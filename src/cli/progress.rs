@@ -312,7 +312,12 @@ mod tests {
     #[test]
     fn a_roll_back_is_told_where_it_gives_up_steps() {
         let resumed = |step| {
-            let events = [started(20), stepped(1), stepped(8), Event::RolledBack { step }];
+            let events = [
+                started(20),
+                stepped(1),
+                stepped(8),
+                Event::RolledBack { step },
+            ];
             let events = events.into_iter().map(|event| (0, event)).collect();
             told(events).1.join("\n")
         };

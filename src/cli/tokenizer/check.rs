@@ -75,7 +75,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             true => path.into(),
             false => of_a_run().transpose()?.unwrap_or_else(|| path.into()),
         };
-        let tokenizer = load(&tokenizer_place(&place), &Child::of_this_program()).map_err(|e| yours(&e))?;
+        let tokenizer =
+            load(&tokenizer_place(&place), &Child::of_this_program()).map_err(|e| yours(&e))?;
         let speed = timed
             .as_deref()
             .map(|text| speed(&tokenizer, text))

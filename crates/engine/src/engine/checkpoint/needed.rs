@@ -66,7 +66,9 @@ fn model_paths(spec: &RunSpec) -> Vec<PathBuf> {
 fn paths_in(text: &str) -> Vec<PathBuf> {
     let plain = |line: &str| {
         let value = line.rsplit_once(": ").map_or(line, |(_, value)| value);
-        let value = value.trim().trim_matches(['"', '\'', ',', '{', '}', '[', ']']);
+        let value = value
+            .trim()
+            .trim_matches(['"', '\'', ',', '{', '}', '[', ']']);
         PathBuf::from(value)
     };
     let lines = text.lines().filter(|line| line.contains("/step-"));
@@ -90,7 +92,8 @@ mod tests {
 
     #[test]
     fn of_a_spec_that_cannot_be_read_checkpoints_are_found_by_their_names() {
-        let text = "train:\n  from: \"/r/a/checkpoints/step-000030\"\nnew: [/r/b/step-000010]\nx: 1\n";
+        let text =
+            "train:\n  from: \"/r/a/checkpoints/step-000030\"\nnew: [/r/b/step-000010]\nx: 1\n";
         let found = paths_in(text);
         assert_eq!(found[0], PathBuf::from("/r/a/checkpoints/step-000030"));
         assert_eq!(found[1..], [PathBuf::from("/r/b/step-000010")]);

@@ -232,7 +232,10 @@ fn what_another_run_begins_from_is_kept_however_long_this_one_goes_on() {
     let kept = run.kept();
     assert!(kept.contains(&5) && !kept.contains(&10), "{kept:?}");
     // A spec that this program cannot read names its checkpoint all the same.
-    beside(&format!("of: the future\nfrom: {}\n", run.checkpoint(25).display()));
+    beside(&format!(
+        "of: the future\nfrom: {}\n",
+        run.checkpoint(25).display()
+    ));
     to_step(&run, 40, false).resumed();
     let kept = run.kept();
     assert!(kept.contains(&5) && kept.contains(&25), "{kept:?}");

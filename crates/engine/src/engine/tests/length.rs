@@ -79,7 +79,10 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
         why.contains("comes to step 8") && why.contains("nothing is left to train"),
         "{why}"
     );
-    assert_eq!(std::fs::read_to_string(run.job.run_dir.spec_path()).unwrap(), yaml);
+    assert_eq!(
+        std::fs::read_to_string(run.job.run_dir.spec_path()).unwrap(),
+        yaml
+    );
 }
 
 #[test]

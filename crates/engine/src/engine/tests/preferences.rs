@@ -117,7 +117,9 @@ fn the_best_by_the_methods_own_reading_is_saved_when_it_is_found() {
     assert_eq!(by.value.0, best);
     assert!(run.kept().contains(&by.step) && saved > 0, "{by:?}");
     let last = events.iter().rev().find_map(|event| match event {
-        Event::Checkpointed { step, best: true, .. } => Some(*step),
+        Event::Checkpointed {
+            step, best: true, ..
+        } => Some(*step),
         _ => None,
     });
     assert_eq!(last, Some(by.step));

@@ -50,7 +50,10 @@ fn scores(folder: &Path) -> Vec<f32> {
 }
 
 fn are_near(a: &[f32], b: &[f32]) {
-    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
+    assert!(
+        a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4),
+        "{a:?} {b:?}"
+    );
     assert!(a[0] != a[1], "{a:?}");
 }
 
@@ -72,7 +75,7 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
     for (to, base, adapter) in [
         ("both", last(&made.base), Some(made.alone.clone())),
         ("run", last(&made.base), Some(last(&made.rewards))),
-        ("alone", made.alone.clone(), None),
+        ("by itself", made.alone.clone(), None),
     ] {
         let to = made.dir.path().join(to);
         let merged = merge(&Order {
@@ -88,7 +91,10 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
         assert!(found.moved > 0.0, "{found:?}");
         are_near(&of_run, &scores(&to));
         let config = std::fs::read_to_string(to.join(hf::CONFIG)).unwrap();
-        assert!(config.contains("LlamaForSequenceClassification"), "{config}");
+        assert!(
+            config.contains("LlamaForSequenceClassification"),
+            "{config}"
+        );
     }
 
     // It trains on, and answers nobody.
@@ -97,13 +103,26 @@ fn a_reward_models_adapter_is_read_over_a_base_that_writes() {
         "max_steps=2".into(),
     ];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    trained(&format!("method: reward\n{}", data("preference", false)), &words);
+    trained(
+        &format!("method: reward\n{}", data("preference", false)),
+        &words,
+    );
     let refused = HeldModel::load_with(&last(&made.base), std::slice::from_ref(&made.alone));
     let refused = refused.err().unwrap();
-    assert!(refused.to_string().contains("of a reward model"), "{refused}");
-    assert!(refused.hint().contains("llmtui score"), "{}", refused.hint());
+    assert!(
+        refused.to_string().contains("of a reward model"),
+        "{refused}"
+    );
+    assert!(
+        refused.hint().contains("llmtui score"),
+        "{}",
+        refused.hint()
+    );
     let refused = HeldModel::load(&made.alone).err().unwrap();
-    assert!(refused.to_string().contains("is a reward model"), "{refused}");
+    assert!(
+        refused.to_string().contains("is a reward model"),
+        "{refused}"
+    );
 
     let here = release::Here {
         room: 1 << 30,

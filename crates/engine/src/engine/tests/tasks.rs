@@ -187,7 +187,12 @@ fn a_reading_that_is_not_evaluated_decides_nothing() {
     let row = "{\"prompt\": \"say\", \"completion\": \"ab\"}\n";
     std::fs::write(&rows, row.repeat(300)).unwrap();
     let source = format!("data.path={}", rows.display());
-    let words = [&*source, "method=sft", "max_steps=2", "eval.best_by=val/bpb"];
+    let words = [
+        &*source,
+        "method=sft",
+        "max_steps=2",
+        "eval.best_by=val/bpb",
+    ];
     let (outcome, step, message) = finished(&Run::new(&words).go());
     assert_eq!((outcome, step), (Outcome::Invalid, 0), "{message}");
     assert!(

@@ -30,7 +30,9 @@ use super::tables::Tables;
 use super::tap::SharedTap;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
-use super::{AdapterConfig, HeadKind, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role};
+use super::{
+    AdapterConfig, HeadKind, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role,
+};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads;

@@ -506,7 +506,9 @@ fn label_smoothing_that_no_loss_reads_is_told_of() {
         let set = ["method.dpo.label_smoothing=0.1", reads];
         let found = said("dpo-demo", &set, KNOWN);
         assert!(
-            found.iter().all(|f| f.place != "method.dpo.label_smoothing"),
+            found
+                .iter()
+                .all(|f| f.place != "method.dpo.label_smoothing"),
             "{found:?}"
         );
     }

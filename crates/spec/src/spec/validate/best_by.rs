@@ -90,7 +90,10 @@ mod tests {
         // Its name stands in the file.
         let of_file = ["eval.tasks=[a.yaml]", "eval.best_by=eval/other"];
         loaded("quickstart", &of_file).unwrap();
-        let extra = ["eval.extra=[{name: b, source: b.jsonl}]", "eval.best_by=extra/b"];
+        let extra = [
+            "eval.extra=[{name: b, source: b.jsonl}]",
+            "eval.best_by=extra/b",
+        ];
         loaded("quickstart", &extra).unwrap();
         for id in ["eval/pass@1", "eval/reward"] {
             let word = format!("eval.best_by={id}");
