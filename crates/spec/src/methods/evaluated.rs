@@ -1,7 +1,7 @@
 //! What evaluations of a run measure, as far as its method and settings tell: readings of which more, or less, is better.
 
-use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
 use super::MethodConfig;
+use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
 use crate::metrics::{Direction, id, validation_id};
 
 /// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured; `extra`:
