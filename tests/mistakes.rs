@@ -732,6 +732,33 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     assert!(out.contains("finished") && !out.contains("failed"), "{out}");
 }
 
+/// It trained nothing, ended well, and the run was said to have done 6 of 1 steps.
+#[test]
+fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus: String = (0..400)
+        .map(|i| format!("line {i} of {}. ", i * 7))
+        .collect();
+    std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
+    let small = "train quickstart --headless -s data.path=own.txt -s max_steps=6 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
+    let small: Vec<&str> = small.split(' ').collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
+    let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
+    let files = || [run.spec_path(), run.asked_path()].map(|p| std::fs::read_to_string(p).unwrap());
+    let before = files();
+    let fewer = "train --resume quickstart --headless -s epochs=0.001";
+    let fewer: Vec<&str> = fewer.split(' ').collect();
+    let (code, out, said) = llmtui(dir.path(), &fewer);
+    assert_eq!(code, 2, "{out}{said}");
+    assert!(out.contains("nothing is left to train"), "{out}");
+    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert_eq!(files(), before);
+    let (_, out, _) = llmtui(dir.path(), &["runs"]);
+    assert!(out.contains("finished") && out.contains("6/6"), "{out}");
+}
+
 #[test]
 fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() {
     let dir = tempfile::tempdir().unwrap();

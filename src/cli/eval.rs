@@ -428,7 +428,7 @@ fn open(path: &Path, chat: bool) -> anyhow::Result<Parted> {
         );
         return Err(yours(what, "llmtui score scores answers with it").into());
     }
-    let tokenizer = tokenizer::load(path, &Child::of_this_program())
+    let tokenizer = tokenizer::load(source.tokenizer_path(), &Child::of_this_program())
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
     let template = match chat {
         true => Template::choose(AUTO, &tokenizer, &Child::of_this_program())

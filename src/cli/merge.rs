@@ -78,11 +78,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     match merged.check {
         Ok(found) => say!(
-            "checked on {} tokens: merged logits differ by at most {:.1e} from base + adapter, which moves them by up to {:.2}; the most \
+            "checked on {} tokens: merged logits differ by at most {:.1e} from base + adapter, which moves them by up to {}; the most \
              probable token is the same for {} of {}",
             found.tokens,
             found.off,
-            found.moved,
+            human::number(f64::from(found.moved)),
             found.agree,
             found.tokens
         )?,

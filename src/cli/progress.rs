@@ -76,9 +76,6 @@ impl Progress {
                 lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
                 lines
             }
-            // A run that is resumed before its first step has nothing to roll back.
-            Event::RolledBack { step: 0 } if self.last_step == 0 => Vec::new(),
-            Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
             Event::Rescued { .. } => {
                 let rescue = self.state.rescued.as_ref();
                 rescue
@@ -87,6 +84,8 @@ impl Progress {
             }
             // Settings changed on the way, pauses and what goes on behind them, requests that were refused.
             Event::Adjusted { .. }
+            // Where steps are given up; a resume from the last one gives up none.
+            | Event::RolledBack { .. }
             | Event::PhaseChanged { .. }
             | Event::Skipped { .. }
             | Event::Rejected { .. }
@@ -308,6 +307,26 @@ mod tests {
     fn line_ends_alone_fill_no_screen() {
         let lines = super::sampled(60, "k", "\n\n\n\n \n\nk\n\nx");
         assert_eq!(lines[1..], ["  | k", "  | ", "  | k", "  | ", "  | x"]);
+    }
+
+    #[test]
+    fn a_roll_back_is_told_where_it_gives_up_steps() {
+        let resumed = |step| {
+            let events = [
+                started(20),
+                stepped(1),
+                stepped(8),
+                Event::RolledBack { step },
+            ];
+            let events = events.into_iter().map(|event| (0, event)).collect();
+            told(events).1.join("\n")
+        };
+        assert!(!resumed(8).contains("rolled back"), "{}", resumed(8));
+        let told = resumed(5);
+        assert!(
+            told.contains("rolled back to step 5: 3 steps discarded"),
+            "{told}"
+        );
     }
 
     fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {

@@ -63,7 +63,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
-    let tokens = tokens(args, &path)?;
+    let tokens = tokens(args, &source.tokenizer)?;
     let window = WINDOW.min(source.model.shape().seq_len);
     let before = perplexity(&mut source.model, &tokens, window)?;
     let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
@@ -82,7 +82,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text encoded by the model's own tokenizer.
+/// The text encoded by the tokenizer at `path`.
 fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let text = match &args.text {
         Some(file) => read_plain_text(file).map_err(|e| Failure::not_read(file, &e))?,

@@ -166,7 +166,9 @@ fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, V
         return Err(absent(file).into());
     }
     let child = Child::of_this_program();
-    let tokenizer = tokenizer::load(path, &child)
+    // What an adapter alone stands on may not be here: that is said before its tokenizer is missed.
+    let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint().into()))?;
+    let tokenizer = tokenizer::load(source.tokenizer_path(), &child)
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
     let data = |e: DataError| yours(e.to_string(), advice(&e.hint()));
     let template = Template::choose(template, &tokenizer, &child).map_err(data)?;

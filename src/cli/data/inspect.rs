@@ -4,7 +4,9 @@ use super::{Source, progress, reading, report, sample, yours};
 use crate::cli::Context;
 use crate::cli::exit::Exit;
 use crate::data::inspect::Severity;
+use crate::models::tokenizer_place;
 use std::io::Write;
+use std::path::Path;
 
 /// Inspect a dataset: rows, lengths, tokens, sources, duplicates, broken text, overlap
 ///
@@ -48,7 +50,9 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut subject = args.source.subject()?;
-    subject.tokenizer = args.tokenizer.clone();
+    // An adapter alone leaves it to its base.
+    let place = |said: &String| tokenizer_place(Path::new(said)).display().to_string();
+    subject.tokenizer = args.tokenizer.as_ref().map(place);
     subject.template = args.template.clone();
     subject.seq_len = args.seq_len;
     subject.val = args.val.clone();

@@ -11,6 +11,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::tokenizer::check::{self, Fertility, Report};
 use crate::data::tokenizer::{Tokenizer, load};
+use crate::models::tokenizer_place;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             true => path.into(),
             false => of_a_run().transpose()?.unwrap_or_else(|| path.into()),
         };
-        let tokenizer = load(&place, &Child::of_this_program()).map_err(|e| yours(&e))?;
+        let tokenizer =
+            load(&tokenizer_place(&place), &Child::of_this_program()).map_err(|e| yours(&e))?;
         let speed = timed
             .as_deref()
             .map(|text| speed(&tokenizer, text))

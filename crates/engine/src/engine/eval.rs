@@ -155,7 +155,11 @@ impl RunContext<'_, '_> {
             let best = best.map_or(String::new(), |b| {
                 format!("; the best is of step {}", b.step)
             });
-            let what = format!("{stale} evaluations in a row brought no new best{best}");
+            let evaluations = match stale {
+                1 => "the last evaluation".to_string(),
+                n => format!("{n} evaluations in a row"),
+            };
+            let what = format!("{evaluations} brought no new best{best}");
             let hint = "a resume goes on, and asks again after its next evaluation; eval.patience says how many";
             self.port.warn(step, "early_stop", what, hint);
         }

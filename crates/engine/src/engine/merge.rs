@@ -96,8 +96,11 @@ struct Record {
 struct RecordedAdapter {
     path: String,
     weight: f64,
-    /// Of its weights.
+    /// Of the file with its weights.
     sha256: String,
+    /// Of the values in it: an export is another file with the same. Empty in what older programs wrote.
+    #[serde(default)]
+    values: String,
 }
 
 /// Why nothing was merged.
@@ -133,10 +136,7 @@ impl MergeError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            MergeError::Adapter(AdapterError::Absent(_)) => {
-                "name a folder with adapter_config.json and adapter_model.safetensors: a checkpoint of a run with adapters, or PEFT's".into()
-            }
-            MergeError::Adapter(_) => "name the model that the adapter was trained on".into(),
+            MergeError::Adapter(error) => error.hint(),
             MergeError::Source(error) => error.hint().into(),
             MergeError::Export(error) => error.hint(),
             MergeError::Damaged(_) => Fault::HINT.into(),
@@ -188,7 +188,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
     let adapters: Vec<PathBuf> = done.iter().map(|(peft, _)| peft.folder().into()).collect();
     let tokenizer = from.tokenizer_of(model.shape().vocab_size, &adapters);
     let source = Source {
-        ids: from.token_ids(),
+        ids: export::token_ids(&from, tokenizer, &model),
         tokenizer: tokenizer.into(),
         model,
         from,
@@ -238,6 +238,10 @@ fn add(
     check: &mut Option<Result<Compared, String>>,
     done: &mut Stage,
 ) -> Result<(), MergeError> {
+    if stage.iter().any(|(adapter, _)| adapter.scores()) && !model.config().is_reward_model() {
+        // A reward model's adapter stands on a model that writes, and brings the score in the place of its head.
+        *model = model.scoring()?;
+    }
     for (adapter, _) in &stage {
         adapter.make_room(model)?;
     }
@@ -353,18 +357,27 @@ fn below(order: &Order, named: Stage, model: &Model) -> Result<Vec<Stage>, Merge
     Ok(stages)
 }
 
-/// SHA-256 of each adapter's weights.
-fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<String>, MergeError> {
+/// What an adapter's weights are told by.
+struct Digests {
+    file: String,
+    values: String,
+}
+
+/// SHA-256 of each adapter's file, and of the values in it.
+fn digests(adapters: &[(Peft, f64)]) -> Result<Vec<Digests>, MergeError> {
     let digest = |(adapter, _): &(Peft, f64)| {
         let path = adapter.folder().join(hf::ADAPTER_WEIGHTS);
         let bytes = read_plain(&path).map_err(|source| HfError::Io { path, source })?;
         let hash = Sha256::digest(&bytes);
-        Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(Digests {
+            file: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            values: adapter.digest()?,
+        })
     };
     adapters.iter().map(digest).collect()
 }
 
-fn refuse_twice(order: &Order, digests: &[String]) -> Result<(), MergeError> {
+fn refuse_twice(order: &Order, digests: &[Digests]) -> Result<(), MergeError> {
     match merged_before(&order.base, digests)? {
         Some(before) => Err(cannot(before.what, before.fix)),
         None => Ok(()),
@@ -378,7 +391,7 @@ pub(super) struct Before {
 }
 
 /// Whether one of these adapters was merged into the model at `base`, as the record beside it says.
-fn merged_before(base: &Path, digests: &[String]) -> Result<Option<Before>, MergeError> {
+fn merged_before(base: &Path, digests: &[Digests]) -> Result<Option<Before>, MergeError> {
     let Ok(text) = read_small(&base.join(RECORD), MAX_RECORD) else {
         return Ok(None);
     };
@@ -388,10 +401,11 @@ fn merged_before(base: &Path, digests: &[String]) -> Result<Option<Before>, Merg
             "remove the file if it is not llmtui's",
         )
     })?;
-    let twice = record
-        .adapters
-        .iter()
-        .find(|adapter| digests.contains(&adapter.sha256));
+    let is_one = |adapter: &&RecordedAdapter| {
+        let same = |d: &Digests| d.file == adapter.sha256 || d.values == adapter.values;
+        digests.iter().any(same)
+    };
+    let twice = record.adapters.iter().find(is_one);
     Ok(twice.map(|adapter| Before {
         what: format!(
             "already merged: {} holds {} since it was made",
@@ -533,10 +547,11 @@ fn record(
     let named = adapters
         .iter()
         .zip(digests)
-        .map(|((adapter, weight), sha256)| RecordedAdapter {
+        .map(|((adapter, weight), digests)| RecordedAdapter {
             path: absolute(adapter.folder()),
             weight: *weight,
-            sha256,
+            sha256: digests.file,
+            values: digests.values,
         });
     let record = Record {
         base: absolute(base),

@@ -42,7 +42,7 @@ pub(super) fn data(job: &EngineJob, port: &mut Port<'_>) -> Result<Arc<Dataset>,
 /// The job with its epochs turned into steps, which the run's spec says from then on.
 ///
 /// # Errors
-/// The disk.
+/// Fewer epochs than a resumed run has done; the disk.
 pub(super) fn in_steps<'a>(
     job: &'a EngineJob,
     data: &Dataset,
@@ -55,6 +55,20 @@ pub(super) fn in_steps<'a>(
     let pass = data.micro_steps_per_epoch(train.micro_batch_size);
     let spec = job.spec.clone().on_data(pass);
     let steps = spec.train.max_steps;
+    let begun = begun_at(job);
+    // Epochs that come to the steps that the run had are those that it has done.
+    if steps < begun || steps == begun && steps != train.max_steps {
+        let done = epochs * begun as f64 / steps as f64;
+        return Err(EngineError::Setup(format!(
+            "epochs {} comes to step {}, and there is a checkpoint of step {}, which is {} epochs: nothing is left to train; \
+             -s epochs={} goes on",
+            human::number(epochs),
+            human::grouped(steps),
+            human::grouped(begun),
+            human::number(done),
+            done.floor() + 1.0
+        )));
+    }
     if steps != train.max_steps {
         let path = job.run_dir.spec_path();
         write_atomic(&path, spec.to_yaml().as_bytes())
@@ -71,7 +85,7 @@ pub(super) fn in_steps<'a>(
         data.tokens_word(),
         spec.rhythm()
     );
-    port.note(begun_at(job), words);
+    port.note(begun, words);
     Ok(Cow::Owned(EngineJob {
         spec,
         ..job.clone()

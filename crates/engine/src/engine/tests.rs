@@ -21,6 +21,7 @@ mod loop_;
 mod preferences;
 mod rescue;
 mod resume;
+mod reward_adapters;
 mod rollouts;
 mod tasks;
 mod vocabulary;

@@ -1,5 +1,6 @@
 //! The training loop, in the order in which it happens.
 
+mod declared;
 mod generations;
 mod obey;
 mod rescue;
@@ -18,18 +19,9 @@ use super::state::Settings;
 use super::step::Stepper;
 use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
-use crate::metrics::id;
 use crate::wire::{Event, Outcome, Phase};
 use generations::Generations;
 use stop::Flow;
-
-/// What says nothing of a model that is evaluated by its answers.
-const NOT_OF_ANSWERS: [&str; 4] = [
-    id::VAL_LOSS,
-    id::VAL_PPL,
-    id::VAL_BPB,
-    id::VAL_TOKEN_ACCURACY,
-];
 
 /// A run in progress.
 struct Trainer<'a, 'p> {
@@ -66,33 +58,8 @@ pub(super) fn begin(
     trainer.summarize();
     let (cx, resumed_from) = (&mut trainer.cx, trainer.checkpoints.saved_at());
     cx.port.emit(start_event(cx, resumed_from));
-    // What the method reads of itself comes first, and so do its charts.
-    let rollouts = trainer.stepper.experience().rollouts();
-    let mut metrics = rollouts
-        .as_ref()
-        .map_or_else(Vec::new, |r| r.declarations());
-    for metric in job.spec.method.readings() {
-        metrics.push(metric.info());
-        // Methods that learn from their own answers are evaluated by answers.
-        let validation = metric.validation_info();
-        metrics.extend(job.spec.method.on_policy().is_none().then_some(validation));
-    }
-    for known in crate::metrics::declarations() {
-        let id = known.id.as_str();
-        let of_experts = id::OF_EXPERTS.contains(&id) && job.spec.model.moe.is_none();
-        if !of_experts && metrics.iter().all(|metric| metric.id != id) {
-            metrics.push(known);
-        }
-    }
-    if rollouts.is_some() {
-        metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
-    }
-    metrics.extend(cx.extras.declarations());
-    metrics.extend(trainer.tasks.declarations());
-    metrics.extend(trainer.stepper.declarations());
-    if let Some(remote) = cx.state.models.remote.as_ref().filter(|r| r.ranks() > 1) {
-        metrics.extend(crate::metrics::ranks::declarations(remote.ranks()));
-    }
+    let metrics = trainer.declared();
+    let cx = &mut trainer.cx;
     if let Some(id) = &job.spec.eval.best_by {
         cx.best_by = BestBy::named(id, &metrics)?;
     }
@@ -248,9 +215,9 @@ impl Trainer<'_, '_> {
 
     /// Whether this step is the best and is to be kept, which only a checkpoint of this step can.
     fn is_chosen(&self) -> bool {
-        let (progress, eval) = (&self.cx.state.progress, &self.cx.spec.eval);
+        let (progress, spec) = (&self.cx.state.progress, self.cx.spec);
         let best = progress.best.as_ref();
-        eval.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
+        spec.keeps_best() && progress.step > 0 && best.is_some_and(|b| b.step == progress.step)
     }
 
     /// After the state went back to that of `step`: what was measured since counts no more, and the log tells of it and of the

@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry {
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Peak learning rate.
-    #[schemars(range(min = 0.0, max = 10.0))]
+    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Squares decay by 1 − step^(−this).
     #[schemars(range(min = 0.1, max = 1.0))]

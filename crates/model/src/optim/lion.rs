@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry {
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Peak learning rate: three to ten times below AdamW's, as every weight moves by all of it.
-    #[schemars(range(min = 0.0, max = 10.0))]
+    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Share of the running mean in the direction of an update; the gradient has the rest.
     #[schemars(range(min = 0.0, max = 0.999999))]

@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry {
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Peak learning rate, one to ten times AdamW's; with `schedule: constant` and a warm-up.
-    #[schemars(range(min = 0.0, max = 10.0))]
+    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Share of the average in the weights that gradients are taken at.
     #[schemars(range(min = 0.0, max = 0.999999))]

@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry {
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Peak learning rate. The first update finds the bases and moves nothing.
-    #[schemars(range(min = 0.0, max = 10.0))]
+    #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
     /// Decay of the gradient's running mean.
     #[schemars(range(min = 0.0, max = 0.999999))]

@@ -15,7 +15,7 @@ use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
 use crate::hardware::{GpuSummary, Summary};
-use crate::models::{self, SourceError};
+use crate::models::{self, SourceError, tokenizer_place};
 use crate::plan::learn;
 use crate::spec::BaseModel;
 use serde_json::Value;
@@ -340,17 +340,18 @@ fn facts_of(
     let mut settings = Vec::new();
     flatten("model", &base.words, &mut settings);
     if base.has_tokenizer {
-        let file = path.join("tokenizer.json");
+        let place = tokenizer_place(path);
+        let file = place.join("tokenizer.json");
         let tokenizer = match file.is_file() {
             true => file,
-            false => path.to_path_buf(),
+            false => place,
         };
         settings.extend(tokenizer_of(tokenizer));
     }
     let child = Child::of_this_program();
     let tokenizer = base
         .has_tokenizer
-        .then(|| tokenizer::load(path, &child).ok())
+        .then(|| tokenizer::load(&tokenizer_place(path), &child).ok())
         .flatten();
     let suits = tokenizer.as_ref().map_or(template::CHATML, template::suits);
     let said = if base.has_chat_template { AUTO } else { suits };

@@ -96,7 +96,34 @@ struct Pairs {
     lengths: [Tensor; 2],
 }
 
+impl Loss {
+    /// Whether it reads `label_smoothing`.
+    fn smooths_labels(self) -> bool {
+        matches!(self, Loss::Sigmoid | Loss::Robust)
+    }
+}
+
 impl Config {
+    fn losses(&self) -> impl Iterator<Item = Loss> {
+        let more = self.mix.iter().map(|term| term.loss);
+        [self.loss].into_iter().chain(more)
+    }
+
+    /// Whether any of its losses reads `label_smoothing`.
+    pub fn smooths_labels(&self) -> bool {
+        self.losses().any(Loss::smooths_labels)
+    }
+
+    /// Its losses as a spec says them: `ipo`, `hinge + bco_pair`.
+    pub fn loss_words(&self) -> String {
+        let word = |loss| serde_json::to_value(loss).unwrap_or_default();
+        let words = self.losses().map(word);
+        let words: Vec<String> = words
+            .map(|word| word.as_str().unwrap_or_default().to_string())
+            .collect();
+        words.join(" + ")
+    }
+
     /// The loss of each pair, (P,).
     fn of_pairs(&self, loss: Loss, pairs: &Pairs) -> Result<Tensor> {
         let [chosen, rejected] = &pairs.ratios;

@@ -4,6 +4,7 @@
 
 mod cpo;
 mod dpo;
+mod evaluated;
 mod grpo;
 mod kto;
 mod orpo;
@@ -25,6 +26,7 @@ mod simpo;
 #[cfg(test)]
 mod tests;
 
+pub use evaluated::evaluated;
 pub use preference::ReferenceChoice;
 pub use scored::{Scored, log_sigmoid, read, sigmoid};
 
@@ -97,6 +99,13 @@ pub struct Criterion {
     /// Id of a reading of the evaluation.
     pub metric: &'static str,
     pub direction: Direction,
+}
+
+impl Criterion {
+    /// Whether it is the loss on held-out data, which falls through most of a run.
+    pub fn is_the_loss(&self) -> bool {
+        self.metric == id::VAL_LOSS
+    }
 }
 
 /// A training method.

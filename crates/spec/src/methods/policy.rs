@@ -104,6 +104,8 @@ impl Kl {
 
 /// Share of held-out prompts whose first answer is right.
 pub const PASS_AT_1: &str = "eval/pass@1";
+/// What answers to held-out prompts are worth.
+pub const EVAL_REWARD: &str = "eval/reward";
 pub const CLIP_LOW: &str = "clip_ratio/low_mean";
 pub const CLIP_HIGH: &str = "clip_ratio/high_mean";
 pub const KL: &str = "kl";
@@ -119,6 +121,11 @@ pub const READINGS: &[Metric] = &[
     metric(CLIP_LOW, "Clipped below", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is below 1 - clip_low with a negative advantage (TRL)"),
     metric(CLIP_HIGH, "Clipped above", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is above 1 + clip_high with a positive advantage (TRL)"),
 ];
+
+/// The id of pass@k: whether one of k answers to a held-out prompt is right.
+pub fn pass_at(k: usize) -> String {
+    format!("eval/pass@{k}")
+}
 
 /// The value of a column for the sequence of row `row`.
 pub fn of_row(batch: &Batch, column: &str, row: usize) -> Option<f32> {

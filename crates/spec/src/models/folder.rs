@@ -5,7 +5,7 @@ use crate::base::files::read_plain;
 use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
-use crate::nn::ModelConfig;
+use crate::nn::{HeadKind, Model, ModelConfig};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -70,8 +70,12 @@ impl Folder {
         let mut config = base.config().clone();
         // It may have been trained on more tokens than the base has. What is wrong with it is told as it is loaded.
         let peft = hf::Peft::find(path).ok();
-        let tables = peft.and_then(|peft| peft.vocab_size(config.d_model));
+        let tables = peft.as_ref().and_then(|p| p.vocab_size(config.d_model));
         config.vocab_size = config.vocab_size.max(tables);
+        // A reward model's stands on a model that writes, whose head it replaces.
+        if peft.is_some_and(|peft| peft.scores()) {
+            config.head = HeadKind::Score;
+        }
         Folder {
             path: path.into(),
             family: base.family().into(),
@@ -84,6 +88,22 @@ impl Folder {
     /// The model under the adapter, where an adapter is all that the folder holds.
     pub fn base(&self) -> Option<&ModelSource> {
         self.base.as_deref()
+    }
+
+    /// The model under the adapter, where an adapter is all that the folder holds, in f32 and with this one's kind of head.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load`].
+    pub(super) fn load_under(&self) -> Result<Option<Model>, SourceError> {
+        let Some(base) = &self.base else {
+            return Ok(None);
+        };
+        let model = base.load()?;
+        let scores = self.config.is_reward_model() && !base.config().is_reward_model();
+        Ok(Some(match scores {
+            true => model.scoring().map_err(HfError::from)?,
+            false => model,
+        }))
     }
 
     pub fn path(&self) -> &Path {
@@ -101,7 +121,8 @@ impl Folder {
     /// The model class of transformers that its files are for; `None` in llmtui's own format.
     pub fn class(&self) -> Option<&'static str> {
         match &self.base {
-            Some(base) => base.class(),
+            Some(base) if base.config().head == self.config.head => base.class(),
+            Some(_) => hf::family_of(&self.config).map(|family| family.class_of(&self.config)),
             None => hf::class_in(&self.path).ok().flatten(),
         }
     }

@@ -170,6 +170,19 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
     }
 }
 
+/// Where the tokenizer of a model lies, by names alone: beside it, or beside what an adapter alone stands on.
+pub fn tokenizer_place(model: &Path) -> PathBuf {
+    let mut at = model.to_path_buf();
+    for _ in 0..MAX_ADAPTERS {
+        let elsewhere = is_adapter_alone(&at) && !tokenizer::has_tokenizer(&at);
+        match under(&at).filter(|_| elsewhere) {
+            Some(base) => at = base,
+            None => break,
+        }
+    }
+    at
+}
+
 /// Whether a model lies there that writes texts: no reward model, and one that this build can run.
 pub fn writes(path: &Path) -> bool {
     ModelSource::open(path).is_ok_and(|source| !source.config().is_reward_model())
@@ -281,7 +294,7 @@ impl ModelSource {
     pub fn tokenizer_path(&self) -> &Path {
         match self {
             ModelSource::Folder(folder) => match folder.base() {
-                Some(base) if !tokenizer::has_tokenizer(folder.path()) => base.path(),
+                Some(base) if !tokenizer::has_tokenizer(folder.path()) => base.tokenizer_path(),
                 _ => folder.path(),
             },
             ModelSource::Gguf(file) => file.path(),
@@ -410,9 +423,8 @@ impl ModelSource {
     /// The weights do not fit the description, hold a non-finite value, or do not fit into memory.
     pub fn load(&self) -> Result<Model, SourceError> {
         Ok(match self {
-            ModelSource::Folder(folder) => match folder.base() {
-                Some(base) => {
-                    let mut model = base.load()?;
+            ModelSource::Folder(folder) => match folder.load_under()? {
+                Some(mut model) => {
                     hf::merge_adapter(folder.path(), &mut model)?;
                     model
                 }
@@ -465,10 +477,12 @@ impl ModelSource {
     /// # Errors
     /// As [`ModelSource::load_for_inference`].
     pub fn base_for_inference(&self) -> Result<Model, SourceError> {
+        if self.config().is_reward_model() {
+            return self.load_for_inference();
+        }
         match self {
             ModelSource::Folder(folder) => match folder.base() {
                 Some(base) => base.under_adapter(),
-                None if self.config().is_reward_model() => self.load_for_inference(),
                 None => self.load_base(),
             },
             ModelSource::Gguf(_) => self.load_for_inference(),

@@ -34,7 +34,7 @@ impl RewardModel {
                 "train one from it: llmtui train reward -s train.from=MODEL -s data.path=PAIRS",
             ));
         }
-        if !tokenizer::has_tokenizer(path) {
+        if !source.has_tokenizer() {
             return Err(no_model(
                 "has no tokenizer",
                 "put the tokenizer files of this model beside it",
@@ -54,7 +54,7 @@ impl RewardModel {
             what,
             fix,
         };
-        let tokenizer = tokenizer::load(path, &Child::of_this_program())
+        let tokenizer = tokenizer::load(source.tokenizer_path(), &Child::of_this_program())
             .map_err(|e| no_model(format!("has no tokenizer to use: {e}"), e.hint().into()))?;
         let pad = source.token_ids().pad.or(padding(&tokenizer));
         let model = source.load()?;

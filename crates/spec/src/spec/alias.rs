@@ -223,6 +223,25 @@ pub fn elsewhere(path: &str) -> Option<&'static str> {
         .map(|(_, hint)| *hint)
 }
 
+/// What people know as a member of its own and is a setting here: where they say it, the word, and what stands for it.
+const MEMBERS: &[(&str, &str, &str)] = &[
+    (
+        "adapter",
+        "qlora",
+        "-s adapter=lora -s train.from=MODEL.gguf: the file's weights stay quantized under the adapter",
+    ),
+    ("adapter", "dora", "-s adapter.lora.dora=true"),
+    ("adapter", "rslora", "-s adapter.lora.rslora=true"),
+];
+
+/// What to say to somebody who names such a member of the registry at `path`.
+pub fn member_elsewhere(path: &str, word: &str) -> Option<&'static str> {
+    let known = MEMBERS
+        .iter()
+        .find(|(at, name, _)| *at == path && *name == word);
+    known.map(|(.., hint)| *hint)
+}
+
 fn lies_in(target: &str, section: &str) -> bool {
     let mut target = target.split('.');
     !section.is_empty()
@@ -235,6 +254,20 @@ fn lies_in(target: &str, section: &str) -> bool {
 mod tests {
     use super::*;
     use crate::spec::schema;
+
+    #[test]
+    fn what_is_a_setting_here_is_named_where_it_is_said_as_a_member() {
+        use crate::spec::{SpecSources, load};
+        for (word, hint) in [
+            ("qlora", "train.from=MODEL.gguf"),
+            ("dora", "adapter.lora.dora=true"),
+            ("rslora", "adapter.lora.rslora=true"),
+        ] {
+            let set = [format!("adapter={word}")];
+            let said = load("quickstart", &set, &SpecSources::default()).unwrap_err();
+            assert!(said.to_string().contains(hint), "{said}");
+        }
+    }
 
     #[test]
     fn aliases_work_at_the_top_and_in_their_own_section() {

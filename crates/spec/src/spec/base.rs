@@ -11,7 +11,7 @@ use super::vocabulary;
 use crate::base::text::{one_line, shown};
 use crate::embed;
 use crate::hub;
-use crate::models::{ModelSource, SourceError, TO_COME};
+use crate::models::{ModelSource, SourceError, TO_COME, tokenizer_place};
 use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -117,7 +117,14 @@ pub fn base_of_hub(place: &Path) -> Result<BaseModel, SourceError> {
 
 /// Replaces hub ids by their folders in the cache, and fills in values from the base model.
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
-    resolve(merged, sources, "/data/tokenizer/file/path");
+    if let Some(said) = resolve(merged, sources, "/data/tokenizer/file/path")
+        && let place = tokenizer_place(&said)
+        && place != said
+        && let Some(value) = merged.value.pointer_mut("/data/tokenizer/file/path")
+    {
+        // An adapter alone leaves it to its base.
+        *value = json!(place.to_string_lossy());
+    }
     let said = merged.value.pointer("/train/from").and_then(Value::as_str);
     if said == Some("") {
         return issues.push(Issue {
@@ -217,7 +224,7 @@ fn tokenizer_of(
     sources: &SpecSources,
 ) -> Option<PathBuf> {
     match merged.value.pointer("/data/tokenizer") {
-        None => has_tokenizer.then(|| place.to_path_buf()),
+        None => has_tokenizer.then(|| tokenizer_place(place)),
         Some(said) => {
             let path = said.pointer("/file/path").and_then(Value::as_str);
             path.map(|said| full_path(said, sources))
@@ -282,6 +289,7 @@ fn fill(
     note(&mut merged.origins, "model", &base, &origin);
     merged.value["model"] = base;
     if merged.value.pointer("/data/tokenizer").is_none() && model.has_tokenizer {
+        let place = tokenizer_place(place);
         let path = place.to_string_lossy();
         if !merged.value["data"].is_object() {
             merged.value["data"] = json!({});

@@ -189,7 +189,8 @@ pub struct SampleConfig {
 pub struct CheckpointConfig {
     /// Save every this many steps, and after the last one; below 1 a share of the run, 0 only after the last.
     pub every: Every,
-    /// Checkpoints kept, newest first; at least 2. The best of those that were evaluated is kept as well.
+    /// Checkpoints kept, newest first; at least 2. The best of those that were evaluated is kept as well, and what other runs of the
+    /// runs directory begin from or judge by.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
 }
@@ -329,14 +330,6 @@ impl Default for TrainConfig {
             threads: None,
             log_every: 1,
         }
-    }
-}
-
-impl EvalConfig {
-    /// Whether a new best is saved at once: where somebody says what the best is, or stops for want of a better one, it is what
-    /// they want of the run.
-    pub fn keeps_best(&self) -> bool {
-        self.best_by.is_some() || self.patience.is_some()
     }
 }
 

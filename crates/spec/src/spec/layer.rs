@@ -173,7 +173,9 @@ impl Reader<'_> {
                     self.choose(path, &word, said);
                 } else {
                     let near = nearest(&word, members.iter().map(|(n, _)| n.as_str()));
-                    let hint = near.map_or(node.expected(), |n| format!("did you mean {n}?"));
+                    let known = alias::member_elsewhere(&path.join("."), &word);
+                    let near = || near.map_or(node.expected(), |n| format!("did you mean {n}?"));
+                    let hint = known.map_or_else(near, String::from);
                     self.issue(
                         said,
                         &path.join("."),

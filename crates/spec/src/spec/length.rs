@@ -100,13 +100,21 @@ impl RunConfig {
         }
     }
 
+    /// Whether a new best is saved at once: where somebody says what the best is, or stops for want of a better one, it is what
+    /// they want of the run; and where the method has a reading of its own for it, which goes up and down. A validation loss that
+    /// falls all the time would save at each evaluation.
+    pub fn keeps_best(&self) -> bool {
+        let said = self.eval.best_by.is_some() || self.eval.patience.is_some();
+        said || !self.method.best().is_the_loss()
+    }
+
     /// When it saves, and what it keeps of that.
     pub fn saves(&self) -> Saves {
         Saves {
             steps: self.train.max_steps.max(1),
             every: self.checkpoint.every,
             // Each evaluation may be the best.
-            best: self.eval.keeps_best().then_some(self.eval.every),
+            best: self.keeps_best().then_some(self.eval.every),
             keep_last: self.checkpoint.keep_last as u64,
             // Where rescues act, the beginning is saved too, and what they give up stays until the end.
             rescued: u64::from(self.rescue.policy == RescuePolicy::Act),

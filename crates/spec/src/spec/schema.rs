@@ -32,6 +32,8 @@ pub enum Kind {
     Number {
         min: Option<f64>,
         max: Option<f64>,
+        /// Whether `min` itself is none.
+        above: bool,
         /// Stored as f32.
         single: bool,
     },
@@ -97,6 +99,15 @@ impl Node {
             Kind::Object(_) => "a section of keys".into(),
             Kind::Registry(_) | Kind::Choice(_) => format!("one of: {}", self.choices().join(", ")),
             Kind::Integer { min, max } => format!("a whole number{}", range(min, max)),
+            Kind::Number {
+                min: Some(min),
+                max,
+                above: true,
+                ..
+            } => match max {
+                Some(max) => format!("a number above {min}, up to {max}"),
+                None => format!("a number above {min}"),
+            },
             Kind::Number { min, max, .. } => format!("a number{}", range(min, max)),
             Kind::Interval => every::EXPECTED.into(),
             Kind::Bool => "true or false".into(),
@@ -194,8 +205,9 @@ fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind
         Some(&"integer") => Kind::Integer { min, max },
         Some(&"number") if target["format"] == every::FORMAT => Kind::Interval,
         Some(&"number") => Kind::Number {
-            min,
+            min: min.or(bound("exclusiveMinimum")),
             max,
+            above: min.is_none() && bound("exclusiveMinimum").is_some(),
             single: target["format"] == "float",
         },
         Some(&"boolean") => Kind::Bool,

@@ -1,6 +1,7 @@
 //! Rules between values, each with a fix. Ranges of single values are in the types.
 
 mod answers;
+mod best_by;
 mod epsilon;
 mod length;
 
@@ -71,6 +72,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     sampling(config, &mut judge);
     data(config, &mut judge);
     extra_sets(config, &mut judge);
+    best_by::best_by(config, &mut judge);
 }
 
 /// The names of further validation sets, which are parts of metric ids.

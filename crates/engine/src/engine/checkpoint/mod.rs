@@ -16,6 +16,7 @@ pub mod error;
 pub mod fingerprint;
 pub mod flat;
 pub mod manifest;
+mod needed;
 pub mod store;
 
 pub use error::CheckpointError;
@@ -340,10 +341,16 @@ impl Checkpoints {
             .to_go_back_to(cx)
             .into_iter()
             .find(|(_, stable)| *stable);
+        // Specs are read only where something would go.
+        let needed = match self.store.list().len() > keep {
+            true => needed::by_other_runs(&cx.job.run_dir),
+            false => Default::default(),
+        };
         let also: Vec<u64> = best
             .map(|b| b.step)
             .into_iter()
             .chain(stable.map(|(step, _)| step))
+            .chain(needed)
             .collect();
         if let Err(error) = self.store.prune(keep, &also) {
             cx.port.warn(

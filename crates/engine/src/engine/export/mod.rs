@@ -15,8 +15,11 @@ pub use card::{About, CardResult, adapter_card, card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
+use crate::base::child::Child;
 use crate::base::files::{not_made, not_read, sync_dir};
 use crate::base::place::try_make;
+use crate::data::render::padding;
+use crate::data::tokenizer;
 use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{AdapterError, Dtype, TokenIds};
 use crate::models::{ModelSource, SourceError};
@@ -116,6 +119,7 @@ impl ExportError {
             ExportError::Adapter(AdapterError::Absent(_)) => {
                 "name a run with adapters, or a folder of PEFT's; a model whose weights all learned is exported whole: --format hf".into()
             }
+            ExportError::Adapter(error @ AdapterError::Unread(_)) => error.hint(),
             ExportError::Adapter(_) => {
                 "docs/models.md says which adapters are read; --format hf exports them merged".into()
             }
@@ -188,12 +192,24 @@ impl Source {
             return Err(ExportError::NotFinite(path.to_path_buf()));
         }
         Ok(Source {
-            ids: from.token_ids(),
+            ids: token_ids(&from, from.tokenizer_path(), &model),
             tokenizer: from.tokenizer_path().into(),
             model,
             from,
         })
     }
+}
+
+/// The tokens that a model's files name. Of a reward model they say which one pads, because it is scored at the last token that
+/// is none; an adapter of one has that from the tokenizer.
+pub(super) fn token_ids(from: &ModelSource, tokenizer: &Path, model: &Model) -> TokenIds {
+    let mut ids = from.token_ids();
+    if model.config().is_reward_model() && ids.pad.is_none() {
+        // One that cannot be read is told of where it is copied.
+        let tokenizer = tokenizer::load(tokenizer, &Child::of_this_program()).ok();
+        ids.pad = tokenizer.as_ref().and_then(padding);
+    }
+    ids
 }
 
 /// Writes a model to the folder `to` and says what stands there.

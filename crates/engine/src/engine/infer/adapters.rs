@@ -25,6 +25,9 @@ impl Adapters {
         let mut adapters = Adapters::default();
         for folder in folders {
             let peft = Peft::find(folder)?;
+            if peft.scores() && !model.config().is_reward_model() {
+                return Err(AdapterError::Scores(folder.clone()));
+            }
             peft.make_room(model)?;
             peft.stands_beside(model)?;
             let name = adapters.name_for(folder);

@@ -66,6 +66,9 @@ impl LoadError {
             LoadError::Merged { fix, .. } => {
                 format!("leave --adapter out: the model answers with it; {fix}").into()
             }
+            LoadError::Adapter(error @ (AdapterError::Unread(_) | AdapterError::Scores(_))) => {
+                error.hint().into()
+            }
             LoadError::Adapter(_) => {
                 "name folders with adapter_config.json whose base is this model; llmtui merge makes one model of both".into()
             }

@@ -2,6 +2,7 @@
 
 use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written, mean};
+pub use crate::methods::policy::{EVAL_REWARD, pass_at};
 use crate::methods::policy::{PASS_AT_1, sample_std};
 use crate::rewards::Scores;
 use crate::rewards::repetition::repeated;
@@ -9,7 +10,6 @@ use crate::spec::RunSpec;
 use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
 
 pub const PASS: &str = PASS_AT_1;
-pub const EVAL_REWARD: &str = "eval/reward";
 pub const EVAL_LENGTH: &str = "eval/completion_length";
 const REWARD: &str = "reward";
 const REWARD_STD: &str = "reward_std";
@@ -170,11 +170,6 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
 /// Whether all answers of a group are worth the same: it teaches nothing.
 pub fn same(group: &[f64]) -> bool {
     group.windows(2).all(|two| (two[0] - two[1]).abs() < 1e-9)
-}
-
-/// The id of pass@k.
-pub fn pass_at(k: usize) -> String {
-    format!("eval/pass@{k}")
 }
 
 /// The first groups of a rollout, with advantages.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::sampling::Sampling;
+use crate::engine::export::{About, AdapterSource, Options, export_adapter};
 use crate::engine::infer::{HeldModel, Step, TextModel};
 use crate::hf;
 use crate::wire::Prompt;
@@ -325,6 +326,36 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     };
     let already = said(&dir.path().join("one"), &[(one.path(), 1.0)]);
     assert!(already.contains("already merged"), "{already}");
+    // The same adapter in another file, as an export makes one.
+    let source = AdapterSource::open(one.path(), None).unwrap();
+    let (options, exported) = (
+        Options {
+            dtype: "f32".into(),
+            max_shard_bytes: 1 << 30,
+        },
+        dir.path().join("exported"),
+    );
+    export_adapter(&source, &options, &About::default(), &exported).unwrap();
+    let file = exported.join(hf::ADAPTER_WEIGHTS);
+    let bytes = std::fs::read(&file).unwrap();
+    // Other bytes: spaces behind the header, as PEFT's writer puts them there.
+    let (length, rest) = bytes.split_at(8);
+    let length = u64::from_le_bytes(length.try_into().unwrap());
+    let (header, tensors) = rest.split_at(length as usize);
+    let length = (length + 8).to_le_bytes();
+    std::fs::write(&file, [&length, header, b"        ", tensors].concat()).unwrap();
+    let already = said(&dir.path().join("one"), &[(&exported, 1.0)]);
+    assert!(already.contains("already merged"), "{already}");
+    // What is not read is its own, whatever the base.
+    let config = std::fs::read_to_string(exported.join(hf::ADAPTER_CONFIG)).unwrap();
+    let config = config.replace("\"bias\": \"none\"", "\"bias\": \"lora_only\"");
+    std::fs::write(exported.join(hf::ADAPTER_CONFIG), config).unwrap();
+    let unread = said(&folder, &[(&exported, 1.0)]);
+    assert!(
+        unread.contains("bias") && unread.contains("merge it with PEFT"),
+        "{unread}"
+    );
+    assert!(!unread.contains("trained on"), "{unread}");
     let other = said(&dir.path().join("one"), &[(two.path(), 1.0)]);
     assert!(
         other.contains("another base") && other.contains("--any-base"),

@@ -217,3 +217,26 @@ fn a_spec_that_was_edited_is_told_of_and_what_a_resume_may_change_is_not() {
     run.job.spec = tiny(&["max_steps=25", "threads=2"]).0;
     assert_eq!(warned(&run), None);
 }
+
+/// A run of preferences from a step of this one could not be resumed: retention had deleted what it began from.
+#[test]
+fn what_another_run_begins_from_is_kept_however_long_this_one_goes_on() {
+    let run = Run::new(&["max_steps=10"]);
+    let first = run.go();
+    keep_log(&run, &first);
+    let from = format!("train.from={}", run.checkpoint(5).display());
+    let clock = SystemClock::new();
+    let beside = |spec: &str| RunDir::create(run._dir.path(), "u", spec, "", &clock).unwrap();
+    beside(&tiny(&[&from]).0.to_yaml());
+    to_step(&run, 30, false).resumed();
+    let kept = run.kept();
+    assert!(kept.contains(&5) && !kept.contains(&10), "{kept:?}");
+    // A spec that this program cannot read names its checkpoint all the same.
+    beside(&format!(
+        "of: the future\nfrom: {}\n",
+        run.checkpoint(25).display()
+    ));
+    to_step(&run, 40, false).resumed();
+    let kept = run.kept();
+    assert!(kept.contains(&5) && kept.contains(&25), "{kept:?}");
+}

@@ -68,6 +68,21 @@ fn epochs_become_steps_once_the_data_are_read_and_the_run_says_so_from_then_on()
     let stated = Run::new(&stated).go();
     let both: Vec<_> = steps(&first).into_iter().chain(steps(&second)).collect();
     assert_eq!(both, steps(&stated));
+
+    // Fewer than are done: nothing is trained, and nothing is written.
+    let fewer = format!("train.epochs={}", 15.5 / pass);
+    let fewer = [fewer.as_str(), words[1], words[2], words[3]];
+    resumed.job.spec = tiny(&fewer).0;
+    let (outcome, step, why) = finished(&resumed.resumed());
+    assert_eq!((outcome, step), (Outcome::Invalid, 12), "{why}");
+    assert!(
+        why.contains("comes to step 8") && why.contains("nothing is left to train"),
+        "{why}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(run.job.run_dir.spec_path()).unwrap(),
+        yaml
+    );
 }
 
 #[test]

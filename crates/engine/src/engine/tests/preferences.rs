@@ -22,7 +22,7 @@ preflight: {enabled: false}
 ";
 
 /// Lists to put in order, as rows of a shape.
-fn data(shape: &str, descending: bool) -> String {
+pub(super) fn data(shape: &str, descending: bool) -> String {
     let sort = format!("{{min_length: 5, max_length: 7, max_value: 9, descending: {descending}}}");
     format!(
         "data: {{sources: [{{synthetic: {{sort: {sort}}}, as: {shape}, rows: 2000}}], val_fraction: 0.1}}\n"
@@ -38,7 +38,7 @@ fn spec_of(text: &str, words: &[String]) -> RunSpec {
 }
 
 /// A run that came to its end, with its events.
-fn trained(text: &str, words: &[&str]) -> (Run, Vec<Event>) {
+pub(super) fn trained(text: &str, words: &[&str]) -> (Run, Vec<Event>) {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     let mut run = Run::new(&["max_steps=1"]);
     run.job.spec = spec_of(text, &words);
@@ -48,7 +48,7 @@ fn trained(text: &str, words: &[&str]) -> (Run, Vec<Event>) {
 }
 
 /// The last checkpoint of a run.
-fn last(run: &Run) -> std::path::PathBuf {
+pub(super) fn last(run: &Run) -> std::path::PathBuf {
     run.checkpoint(run.job.spec.train.max_steps)
 }
 
@@ -92,6 +92,52 @@ fn pairs_are_counted_as_examples() {
     let all = data.val_windows() as u64;
     assert_eq!(read(Extent::Whole), Some((all, true)));
     assert_eq!(read(Extent::Batches(2)), Some((32, false)));
+}
+
+/// The log called a checkpoint the best so far that was worse than one which nobody had saved.
+#[test]
+fn the_best_by_the_methods_own_reading_is_saved_when_it_is_found() {
+    let text = format!("method: reward\n{}", data("preference", false));
+    let words = ["max_steps=24", "eval.every=3", "checkpoint.every=8"];
+    let (run, events) = trained(&text, &words);
+    let mut best = f64::NEG_INFINITY;
+    let mut saved = 0;
+    for event in &events {
+        match event {
+            Event::Evaluated { values, .. } => {
+                best = best.max(values["val/rewards/accuracies"].0);
+            }
+            Event::Checkpointed { best: true, .. } => saved += 1,
+            _ => {}
+        }
+    }
+    let Some(Event::Finished { best: Some(by), .. }) = events.last() else {
+        panic!("{events:?}");
+    };
+    assert_eq!(by.value.0, best);
+    assert!(run.kept().contains(&by.step) && saved > 0, "{by:?}");
+    let last = events.iter().rev().find_map(|event| match event {
+        Event::Checkpointed {
+            step, best: true, ..
+        } => Some(*step),
+        _ => None,
+    });
+    assert_eq!(last, Some(by.step));
+
+    // What evaluations of pairs never measure is not declared, and a loss is called what it is.
+    let declared = events.iter().find_map(|event| match event {
+        Event::MetricsDeclared { metrics } => Some(metrics),
+        _ => None,
+    });
+    let declared = declared.unwrap();
+    let info = |id: &str| declared.iter().find(|info| info.id == id);
+    for id in ["val/ppl", "val/bpb", "val/mean_token_accuracy"] {
+        assert!(info(id).is_none(), "{id}");
+    }
+    for id in ["train/loss", "val/loss"] {
+        let source = &info(id).unwrap().source;
+        assert!(source.contains("loss of method reward"), "{source}");
+    }
 }
 
 #[test]

@@ -173,16 +173,32 @@ fn the_best_by_a_task_is_saved_when_it_is_found() {
 #[test]
 fn a_reading_that_is_not_evaluated_decides_nothing() {
     for word in ["eval/mine", "train/loss", "lr"] {
-        let set = format!("eval.best_by={word}");
-        let events = Run::new(&[&set, "max_steps=2"]).go();
-        let Some(Event::Finished { message, .. }) = events.last() else {
-            panic!("{events:?}");
-        };
+        let set = [format!("eval.best_by={word}")];
+        let refused = load("quickstart", &set, &SpecSources::default()).unwrap_err();
+        let message = refused.to_string();
         assert!(
             message.contains(word) && message.contains("val/loss"),
             "{message}"
         );
     }
+    // What the data alone tell: how many bytes the supervised tokens stand for is not known of a part of a text.
+    let dir = tempfile::tempdir().unwrap();
+    let rows = dir.path().join("rows.jsonl");
+    let row = "{\"prompt\": \"say\", \"completion\": \"ab\"}\n";
+    std::fs::write(&rows, row.repeat(300)).unwrap();
+    let source = format!("data.path={}", rows.display());
+    let words = [
+        &*source,
+        "method=sft",
+        "max_steps=2",
+        "eval.best_by=val/bpb",
+    ];
+    let (outcome, step, message) = finished(&Run::new(&words).go());
+    assert_eq!((outcome, step), (Outcome::Invalid, 0), "{message}");
+    assert!(
+        message.contains("val/bpb") && message.contains("val/ppl"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -33,6 +33,10 @@ fn run(subject: &Subject) -> Vec<Finding> {
 }
 
 fn look(subject: &Subject, path: &Path) -> Finding {
+    let scores = || Finding::not_applicable("a reward model scores texts and writes none");
+    if subject.form == Form::Adapter && Peft::find(path).is_ok_and(|peft| peft.scores()) {
+        return scores();
+    }
     // An adapter stands beside its base, as PEFT puts it there.
     let (model, adapters) = match subject.form {
         Form::Adapter => match subject.base() {
@@ -50,7 +54,7 @@ fn look(subject: &Subject, path: &Path) -> Finding {
         return Finding::unknown("not tried", "correct the description first");
     };
     if source.config().is_reward_model() {
-        return Finding::not_applicable("a reward model scores texts and writes none");
+        return scores();
     }
     let (need, room) = (Subject::need(&source), subject.here.room);
     if need > room {

@@ -11,6 +11,7 @@ use crate::base::files::read_small;
 use crate::base::text::one_line;
 use crate::nn::module_name;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -150,6 +151,25 @@ impl Peft {
             )?;
         }
         Ok(())
+    }
+
+    /// SHA-256 of its tensors by their names, whatever their order and type in the file: two files with the same digest are
+    /// one adapter.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn digest(&self) -> Result<String, HfError> {
+        let mut hash = Sha256::new();
+        for name in sorted(self) {
+            hash.update(plain(name));
+            hash.update(format!("{:?}", self.file.shape(name)));
+            self.pieces::<HfError>(name, &mut |piece| {
+                piece.iter().for_each(|x| hash.update(x.to_le_bytes()));
+                Ok(())
+            })?;
+        }
+        let bytes = hash.finalize();
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Every value of a tensor, some at a time.

@@ -6,7 +6,7 @@ use super::description::{Description, MAX_BYTES};
 use super::factors::{Change, Factors};
 use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX, SCORE, joined};
 use crate::base::files::read_small;
-use crate::base::text::one_line;
+use crate::base::text::{one_line, shown};
 use crate::kernels::low_rank;
 use crate::nn::adapter::{Adapter, Lora, RankAlpha, Target, Targets, Whole};
 use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, Role, Table, param_infos};
@@ -32,8 +32,33 @@ pub struct Peft {
 pub enum AdapterError {
     #[error("{}: no adapter here: there is no {ADAPTER_CONFIG}", .0.display())]
     Absent(PathBuf),
+    /// Its own files say what is not read here, or cannot be read.
+    #[error(transparent)]
+    Unread(HfError),
+    /// It is a reward model's, and is to stand on a model that writes.
+    #[error("{} is the adapter of a reward model: it scores answers and writes none", shown(.0))]
+    Scores(PathBuf),
+    /// It does not go with the model.
     #[error(transparent)]
     Wrong(#[from] HfError),
+}
+
+impl AdapterError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            AdapterError::Absent(_) => {
+                "name a folder with adapter_config.json and adapter_model.safetensors: a checkpoint of a run with adapters, or PEFT's".into()
+            }
+            AdapterError::Unread(_) => {
+                "merge it with PEFT (merge_and_unload) and name the merged folder; docs/models.md lists what is read of adapters".into()
+            }
+            AdapterError::Scores(folder) => {
+                format!("llmtui score {} FILE scores answers with it", shown(folder))
+            }
+            AdapterError::Wrong(_) => "name the model that the adapter was trained on".into(),
+        }
+    }
 }
 
 /// What an adapter does to a model.
@@ -51,7 +76,7 @@ impl Peft {
     /// There is none, or it is of a kind that is not read here.
     pub fn find(folder: &Path) -> Result<Peft, AdapterError> {
         match folder.join(ADAPTER_CONFIG).is_file() {
-            true => Ok(Peft::open(folder)?),
+            true => Peft::open(folder).map_err(AdapterError::Unread),
             false => Err(AdapterError::Absent(folder.into())),
         }
     }
@@ -78,6 +103,12 @@ impl Peft {
 
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Whether it is a reward model's: it brings the score that stands in the place of its base's head.
+    pub fn scores(&self) -> bool {
+        let whole = format!("{PREFIX}{SCORE}");
+        self.file.contains(&whole) || self.file.contains(SCORE)
     }
 
     /// Where its base lay, or its id on the hub, if it says so.

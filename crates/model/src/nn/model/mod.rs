@@ -30,7 +30,9 @@ use super::tables::Tables;
 use super::tap::SharedTap;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
-use super::{AdapterConfig, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role};
+use super::{
+    AdapterConfig, HeadKind, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role,
+};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads;
@@ -226,6 +228,20 @@ impl Model {
                 }
             })
         })?
+    }
+
+    /// The same trunk with a score in the head's place, of weights that are 0: the base of a reward model's adapter.
+    ///
+    /// # Errors
+    /// Weights that are kept quantised.
+    pub fn scoring(&self) -> Result<Model> {
+        let config = ModelConfig {
+            head: HeadKind::Score,
+            ..self.config.clone()
+        };
+        let mut model = Model::new(&config, self.shape.vocab_size, self.params.device())?;
+        model.copy_trunk(self)?;
+        Ok(model)
     }
 
     /// The parameters that a model of this config has, in memory order, without making it.

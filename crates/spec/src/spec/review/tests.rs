@@ -557,3 +557,29 @@ fn a_source_that_a_mix_reads_again_and_again_is_named() {
     assert!(of(&set, 9.0, &[("a", 9.5), ("b", 8.5)]).is_empty());
     assert!(of(&set, 1.0, &[("a", 9.0)]).is_empty());
 }
+
+#[test]
+fn label_smoothing_that_no_loss_reads_is_told_of() {
+    let words = "no loss of this run reads it";
+    for loss in ["hinge", "ipo", "bco_pair", "apo_zero", "apo_down"] {
+        let set = format!("method.dpo.loss={loss}");
+        let set = [&*set, "method.dpo.label_smoothing=0.1"];
+        let found = finds("dpo-demo", &set, KNOWN, words);
+        assert!(found.evidence.to_string().contains(loss), "{found:?}");
+        mends("dpo-demo", &set, KNOWN, words);
+    }
+    for reads in [
+        "method.dpo.loss=sigmoid",
+        "method.dpo.loss=robust",
+        "method.dpo.mix=[{loss: robust, weight: 1}]",
+    ] {
+        let set = ["method.dpo.label_smoothing=0.1", reads];
+        let found = said("dpo-demo", &set, KNOWN);
+        assert!(
+            found
+                .iter()
+                .all(|f| f.place != "method.dpo.label_smoothing"),
+            "{found:?}"
+        );
+    }
+}

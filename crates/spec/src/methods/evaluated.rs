@@ -1,0 +1,28 @@
+//! What evaluations of a run measure, as far as its method and settings tell: readings of which more, or less, is better.
+
+use super::MethodConfig;
+use super::policy::{EVAL_REWARD, PASS_AT_1, pass_at};
+use crate::metrics::{Direction, id, validation_id};
+
+/// Ids of the readings by which a method's evaluations can be told better from worse. `ks`: of which pass@k is measured; `extra`:
+/// names of further validation sets.
+pub fn evaluated<'a>(
+    method: &MethodConfig,
+    ks: &[usize],
+    extra: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    if method.on_policy().is_some() {
+        let of_answers = [PASS_AT_1, EVAL_REWARD].map(String::from).into_iter();
+        let more = ks.iter().filter(|k| **k > 1).map(|k| pass_at(*k));
+        return of_answers.chain(more).collect();
+    }
+    let mut all = vec![id::VAL_LOSS.to_string()];
+    if method.is_likelihood() {
+        all.extend([id::VAL_PPL, id::VAL_BPB].map(String::from));
+    }
+    let own = method.readings().iter();
+    let own = own.filter(|metric| metric.direction != Direction::Neutral);
+    all.extend(own.map(|metric| validation_id(metric.id)));
+    all.extend(extra.map(id::of_extra_set));
+    all
+}
