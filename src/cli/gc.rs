@@ -8,10 +8,10 @@ use crate::base::files::{DELETED, is_left_over, is_temporary, read_plain_text, r
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::data::store;
+use crate::engine::checkpoint::{is_needed, named_by};
 use crate::pipeline::PipelineDir;
 use crate::run::index::{self, RunStatus};
 use crate::run::{CheckpointEntry, RunDir};
-use crate::spec;
 use crate::wire::{Event, Outcome};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,33 +215,10 @@ fn refused(run: &RunDir) -> Option<Waste> {
 
 /// What the specs of runs name, a checkpoint of another run among it: a resume reads it again.
 fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
-    let named = runs.iter().flat_map(|run| match run_ref::spec_of(run) {
-        Ok(spec) => spec.paths(),
-        // Of a spec that this program does not understand, such as one of a later version: all that may be a path.
-        Err(_) => {
-            let text = read_plain_text(run.spec_path()).unwrap_or_default();
-            let mut found = Vec::new();
-            texts(&spec::yaml::parse(&text).unwrap_or_default(), &mut found);
-            found
-        }
-    });
-    named.filter_map(|path| path.canonicalize().ok()).collect()
-}
-
-/// Whether a checkpoint is needed, or a file in it, such as its tokenizer.
-fn is_needed(checkpoint: &Path, needed: &BTreeSet<PathBuf>) -> bool {
-    let real = checkpoint.canonicalize();
-    real.is_ok_and(|real| needed.iter().any(|path| path.starts_with(&real)))
-}
-
-/// All texts in a value.
-fn texts(value: &Value, found: &mut Vec<PathBuf>) {
-    match value {
-        Value::String(text) => found.push(text.into()),
-        Value::Array(values) => values.iter().for_each(|value| texts(value, found)),
-        Value::Object(map) => map.values().for_each(|value| texts(value, found)),
-        _ => {}
-    }
+    let specs = runs
+        .iter()
+        .filter_map(|run| read_plain_text(run.spec_path()).ok());
+    specs.flat_map(|text| named_by(&text)).collect()
 }
 
 fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {

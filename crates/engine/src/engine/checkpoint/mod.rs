@@ -22,6 +22,7 @@ pub mod store;
 pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
+pub use needed::{is_needed, named_by};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;

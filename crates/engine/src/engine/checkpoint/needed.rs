@@ -2,10 +2,10 @@
 //! What lies elsewhere, and names one of them, is not known here.
 
 use crate::base::files::read_plain_text;
-use crate::data::tokenizer::TokenizerConfig;
 use crate::models;
 use crate::run::RunDir;
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, yaml};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -19,27 +19,12 @@ pub fn by_other_runs(run: &RunDir) -> BTreeSet<u64> {
         return BTreeSet::new();
     };
     let entries = std::fs::read_dir(beside).into_iter().flatten().flatten();
-    let mut named: Vec<PathBuf> = Vec::new();
-    for entry in entries {
-        let spec = entry.path().join("spec.yaml");
-        if entry.path().canonicalize().ok() == own {
-            continue;
-        }
-        let Ok(text) = read_plain_text(&spec) else {
-            continue;
-        };
-        match RunSpec::from_yaml(&text) {
-            Ok(spec) => named.extend(model_paths(&spec)),
-            // Of another program's version, or edited: paths stand in it all the same.
-            Err(_) => named.extend(paths_in(&text)),
-        }
-    }
-    let chains = named.iter().flat_map(|path| chain(path));
-    let places: BTreeSet<PathBuf> = chains.filter_map(|path| path.canonicalize().ok()).collect();
+    let others = entries.filter(|entry| entry.path().canonicalize().ok() != own);
+    let texts = others.filter_map(|entry| read_plain_text(&entry.path().join("spec.yaml")).ok());
+    let named: BTreeSet<PathBuf> = texts.flat_map(|text| named_by(&text)).collect();
     let of_this = |step: &u64| {
         let folder = run.checkpoints_path().join(super::name_of(*step));
-        let place = folder.canonicalize();
-        place.is_ok_and(|place| places.iter().any(|path| path.starts_with(&place)))
+        is_needed(&folder, &named)
     };
     let all = super::store::list(&run.checkpoints_path());
     all.into_iter()
@@ -48,31 +33,35 @@ pub fn by_other_runs(run: &RunDir) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Models and tokenizers that a spec names.
-fn model_paths(spec: &RunSpec) -> Vec<PathBuf> {
-    let judges = spec.rewards.iter().filter_map(|one| one.reward.model());
-    let critic = spec.method.on_policy().and_then(|method| method.critic());
-    let critic = critic.and_then(|critic| critic.critic_from.as_deref());
-    let tokenizer = match &spec.data.tokenizer {
-        TokenizerConfig::File(file) => Some(file.path.as_path()),
-        _ => None,
+/// What is there of the paths that a spec names, and what the adapters among them stand on. Of a spec that this program does not
+/// understand, such as one of a later version, all that may be a path.
+pub fn named_by(spec: &str) -> Vec<PathBuf> {
+    let named = match RunSpec::from_yaml(spec) {
+        Ok(spec) => spec.paths(),
+        Err(_) => {
+            let mut found = Vec::new();
+            texts(&yaml::parse(spec).unwrap_or_default(), &mut found);
+            found
+        }
     };
-    let from = spec.train.from.as_deref();
-    let all = from.into_iter().chain(judges).chain(critic);
-    all.chain(tokenizer).map(PathBuf::from).collect()
+    let chains = named.iter().flat_map(|path| chain(path));
+    chains.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
-/// Values that look like checkpoints, of a spec that cannot be read.
-fn paths_in(text: &str) -> Vec<PathBuf> {
-    let plain = |line: &str| {
-        let value = line.rsplit_once(": ").map_or(line, |(_, value)| value);
-        let value = value
-            .trim()
-            .trim_matches(['"', '\'', ',', '{', '}', '[', ']']);
-        PathBuf::from(value)
-    };
-    let lines = text.lines().filter(|line| line.contains("/step-"));
-    lines.map(plain).collect()
+/// Whether a checkpoint is among these, or a file in it, such as its tokenizer.
+pub fn is_needed(checkpoint: &Path, named: &BTreeSet<PathBuf>) -> bool {
+    let real = checkpoint.canonicalize();
+    real.is_ok_and(|real| named.iter().any(|path| path.starts_with(&real)))
+}
+
+/// All texts in a value.
+fn texts(value: &Value, found: &mut Vec<PathBuf>) {
+    match value {
+        Value::String(text) => found.push(text.into()),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, found)),
+        Value::Object(map) => map.values().for_each(|value| texts(value, found)),
+        _ => {}
+    }
 }
 
 /// A model, and what it stands on where it is an adapter alone.
@@ -91,11 +80,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_spec_that_cannot_be_read_checkpoints_are_found_by_their_names() {
-        let text =
-            "train:\n  from: \"/r/a/checkpoints/step-000030\"\nnew: [/r/b/step-000010]\nx: 1\n";
-        let found = paths_in(text);
-        assert_eq!(found[0], PathBuf::from("/r/a/checkpoints/step-000030"));
-        assert_eq!(found[1..], [PathBuf::from("/r/b/step-000010")]);
+    fn of_a_spec_that_cannot_be_read_all_that_may_be_a_path_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let [a, b] = ["a/step-000030", "b/step-000010"].map(|name| dir.path().join(name));
+        for folder in [&a, &b] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        let text = format!(
+            "train:\n  from: {:?}\nof_later: [{}, gone]\nx: 1\n",
+            a,
+            b.display()
+        );
+        let named: BTreeSet<PathBuf> = named_by(&text).into_iter().collect();
+        assert!(is_needed(&a, &named) && is_needed(&b, &named));
+        assert!(!is_needed(dir.path().join("c").as_path(), &named));
     }
 }
