@@ -210,6 +210,7 @@ impl RunSpec {
             step_tokens: Some(self.batch_tokens() * sequences),
             pass_tokens: Some(data.pass_tokens()),
             val_tokens: Some(data.val_tokens()),
+            labels: data.labels(),
             unused_template: data.unused_template,
             here: true,
         });

@@ -105,6 +105,7 @@ actions! {
         Refresh "refresh" "refresh" "Look for runs again."
         ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."
         ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run, or with the marked ones side by side."
+        ChatBeside "chat-beside" "chat with both" "Chat with the newest checkpoints of the selected run and of the one that it came from, side by side."
         MarkRun "mark-run" "mark" "Mark the selected run, or take the mark away."
         CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected one with the one that it came from."
         CompareEvals "compare-evals" "evaluations" "Show what the marked runs made of evaluation tasks, beside each other; without marks, the selected one."
