@@ -46,6 +46,9 @@ impl Request {
 
     /// Trains by another method: a model by itself gets the head that the method learns, and as many rows as it needs at once.
     pub fn set_method(&mut self, method: Method) {
+        if self.method == method {
+            return;
+        }
         self.method = method;
         let needs = method.facts().trained().map(|method| method.needs());
         let head = needs.map(|needs| needs.head).unwrap_or_default();

@@ -104,7 +104,7 @@ fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
         return None;
     }
     let batch = spec.train.micro_batch_size;
-    let spec = spec.on_data(data.micro_steps_per_epoch(batch));
+    let spec = spec.clone().on_data(data.micro_steps_per_epoch(batch));
     let micro_steps = spec.train.micro_steps(spec.train.max_steps).max(1);
     let (tokens, places) = data.read(spec.seed, micro_steps, batch);
     let sequences = micro_steps as f64 * (batch * spec.method.needs().unit.sequences()) as f64;

@@ -161,12 +161,12 @@ fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
     };
     // The child hangs below its parent.
     let mut bench = bench_with(vec![child.clone(), base.clone()]);
-    bench.press("down").write("C");
+    bench.press("down").write("w");
     bench.msg(Msg::Checkpoints(rows.clone()));
     let both = [rows[0].path.clone(), rows[1].path.clone()];
     assert_eq!(opened(&bench), both);
     let mut bench = bench_with(vec![base]);
-    let picture = bench.write("C").picture(120, 30);
+    let picture = bench.write("w").picture(120, 30);
     assert!(picture.contains("came from another one"), "{picture}");
     assert_eq!(opened(&bench), [PathBuf::new(); 0]);
 }

@@ -9,6 +9,7 @@ use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{ExaminedExample, ExaminedSequence};
+use unicode_width::UnicodeWidthStr;
 
 pub(super) fn note(words: &str) -> Vec<Vec<Word>> {
     vec![vec![word(words, Meaning::Muted)]]
