@@ -233,11 +233,7 @@ impl Outline {
                 grouped(self.train_tokens),
                 grouped(self.val_tokens),
             ),
-            format!(
-                "train   {}, on {} threads",
-                self.length(),
-                self.threads
-            ),
+            format!("train   {}, on {} threads", self.length(), self.threads),
             format!("cadence {}", self.spec.rhythm()),
         ];
         lines.extend(

@@ -7,8 +7,8 @@ use super::run_ref::spec_of;
 use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
-use crate::run::index::{self, CHANGED_AT};
 use crate::run::RunDir;
+use crate::run::index::{self, CHANGED_AT};
 use crate::spec::{self, Loaded, RunSpec};
 use std::path::PathBuf;
 

@@ -303,7 +303,10 @@ pub fn trained_words(trained: u64, all: u64) -> String {
         return String::new();
     }
     let share = 100.0 * trained as f64 / all.max(1) as f64;
-    format!(", of which {} train ({share:.2} %)", human::short(trained as f64))
+    format!(
+        ", of which {} train ({share:.2} %)",
+        human::short(trained as f64)
+    )
 }
 
 #[cfg(test)]

@@ -584,8 +584,18 @@ mod tests {
         let named = UpdateState::optimizers().join(", ");
         assert!(help.contains(&named), "{named} in {help}");
         let failure = no_optimizer("sopa");
-        assert!(failure.hint.starts_with("did you mean soap? there are adamw"), "{}", failure.hint);
-        assert!(no_optimizer("levitation").hint.starts_with("there are adamw"));
+        assert!(
+            failure
+                .hint
+                .starts_with("did you mean soap? there are adamw"),
+            "{}",
+            failure.hint
+        );
+        assert!(
+            no_optimizer("levitation")
+                .hint
+                .starts_with("there are adamw")
+        );
     }
 
     #[test]

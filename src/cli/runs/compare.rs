@@ -5,7 +5,9 @@ use crate::base::text::{cut, cut_middle, one_line};
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
-use crate::run::compare::{By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, figures, told};
+use crate::run::compare::{
+    By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, figures, told,
+};
 use crate::run::index::short_run;
 use crate::spec::{choices, follows, shown};
 use serde_json::{Value, json};
@@ -285,7 +287,9 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
     let mut settings = told(tracks, SCHEMA);
     let known: Vec<String> = settings.iter().map(|s| s.path.clone()).collect();
     let rest = differing(tracks);
-    let rest = rest.into_iter().filter(|s: &Setting| !known.contains(&s.path));
+    let rest = rest
+        .into_iter()
+        .filter(|s: &Setting| !known.contains(&s.path));
     settings.extend(rest);
     let settings: Vec<Value> = settings
         .into_iter()
@@ -379,7 +383,10 @@ mod tests {
     fn what_was_chosen_differently_is_told_and_losses_that_are_no_match_have_a_word() {
         let of = |spec: Value| {
             let mut track = track("a", 10, 5.0);
-            let method = spec["method"].as_object().and_then(|m| m.keys().next()).cloned();
+            let method = spec["method"]
+                .as_object()
+                .and_then(|m| m.keys().next())
+                .cloned();
             let started = Event::Started {
                 name: "a".into(),
                 method: method.unwrap_or_default(),
@@ -416,13 +423,27 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        for row in ["method simpo cpo", "optimizer adamw lion", "schedule cosine wsd", "adapter none lora"] {
+        for row in [
+            "method simpo cpo",
+            "optimizer adamw lion",
+            "schedule cosine wsd",
+            "adapter none lora",
+        ] {
             assert!(rows.iter().any(|found| found == row), "{row}: {text}");
         }
-        assert!(!text.contains("simpo.beta") && !text.contains('*'), "{text}");
-        assert!(text.contains("by step (the runs minimize different losses"), "{text}");
+        assert!(
+            !text.contains("simpo.beta") && !text.contains('*'),
+            "{text}"
+        );
+        assert!(
+            text.contains("by step (the runs minimize different losses"),
+            "{text}"
+        );
         let object = object(&tracks, &wanted, By::Step);
-        assert_eq!(object["settings"][0], json!({"path": "method", "values": ["simpo", "cpo"]}));
+        assert_eq!(
+            object["settings"][0],
+            json!({"path": "method", "values": ["simpo", "cpo"]})
+        );
         assert_eq!(object["figures"][0]["comparable"], false);
     }
 

@@ -328,8 +328,11 @@ mod tests {
             })
         });
         std::fs::write(run.events_path(), lines.collect::<String>()).unwrap();
-        std::fs::write(run.asked_path(), format!("# Requested\n{CHANGED_AT}30: -s max_steps=140\n"))
-            .unwrap();
+        std::fs::write(
+            run.asked_path(),
+            format!("# Requested\n{CHANGED_AT}30: -s max_steps=140\n"),
+        )
+        .unwrap();
         let then = |step| spec_then(&run, step).unwrap()["train"]["max_steps"].clone();
         assert_eq!([then(30), then(140), then(0)], [30, 140, 30]);
     }

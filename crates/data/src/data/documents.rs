@@ -445,7 +445,9 @@ impl Documents {
             };
             for label in pieces.iter().skip(1).step_by(self.how.unit.documents()) {
                 ids.clear();
-                portion.store.copy(label.start, label.len as usize, &mut ids);
+                portion
+                    .store
+                    .copy(label.start, label.len as usize, &mut ids);
                 match ids.first() {
                     Some(0) | None => bad += 1,
                     Some(_) => good += 1,

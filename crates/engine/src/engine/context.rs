@@ -37,7 +37,9 @@ impl RunContext<'_, '_> {
         let written = self.spec.method.on_policy().is_none();
         if written && self.data.packing() == Packing::Padded {
             let micro_steps = train.micro_steps(train.max_steps).max(1);
-            let read = self.data.read(self.spec.seed, micro_steps, train.micro_batch_size);
+            let read = self
+                .data
+                .read(self.spec.seed, micro_steps, train.micro_batch_size);
             let each = read.0 / micro_steps as f64;
             return (each * train.grad_accum_steps as f64).round() as usize;
         }

@@ -717,7 +717,10 @@ mod tests {
             track((0..).zip(events).collect())
         };
         let winners = |other: Value| -> Vec<_> {
-            let sigmoid = run(json!({"loss": "sigmoid", "beta": 0.1, "reference": "auto"}), 0.6);
+            let sigmoid = run(
+                json!({"loss": "sigmoid", "beta": 0.1, "reference": "auto"}),
+                0.6,
+            );
             let found = figures(&[sigmoid, run(other, 0.2)]);
             let mut found: Vec<_> = found
                 .iter()
@@ -732,7 +735,11 @@ mod tests {
         let strict = json!({"loss": "sigmoid", "beta": 0.5, "reference": "auto"});
         assert_eq!(winners(strict), [None, Some(1), None]);
         let alike = json!({"loss": "sigmoid", "beta": 0.1, "reference": "frozen"});
-        assert_eq!(winners(alike), [Some(1); 3], "the same loss of another copy");
+        assert_eq!(
+            winners(alike),
+            [Some(1); 3],
+            "the same loss of another copy"
+        );
     }
 
     #[test]

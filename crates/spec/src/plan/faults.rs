@@ -22,7 +22,10 @@ impl Request {
         }
         if chosen == ReferenceChoice::AdapterOff && self.lora.is_none() {
             let what = "the reference is the model without its adapter, and there is no adapter";
-            return fault(what.into(), "add --lora-rank 8, or say frozen or precomputed");
+            return fault(
+                what.into(),
+                "add --lora-rank 8, or say frozen or precomputed",
+            );
         }
         if !self.is_judged() {
             return None;
@@ -32,7 +35,8 @@ impl Request {
             return fault(what.into(), "say frozen, or adapter_off with --lora-rank");
         }
         if self.micro_batch < 2 {
-            let what = "the baseline comes from the other answers of a micro-batch, and there are none";
+            let what =
+                "the baseline comes from the other answers of a micro-batch, and there are none";
             return fault(what.into(), "--batch 2 or more");
         }
         None

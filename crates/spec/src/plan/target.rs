@@ -88,7 +88,9 @@ impl DataSize {
         let sequences = spec.method.needs().unit.sequences() as u64;
         let step = (spec.train.micro_batch_size * spec.model.seq_len) as u64 * sequences;
         // A row of a pass is full where it is counted with padding, else as long as rows are.
-        let share = self.rows.map_or(1.0, |rows| rows.tokens / spec.model.seq_len as f64);
+        let share = self
+            .rows
+            .map_or(1.0, |rows| rows.tokens / spec.model.seq_len as f64);
         let pass = match (self.pass_tokens, self.epoch_tokens) {
             (Some(places), _) => places as f64,
             (None, Some(tokens)) => tokens as f64 / share.max(1e-9),

@@ -319,7 +319,9 @@ fn only_a_likelihood_has_a_perplexity() {
         let state = RunState::from_events(&[envelope(1, started), envelope(2, evaluated)]);
         let diagnosis = diagnose(&state);
         let text = markdown(&sheet(&state, &diagnosis));
-        let line = text.lines().find(|line| line.contains("best validation loss"));
+        let line = text
+            .lines()
+            .find(|line| line.contains("best validation loss"));
         line.unwrap().to_string()
     };
     let ipo = said(json!({"val/loss": 20.1191}));

@@ -165,7 +165,9 @@ mod tests {
     fn what_only_goes_along_with_another_choice_is_no_difference() {
         let goes = |path: &str, one: Value| goes_along(path, &[None, Some(one)]);
         assert!(goes("method.dpo.mix", json!([])) && goes("method.dpo.beta", json!(0.1)));
-        assert!(goes("adapter.lora.rslora", json!(false)) && goes("adapter.lora.custom", json!([])));
+        assert!(
+            goes("adapter.lora.rslora", json!(false)) && goes("adapter.lora.custom", json!([]))
+        );
         assert!(!goes("method.dpo.beta", json!(0.3)));
         let both = [Some(json!(0.1)), Some(json!(0.3))];
         assert!(!goes_along("method.dpo.beta", &both));
@@ -173,8 +175,10 @@ mod tests {
 
     #[test]
     fn sizes_that_the_program_fills_in_are_no_difference() {
-        let left = json!({"model": {"d_model": 128, "n_head": 4, "head_dim": null, "vocab_size": null}});
-        let said = json!({"model": {"d_model": 128, "n_head": 4, "head_dim": 32, "vocab_size": 13}});
+        let left =
+            json!({"model": {"d_model": 128, "n_head": 4, "head_dim": null, "vocab_size": null}});
+        let said =
+            json!({"model": {"d_model": 128, "n_head": 4, "head_dim": 32, "vocab_size": 13}});
         let specs = [&left, &said];
         let follows = |path: &str, is: Value| follows(path, &[Some(Value::Null), Some(is)], &specs);
         assert!(follows("model.head_dim", json!(32)) && follows("model.vocab_size", json!(13)));

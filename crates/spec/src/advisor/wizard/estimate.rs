@@ -61,7 +61,9 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
             .or(spec.model.vocab_size)
             .unwrap_or(distinct),
         epoch_tokens: training,
-        rows: data.zip(tokens).and_then(|(data, tokens)| rows(spec, data, tokens)),
+        rows: data
+            .zip(tokens)
+            .and_then(|(data, tokens)| rows(spec, data, tokens)),
         // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
         ..DataSize::default()

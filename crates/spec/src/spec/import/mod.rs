@@ -696,7 +696,8 @@ fn elsewhere(path: &str) -> String {
         let members = root().at(registry)?.children().iter();
         let with = members.filter(|(_, member)| member.at(setting).is_some());
         let with: Vec<&str> = with.map(|(name, _)| name.as_str()).collect();
-        (!with.is_empty()).then(|| format!("a setting of {registry}: {} alone here", with.join(", ")))
+        (!with.is_empty())
+            .then(|| format!("a setting of {registry}: {} alone here", with.join(", ")))
     });
     found.unwrap_or_else(|| "this build has no such setting".into())
 }

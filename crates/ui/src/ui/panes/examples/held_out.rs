@@ -435,8 +435,8 @@ mod tests {
             text.contains("prefers the chosen answer, log-ratio margin +3.00  improved (+4.00)"),
             "{text}"
         );
-        assert!(text.contains("chosen   log p -4 (+4.00), -1.00 a token over 4 tokens"), "{text}");
-        assert!(text.contains("-1.00 a token over 4 tokens  reference -6"), "{text}");
+        assert!(text.contains("chosen   log p -4.000 (+4.00), -1.00 a token over 4 tokens"), "{text}");
+        assert!(text.contains("-1.00 a token over 4 tokens\n    reference -6"), "{text}");
         assert!(text.contains("    rejected answer"), "{text}");
     }
 
@@ -450,12 +450,12 @@ mod tests {
                 sequences: vec![sequence.clone(), sequence],
             }
         };
-        let drawn = drawn(1, &of(-1042.63), Some(&of(-1030.51)), 60, &Theme::ansi());
+        let drawn = drawn(1, &of(-1042.63), Some(&of(-1030.51)), 70, &Theme::ansi());
         let lines = drawn.iter().map(|line| line.iter().map(|w| w.text.as_str()).collect::<String>());
         let lines: Vec<String> = lines.collect();
         let of_chosen = lines.iter().position(|line| line.contains("chosen   log p")).unwrap();
         assert!(lines[of_chosen].contains("(-12.12)"), "{lines:?}");
-        assert!(lines[of_chosen].len() <= 60, "{lines:?}");
+        assert!(lines[of_chosen].len() <= 70, "{lines:?}");
         assert!(lines[of_chosen + 1].contains("  reference -"), "{lines:?}");
     }
 
