@@ -519,7 +519,10 @@ fn a_dry_run_counts_rows_at_their_length_and_tells_what_trains() {
     let lora = outline("sft-lora-demo");
     assert!(lora["trainable_params"].as_u64() < lora["n_params"].as_u64());
     let text = out(&place.go(&["train", "sft-lora-demo", "--dry-run"]));
-    assert!(text.contains(" parameters, of which ") && text.contains(" %), 2 layers"), "{text}");
+    assert!(
+        text.contains(" parameters, of which ") && text.contains(" %), 2 layers"),
+        "{text}"
+    );
 }
 
 #[test]
