@@ -1,6 +1,7 @@
 //! `llmtui train --dry-run`: what would be trained, down to the parameter count. Nothing is left behind.
 
 use super::exit::{Exit, Failure};
+use super::progress::trained_words;
 use super::target::{Target, say_notes};
 use super::{Context, out};
 use crate::base::finding::Finding;
@@ -20,6 +21,8 @@ struct Outline {
     name: String,
     about: String,
     n_params: u64,
+    /// Those that train: all of them, or adapters.
+    trainable_params: u64,
     vocab_size: u64,
     /// Of the training and the validation part, and of the sets of `eval.extra`.
     train_tokens: u64,
@@ -29,6 +32,8 @@ struct Outline {
     /// Of methods that learn from what is written already; those that learn from answers of their own have `rollouts`.
     step_tokens: Option<u64>,
     run_tokens: Option<u64>,
+    /// Tokens of a step and the padding beside them.
+    step_places: Option<u64>,
     epochs: Option<f64>,
     rollouts: Option<RolloutLength>,
     /// Prompts of the training split, and passes over them.
@@ -49,11 +54,9 @@ struct Outline {
     spec: RunSpec,
     #[serde(skip)]
     place: String,
-    /// What the tokens of the splits are, and whether rows end in padding.
+    /// What the tokens of the splits are.
     #[serde(skip)]
     tokens_word: &'static str,
-    #[serde(skip)]
-    padded: bool,
 }
 
 fn as_value<S: serde::Serializer>(spec: &RunSpec, to: S) -> Result<S::Ok, S::Error> {
@@ -79,8 +82,10 @@ pub fn run(target: &Target, json: bool, cx: &Context) -> anyhow::Result<Exit> {
             Failure::yours(what, Fault::HINT)
         })?;
     }
-    let n_params = TrainState::blank(&spec, &data)?.models.policy.n_params();
-    let outline = outline(spec, &data, n_params, extra_tokens, target, &cx.env);
+    let blank = TrainState::blank(&spec, &data)?;
+    let params = blank.models.policy.params();
+    let sizes = (params.len() as u64, params.n_trainable() as u64);
+    let outline = outline(spec, &data, sizes, extra_tokens, target, &cx.env);
     if json {
         say!("{}", out::json(&outline)?)?;
         return Ok(Exit::Done);
@@ -114,13 +119,18 @@ fn before(target: &Target) -> anyhow::Result<()> {
 fn outline(
     spec: RunSpec,
     data: &Dataset,
-    n_params: usize,
+    (n_params, trainable_params): (u64, u64),
     extra_tokens: Vec<(String, u64)>,
     target: &Target,
     env: &Env,
 ) -> Outline {
-    let sequences = spec.method.needs().unit.sequences() as u64;
-    let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
+    let micro_steps = spec.train.micro_steps(spec.train.max_steps);
+    let micro_batch = spec.train.micro_batch_size;
+    let (run_tokens, places) = data.read(spec.seed, micro_steps, micro_batch);
+    // Of a step behind a batch-size ramp.
+    let each = run_tokens / micro_steps.max(1) as f64;
+    let step_tokens = (each * spec.train.grad_accum_steps as f64).round();
+    let micro_steps = micro_steps as f64;
     let loaded = match target {
         Target::New(loaded) => Some(&**loaded),
         Target::Branch(branch) => Some(&branch.loaded),
@@ -154,14 +164,16 @@ fn outline(
     Outline {
         name: spec.name.clone(),
         about: spec.about.clone(),
-        n_params: n_params as u64,
+        n_params,
+        trainable_params,
         vocab_size: data.tokenizer.vocab_size() as u64,
         train_tokens: data.train_tokens(),
         val_tokens: data.val_tokens(),
         extra_tokens,
         steps: spec.train.max_steps,
-        step_tokens: learned(spec.batch_tokens() * sequences),
-        run_tokens: learned(spec.run_tokens() * sequences),
+        step_tokens: learned(step_tokens as u64),
+        run_tokens: learned(run_tokens.round() as u64),
+        step_places: learned((step_tokens * places / run_tokens.max(1.0)).round() as u64),
         epochs: rollouts.is_none().then_some(epochs),
         prompts,
         prompt_passes: rollouts.zip(prompts).map(|(length, n)| length.passes(n)),
@@ -177,21 +189,27 @@ fn outline(
         resumes,
         place: data.place.clone(),
         tokens_word: data.tokens_word(),
-        padded: data.is_padded(),
         spec,
     }
 }
 
 impl Outline {
     /// Tokens and epochs of a text, or prompts and the model's own answers to them.
-    fn length(&self, padding: &str) -> String {
+    fn length(&self) -> String {
         if let Some((length, prompts)) = self.rollouts.zip(self.prompts) {
             return format!("{}; {}", length.words(), length.passes_words(prompts));
         }
+        let tokens = self.step_tokens.unwrap_or_default();
+        let places = self.step_places.unwrap_or_default();
+        // Rows of answers are as long as the longest of their batch, rows of documents hardly ever full.
+        let (about, padding) = match places > tokens {
+            true => ("about ", format!(" ({} with padding)", grouped(places))),
+            false => ("", String::new()),
+        };
         format!(
-            "{} steps of {} tokens{padding}, {} in all, {} epochs",
+            "{} steps of {about}{} tokens{padding}, {} in all, {} epochs",
             grouped(self.steps),
-            grouped(self.step_tokens.unwrap_or_default()),
+            grouped(tokens),
             short(self.run_tokens.unwrap_or_default() as f64),
             epochs(self.epochs.unwrap_or_default()),
         )
@@ -199,18 +217,15 @@ impl Outline {
 
     fn lines(&self) -> Vec<String> {
         let model = &self.spec.model;
-        let padding = match self.padded {
-            true => ", padding included",
-            false => "",
-        };
         let mut lines = vec![
             match self.about.is_empty() {
                 true => self.name.clone(),
                 false => format!("{}: {}", self.name, self.about),
             },
             format!(
-                "model   {} parameters, {} layers of {}, {} tokens of context, vocabulary {}",
+                "model   {} parameters{}, {} layers of {}, {} tokens of context, vocabulary {}",
                 short(self.n_params as f64),
+                trained_words(self.trainable_params, self.n_params),
                 model.n_layer,
                 model.d_model,
                 model.seq_len,
@@ -225,7 +240,7 @@ impl Outline {
             ),
             format!(
                 "train   {}, on {}",
-                self.length(padding),
+                self.length(),
                 counted(self.threads as u64, "thread")
             ),
             format!("cadence {}", self.spec.rhythm()),

@@ -7,7 +7,8 @@ use super::run_ref::spec_of;
 use crate::base::files::{read_plain, read_plain_text, write_atomic};
 use crate::base::human::{grouped, number};
 use crate::base::text::one_line;
-use crate::run::{RunDir, index};
+use crate::run::RunDir;
+use crate::run::index::{self, CHANGED_AT};
 use crate::spec::{self, Loaded, RunSpec};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -214,7 +215,7 @@ impl Extension {
             .split_once('\n')
             .map_or("", |(_, body)| body);
         let asked = format!(
-            "{heading}\n# Changed at step {}: -s {}\n{body}",
+            "{heading}\n{CHANGED_AT}{}: -s {}\n{body}",
             self.newest,
             one_line(&self.words.join(" -s "))
         );

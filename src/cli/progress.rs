@@ -117,9 +117,7 @@ impl Progress {
             false => of_run(head),
         };
         let trained = trained.map_or_else(String::new, |request| {
-            let n = request.n_trainable() as f64;
-            let share = 100.0 * n / head.n_params.max(1) as f64;
-            format!(", of which {} train ({share:.2} %)", human::short(n))
+            trained_words(request.n_trainable(), head.n_params)
         });
         // Another program's log may say none of these.
         let mut known = Vec::new();
@@ -296,6 +294,18 @@ fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
         blank = empty;
     }
     lines
+}
+
+/// `, of which 81.9k train (8.75 %)`, of adapters and what trains beside them; nothing where all weights train.
+pub fn trained_words(trained: u64, all: u64) -> String {
+    if trained == all {
+        return String::new();
+    }
+    let share = 100.0 * trained as f64 / all.max(1) as f64;
+    format!(
+        ", of which {} train ({share:.2} %)",
+        human::short(trained as f64)
+    )
 }
 
 #[cfg(test)]

@@ -50,8 +50,19 @@ fn kind(word: &str) -> Result<Kind, String> {
         .ok_or_else(|| {
             let known = Kind::ALL.iter().filter(|kind| kind.writable());
             let known: Vec<&str> = known.map(|kind| kind.format().word).collect();
-            format!("the types are {}", known.join(", "))
+            let mix = mix(word).filter(|plain| known.contains(&plain.as_str()));
+            let mix = mix.map_or(String::new(), |plain| {
+                format!("{word} is one of llama.cpp's mixes of types, which are not made here: --dtype {plain} has one type for all matrices; ")
+            });
+            format!("{mix}the types are {}", known.join(", "))
         })
+}
+
+/// `q4_k` of `q4_k_m`: the type that most matrices of a mix have.
+fn mix(word: &str) -> Option<String> {
+    let word = word.to_lowercase().replace('-', "_");
+    let (plain, size) = word.rsplit_once('_')?;
+    matches!(size, "xs" | "s" | "m" | "l" | "xl").then(|| plain.to_string())
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -153,5 +164,16 @@ mod tests {
         assert_eq!(change(26.3140, 26.3141), "0.00");
         assert_eq!(change(30.1354, 30.2443), "+0.36");
         assert_eq!(change(30.0, 29.7), "-1.00");
+    }
+
+    #[test]
+    fn a_mix_of_llama_cpp_is_told_its_type() {
+        for (word, plain) in [("q4_k_m", "q4_k"), ("Q4_K_S", "q4_k"), ("q6-k-l", "q6_k")] {
+            let said = kind(word).unwrap_err();
+            assert!(said.contains(&format!("--dtype {plain} ")), "{said}");
+        }
+        let said = kind("q5_k_m").unwrap_err();
+        assert!(said.starts_with("the types are"), "{said}");
+        assert!(kind("q4_k").is_ok());
     }
 }

@@ -499,6 +499,32 @@ fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
     assert!(!place.dir.path().join("runs").exists());
 }
 
+/// Rows of pairs and of judged answers were counted as long as the context; of adapters nobody said what trains.
+#[test]
+fn a_dry_run_counts_rows_at_their_length_and_tells_what_trains() {
+    let place = Place::new();
+    let outline = |preset: &str| -> serde_json::Value {
+        let output = place.go(&["train", preset, "--dry-run", "--json"]);
+        serde_json::from_str(&out(&output)).unwrap()
+    };
+    for (preset, tokens) in [("dpo-demo", 830..970), ("kto-demo", 415..485)] {
+        let outline = outline(preset);
+        let of = |key: &str| outline[key].as_u64().unwrap();
+        assert!(tokens.contains(&of("step_tokens")), "{preset}: {outline}");
+        assert!(of("step_places") > of("step_tokens"), "{preset}: {outline}");
+        assert_eq!(of("trainable_params"), of("n_params"));
+        let text = out(&place.go(&["train", preset, "--dry-run"]));
+        assert!(text.contains(" with padding), "), "{text}");
+    }
+    let lora = outline("sft-lora-demo");
+    assert!(lora["trainable_params"].as_u64() < lora["n_params"].as_u64());
+    let text = out(&place.go(&["train", "sft-lora-demo", "--dry-run"]));
+    assert!(
+        text.contains(" parameters, of which ") && text.contains(" %), 2 layers"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_dry_run_of_reinforcement_learning_counts_prompts_and_answers() {
     let place = Place::new();

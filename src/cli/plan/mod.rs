@@ -18,13 +18,14 @@ use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_named, on_ranks};
 use crate::plan::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said,
+    AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, RowLengths, Said,
 };
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::solve::what_fits;
 use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
 use crate::run::{RunDir, index};
+use crate::spec::nearest;
 use crate::wire::Event;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -82,7 +83,7 @@ pub struct Args {
     /// fp32, mixed (16 bytes per parameter), mixed-fp32-grads (18), bf16 (8)
     #[arg(long, value_name = "NAME")]
     pub precision: Option<String>,
-    /// adamw, adamw8bit, lion, muon, sgd, adafactor
+    /// adamw, muon, lion, soap, sophia, schedule_free, adafactor, adamw8bit, sgd
     #[arg(long, value_name = "NAME")]
     pub optimizer: Option<String>,
     /// Micro-batch size per device, in sequences
@@ -225,6 +226,9 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
     }
     trained(args, &mut request)?;
     portions(args, &mut request)?;
+    if let Some(fault) = request.fault() {
+        return Err(Failure::yours(fault.what, fault.fix).into());
+    }
     if let Some(tflops) = args.tflops {
         request.device.peak_flops = Some(1e12 * tflops);
         if matches!(request.mfu_said, Said::Learned | Said::Probed) {
@@ -381,10 +385,20 @@ fn not_a_method(word: &str, error: Failure) -> Failure {
     }
 }
 
+/// The optimizers that there are, and the one that was probably meant.
+fn no_optimizer(word: &str) -> Failure {
+    let all = UpdateState::optimizers();
+    let near = nearest(word, all.iter().copied());
+    let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+    let what = format!("--optimizer `{}` is not known", one_line(word));
+    Failure::yours(what, format!("{near}there are {}", all.join(", ")))
+}
+
 /// Method, number formats, adapters, sharding.
 fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.method {
-        request.method = pick("method", word, &Method::ALL).map_err(|e| not_a_method(word, e))?;
+        let method = pick("method", word, &Method::ALL).map_err(|e| not_a_method(word, e))?;
+        request.set_method(method);
         // The same method as pretraining, on weights that know something.
         request.extras.has_base |= word == "cpt";
     }
@@ -393,14 +407,6 @@ fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     }
     if let Some(word) = &args.precision {
         request.precision = pick("precision", word, &Precision::ALL)?;
-    }
-    if let Some(word) = &args.optimizer {
-        request.update = UpdateState::by_word(&word.to_lowercase()).ok_or_else(|| {
-            Failure::yours(
-                format!("--optimizer `{word}` is not known"),
-                "adamw, adamw8bit, lion, muon, sgd, sophia, schedule_free, adafactor",
-            )
-        })?;
     }
     if let Some(word) = &args.quantize {
         request.base = pick("quantize", word, &BaseFormat::ALL)?;
@@ -415,6 +421,13 @@ fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if adapters {
         let rank = args.lora_rank.unwrap_or(8);
         request.lora = Some(Lora { rank, targets });
+    }
+    if let Some(word) = &args.optimizer {
+        let word = word.to_lowercase();
+        let rule = UpdateState::of_optimizer(&word, &request.param_infos());
+        request.update = rule
+            .or_else(|| UpdateState::by_word(&word))
+            .ok_or_else(|| no_optimizer(&word))?;
     }
     request.n_devices = args.gpus.unwrap_or(request.n_devices);
     request.zero = args.zero.unwrap_or(request.zero);
@@ -520,6 +533,11 @@ fn to_json(plan: &Plan) -> Value {
         "gpus": request.n_devices,
         "method": request.method.word(),
         "batch_tokens": request.batch_tokens(),
+        "rows": {
+            "tokens": request.row_tokens(),
+            "places": request.row_places(),
+            "assumed": request.extras.rows == RowLengths::Assumed,
+        },
         "checkpoint_bytes": plan.checkpoint_bytes,
         "disk_bytes": plan.disk_bytes,
         "what_fits": what_fits(request),
@@ -554,6 +572,33 @@ fn price(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_optimizer_that_can_be_planned_is_named_in_the_help_and_where_one_is_not_known() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: Args,
+        }
+        let help = <Cli as clap::CommandFactory>::command()
+            .render_long_help()
+            .to_string();
+        let named = UpdateState::optimizers().join(", ");
+        assert!(help.contains(&named), "{named} in {help}");
+        let failure = no_optimizer("sopa");
+        assert!(
+            failure
+                .hint
+                .starts_with("did you mean soap? there are adamw"),
+            "{}",
+            failure.hint
+        );
+        assert!(
+            no_optimizer("levitation")
+                .hint
+                .starts_with("there are adamw")
+        );
+    }
 
     #[test]
     fn shares_and_prices_are_read_as_people_write_them() {

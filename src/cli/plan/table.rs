@@ -6,7 +6,7 @@ use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::{Checkpointing, Said};
+use crate::plan::request::{Checkpointing, RowLengths, Said};
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
 use unicode_width::UnicodeWidthStr;
@@ -151,6 +151,16 @@ fn head(plan: &Plan, style: &Style) -> String {
     } else {
         String::new()
     };
+    // Adapters come on top of the model's own.
+    let trained = match r.lora {
+        Some(_) => {
+            let all: usize = r.param_infos().iter().map(|info| info.len).sum();
+            let share = 100.0 * plan.n_trainable as f64 / all.max(1) as f64;
+            let trained = short(plan.n_trainable as f64);
+            format!(", {trained} train ({share:.2} % with the adapters)")
+        }
+        None => String::new(),
+    };
     let devices = match r.n_devices {
         1 => r.device.name.clone(),
         n => format!(
@@ -169,8 +179,12 @@ fn head(plan: &Plan, style: &Style) -> String {
         _ => String::new(),
     };
     out.push_str(&style.line(&format!(
-        "{n} parameters{active} · {} × {} tokens at once{checkpointing} · {devices}",
+        "{n} parameters{active}{trained} · {} × {}{} tokens at once{checkpointing} · {devices}",
         r.micro_batch * r.method.sequences(),
+        match r.extras.rows {
+            RowLengths::Full => "",
+            RowLengths::Assumed | RowLengths::Read(_) => "up to ",
+        },
         crate::base::human::grouped(r.seq_len)
     )));
     out
@@ -279,7 +293,19 @@ fn work(plan: &Plan, style: &Style) -> String {
         true => ("tokens at most", String::new()),
         false => ("tokens", per),
     };
-    rows.push((label, format!("{}{assumed}{per}", short(r.tokens as f64))));
+    let rows_of = match r.extras.rows {
+        RowLengths::Full => String::new(),
+        RowLengths::Assumed => format!(
+            " if every row has all {} tokens: the rows were not read, and shorter ones take less",
+            crate::base::human::grouped(r.seq_len)
+        ),
+        RowLengths::Read(rows) => format!(
+            " in rows of {:.0} on average, {:.0} with padding",
+            rows.tokens, rows.places
+        ),
+    };
+    let tokens = short(r.tokens as f64);
+    rows.push((label, format!("{tokens}{assumed}{rows_of}{per}")));
     rows.push(("compute", work.compute_words()));
     rows.push(("time", time(plan)));
     if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {

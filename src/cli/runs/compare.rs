@@ -5,9 +5,11 @@ use crate::base::text::{cut, cut_middle, one_line};
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::cli::subject::{LogArgs, Subject, read_log};
-use crate::run::compare::{By, Figure, MAX_TRACKS, Track, differing, figures};
+use crate::run::compare::{
+    By, Figure, MAX_TRACKS, Schema, Setting, Track, differing, figures, told,
+};
 use crate::run::index::short_run;
-use crate::spec::{goes_along, shown};
+use crate::spec::{choices, follows, shown};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ const POINTS: usize = 400;
 /// Columns of a setting's or a metric's name, and of a run's.
 const NAME: usize = 30;
 const RUN: usize = 22;
+
+const SCHEMA: Schema = Schema { choices, follows };
 
 /// Reads the runs and the logs that the words mean.
 ///
@@ -128,8 +132,7 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
             facts.iter().map(|facts| facts[at].1.clone()),
         );
     }
-    let mut settings = differing(tracks);
-    settings.retain(|setting| !goes_along(&setting.path, &setting.values));
+    let settings = told(tracks, SCHEMA);
     out.push_str("\nsettings that differ\n");
     if settings.is_empty() {
         out.push_str("none\n");
@@ -144,7 +147,11 @@ pub fn text(tracks: &[Track], wanted: &[&Figure], by: By) -> String {
     }
     readings(&mut out, tracks);
     for figure in wanted {
-        out.push_str(&format!("\n{} by {}\n", figure.id, by.word()));
+        let apart = match figure.comparable {
+            true => "",
+            false => " (the runs minimize different losses: not comparable)",
+        };
+        out.push_str(&format!("\n{} by {}{apart}\n", figure.id, by.word()));
         for (x, values) in shared(tracks, &figure.id, by) {
             let cell = |x: &Option<f64>| x.map_or("-".into(), |x| human::reading(x, &figure.unit));
             row(&mut out, &x_word(x, by), values.iter().map(cell));
@@ -276,7 +283,15 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
             })
         })
         .collect();
-    let settings: Vec<Value> = differing(tracks)
+    // Every difference, and what was chosen first.
+    let mut settings = told(tracks, SCHEMA);
+    let known: Vec<String> = settings.iter().map(|s| s.path.clone()).collect();
+    let rest = differing(tracks);
+    let rest = rest
+        .into_iter()
+        .filter(|s: &Setting| !known.contains(&s.path));
+    settings.extend(rest);
+    let settings: Vec<Value> = settings
         .into_iter()
         .map(|setting| json!({"path": setting.path, "values": setting.values}))
         .collect();
@@ -285,7 +300,7 @@ pub fn object(tracks: &[Track], wanted: &[&Figure], by: By) -> Value {
         .map(|f| {
             json!({
                 "id": f.id, "title": f.title, "unit": f.unit, "last": f.last, "best": f.best,
-                "winner": f.winner(&f.last), "last_steps": ends(tracks, &f.id),
+                "winner": f.winner(&f.last), "comparable": f.comparable, "last_steps": ends(tracks, &f.id),
             })
         })
         .collect();
@@ -362,6 +377,74 @@ mod tests {
         let text = super::text(&alike, &[], By::Step);
         assert!(!text.contains('@') && !text.contains("common"), "{text}");
         assert!(text.contains("*3.5"), "{text}");
+    }
+
+    #[test]
+    fn what_was_chosen_differently_is_told_and_losses_that_are_no_match_have_a_word() {
+        let of = |spec: Value| {
+            let mut track = track("a", 10, 5.0);
+            let method = spec["method"]
+                .as_object()
+                .and_then(|m| m.keys().next())
+                .cloned();
+            let started = Event::Started {
+                name: "a".into(),
+                method: method.unwrap_or_default(),
+                spec,
+                n_params: 1,
+                vocab_size: 1,
+                max_steps: 1,
+                batch_tokens: 1,
+                epoch_tokens: 1,
+                resumed_from: None,
+                precision: None,
+            };
+            track.apply(&Envelope {
+                v: 1,
+                seq: 99,
+                t: UnixMillis(99),
+                event: started,
+            });
+            track
+        };
+        let simpo = of(json!({
+            "method": {"simpo": {"beta": 2.0, "gamma": 1.0}}, "optimizer": {"adamw": {}},
+            "schedule": {"cosine": {}}, "adapter": null,
+        }));
+        let cpo = of(json!({
+            "method": {"cpo": {"beta": 0.1, "nll_weight": 1.0}}, "optimizer": {"lion": {}},
+            "schedule": {"wsd": {}}, "adapter": {"lora": {}},
+        }));
+        let tracks = [simpo, cpo];
+        let figures = figures(&tracks);
+        let wanted: Vec<&Figure> = figures.iter().collect();
+        let text = text(&tracks, &wanted, By::Step);
+        let rows: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for row in [
+            "method simpo cpo",
+            "optimizer adamw lion",
+            "schedule cosine wsd",
+            "adapter none lora",
+        ] {
+            assert!(rows.iter().any(|found| found == row), "{row}: {text}");
+        }
+        assert!(
+            !text.contains("simpo.beta") && !text.contains('*'),
+            "{text}"
+        );
+        assert!(
+            text.contains("by step (the runs minimize different losses"),
+            "{text}"
+        );
+        let object = object(&tracks, &wanted, By::Step);
+        assert_eq!(
+            object["settings"][0],
+            json!({"path": "method", "values": ["simpo", "cpo"]})
+        );
+        assert_eq!(object["figures"][0]["comparable"], false);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! `llmtui runs --tree`: which run came from which, and what each changed of its parent.
 
 use super::rows_of;
+use crate::base::files::read_plain_text;
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::cli::run_ref::spec_of;
 use crate::run::RunDir;
 use crate::run::compare::settings;
-use crate::run::index::{RunStatus, RunSummary};
+use crate::run::index::{CHANGED_AT, RunStatus, RunSummary, scan_events};
 use crate::run::lineage::{Node, find_parent, tree};
-use crate::spec::{is_default, shown};
+use crate::spec::{choices, follows, is_default, shown};
+use crate::wire::Event;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -19,85 +21,94 @@ type Change = (String, Option<Value>, Option<Value>);
 const NAMES: [&str; 3] = ["name", "about", "group"];
 /// Settings that name files of the model that a run starts from.
 const PLACES: [&str; 2] = ["train.from", "data.tokenizer.file.path"];
-/// Sections in which one of several is chosen, with settings of its own.
-const CHOICES: [&str; 3] = ["method", "optimizer", "schedule"];
-
-/// What differs from the parent's spec; nothing where one of them cannot be read.
+/// What differs from the spec that the parent had when it wrote the checkpoint; nothing where one of them cannot be read.
 fn changes(run: &RunSummary, parent: &RunSummary) -> Vec<Change> {
-    let spec = |run: &RunSummary| Some(spec_of(&RunDir::open(&run.path).ok()?).ok()?.to_value());
-    let (Some(was), Some(is)) = (spec(parent), spec(run)) else {
+    let open = |run: &RunSummary| RunDir::open(&run.path).ok();
+    let step = run.parent.as_ref().map_or(0, |parent| parent.step);
+    let was = open(parent).and_then(|parent| spec_then(&parent, step));
+    let is = open(run).and_then(|run| Some(spec_of(&run).ok()?.to_value()));
+    let (Some(was), Some(is)) = (was, is) else {
         return Vec::new();
     };
     let mut found = of_specs(&was, &is);
     // That it starts from the parent, with its tokenizer, is said by its place in the tree.
-    found.retain(|(path, _, is)| !(PLACES.contains(&&**path) && lies_in(is, &parent.path)));
+    let there: Vec<&str> = PLACES
+        .into_iter()
+        .filter(|path| lies_in(at(&is, path), &parent.path))
+        .collect();
+    found.retain(|(path, ..)| {
+        let tokenizer = path == "data.tokenizer" || path.starts_with("data.tokenizer.");
+        !there.contains(&path.as_str()) && !(tokenizer && there.contains(&PLACES[1]))
+    });
     found
 }
 
+/// A run's spec as it was when the run wrote the checkpoint of a step: an extension changes it later.
+fn spec_then(run: &RunDir, step: u64) -> Option<Value> {
+    let now = || Some(spec_of(run).ok()?.to_value());
+    let asked = read_plain_text(run.asked_path()).unwrap_or_default();
+    if !asked.lines().any(|line| line.starts_with(CHANGED_AT)) {
+        return now();
+    }
+    let (mut current, mut then) = (None, None);
+    let read = scan_events(&run.events_path(), &["Started", "Checkpointed"], |event| {
+        match event {
+            Event::Started { spec, .. } => {
+                // What begins from nothing begins as the run did.
+                if step == 0 && then.is_none() {
+                    then = Some(spec.clone());
+                }
+                current = Some(spec);
+            }
+            Event::Checkpointed { step: at, .. } if at == step => then.clone_from(&current),
+            _ => {}
+        }
+    });
+    read.ok().and(then).or_else(now)
+}
+
+fn at<'a>(spec: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(spec, |value, key| value.get(key))
+}
+
 /// Whether a value is a path below a folder.
-fn lies_in(value: &Option<Value>, folder: &Path) -> bool {
-    let said = value.as_ref().and_then(Value::as_str);
+fn lies_in(value: Option<&Value>, folder: &Path) -> bool {
+    let said = value.and_then(Value::as_str);
     let absolute = |path: &Path| std::path::absolute(path).ok();
     said.and_then(|said| absolute(Path::new(said)))
         .zip(absolute(folder))
         .is_some_and(|(said, folder)| said.starts_with(folder))
 }
 
-/// Where another method, optimizer or schedule was chosen, that comes first; the settings that went with the parent's are not
-/// told one by one, nor those of its own that are as they always are.
+/// Where another method, optimizer or adapter was chosen, that comes first; the settings that went with the parent's are not
+/// told one by one, nor those of its own that are as they always are, nor what follows from others.
 fn of_specs(was: &Value, is: &Value) -> Vec<Change> {
-    let chosen = |spec: &Value, section: &str| {
-        let word = spec[section].as_object()?.keys().next()?;
-        Some(Value::from(word.as_str()))
+    let specs = [was, is];
+    let pair = |values: Vec<Option<Value>>| <[Option<Value>; 2]>::try_from(values).ok();
+    let chosen = choices(&specs).into_iter().filter_map(|(path, values)| {
+        let [was, is] = pair(values)?;
+        // Of a tokenizer or a source that the parent's choice had, nothing is left to choose.
+        is.is_some().then_some((path, was, is))
+    });
+    let mut found: Vec<Change> = chosen.collect();
+    let others: Vec<String> = found.iter().map(|(path, ..)| format!("{path}.")).collect();
+    let went_along = |path: &str, is: &Option<Value>| {
+        let left = |is: &Value| is.is_null() || is_default(path, is);
+        is.as_ref().is_none_or(left) && others.iter().any(|section| path.starts_with(section))
     };
-    let mut found: Vec<Change> = Vec::new();
-    let mut others: Vec<&str> = Vec::new();
-    for section in CHOICES {
-        let (was, is) = (chosen(was, section), chosen(is, section));
-        if was != is {
-            found.push((section.into(), was, is));
-            others.push(section);
-        }
-    }
-    let goes_along = |path: &str, is: &Option<Value>| {
-        let usual = is.as_ref().is_none_or(|is| is_default(path, is));
-        usual && others.iter().any(|section| path.starts_with(section))
-    };
-    let whole = [was, is];
-    for setting in settings(&whole) {
-        let Ok([was, is]) = <[Option<Value>; 2]>::try_from(setting.values) else {
+    for setting in settings(&specs) {
+        let follows = follows(&setting.path, &setting.values, &specs);
+        let Some([was, is]) = pair(setting.values) else {
             continue;
         };
         // A key that is not there and one that is null are both left to the program.
         let told = word(&was) != word(&is) && !NAMES.contains(&&*setting.path);
-        let follows = derived(&setting.path, &whole);
-        if told && !follows && !goes_along(&setting.path, &is) {
+        let known = found.iter().any(|(path, ..)| *path == setting.path);
+        if told && !known && !follows && !went_along(&setting.path, &is) {
             found.push((setting.path, was, is));
         }
     }
     found
-}
-
-/// Whether a value follows from others in both specs: it was filled in, and what it follows from is told already.
-fn derived(path: &str, specs: &[&Value]) -> bool {
-    let at = |spec: &Value, path: &str| {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        spec.pointer(&pointer).cloned().unwrap_or(Value::Null)
-    };
-    let rate = |spec: &Value| {
-        let chosen = spec["optimizer"].as_object()?.values().next()?;
-        chosen["lr"].as_f64()
-    };
-    // Where the spec has no such schedule nothing speaks against it.
-    let of = |spec: &&Value| match (path.rsplit('.').next(), at(spec, path)) {
-        (Some("min_lr" | "warmup_steps"), Value::Null) => true,
-        (Some("min_lr"), min) => rate(spec)
-            .zip(min.as_f64())
-            .is_some_and(|(lr, min)| (min - lr / 10.0).abs() <= 1e-6 * lr),
-        (Some("warmup_steps"), _) => !spec["train"]["warmup_ratio"].is_null(),
-        _ => false,
-    };
-    path.starts_with("schedule.") && specs.iter().all(of)
 }
 
 /// A value as it is shown.
@@ -259,7 +270,70 @@ mod tests {
             !paths.contains(&"method.dpo.mix") && !paths.contains(&"method.dpo.beta"),
             "{paths:?}"
         );
-        let below = |at: &str| lies_in(&Some(json!(at)), Path::new("runs/sft"));
+        let below = |at: &str| lies_in(Some(&json!(at)), Path::new("runs/sft"));
         assert!(below("runs/sft/checkpoints/step-000003") && !below("runs/sft-2/x"));
+    }
+
+    #[test]
+    fn what_a_child_takes_over_from_its_parents_files_is_no_change() {
+        let was = json!({
+            "model": {"d_model": 128, "n_head": 4, "head_dim": null, "vocab_size": null},
+            "adapter": null, "data": {"synthetic": {"sort": {"min_length": 5}}},
+        });
+        let lora = json!({"rank": 8, "rslora": false, "custom": [], "patterns": [], "dora": false});
+        let is = json!({
+            "model": {"d_model": 128, "n_head": 4, "head_dim": 32, "vocab_size": 13},
+            "adapter": {"lora": lora}, "data": {"synthetic": null},
+        });
+        let told: Vec<String> = of_specs(&was, &is)
+            .iter()
+            .map(|(path, was, is)| format!("{path} {} {}", word(was), word(is)))
+            .collect();
+        assert_eq!(told, ["adapter none lora", "data.synthetic sort none"]);
+    }
+
+    #[test]
+    fn a_child_is_held_against_what_its_parent_was_before_an_extension() {
+        use crate::base::clock::{SystemClock, UnixMillis};
+        use crate::wire::{Envelope, encode};
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(dir.path(), "p", "", "", &SystemClock::new()).unwrap();
+        let started = |max_steps: u64| Event::Started {
+            name: "p".into(),
+            method: "pretrain".into(),
+            spec: json!({"train": {"max_steps": max_steps}}),
+            n_params: 1,
+            vocab_size: 1,
+            max_steps,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from: None,
+            precision: None,
+        };
+        let saved = |step| Event::Checkpointed {
+            step,
+            path: String::new(),
+            bytes: 1,
+            seconds: 0.0,
+            best: false,
+            val_loss: None,
+        };
+        let events = [started(30), saved(30), started(140), saved(140)];
+        let lines = (1..).zip(events).map(|(seq, event)| {
+            encode(&Envelope {
+                v: 1,
+                seq,
+                t: UnixMillis(seq),
+                event,
+            })
+        });
+        std::fs::write(run.events_path(), lines.collect::<String>()).unwrap();
+        std::fs::write(
+            run.asked_path(),
+            format!("# Requested\n{CHANGED_AT}30: -s max_steps=140\n"),
+        )
+        .unwrap();
+        let then = |step| spec_then(&run, step).unwrap()["train"]["max_steps"].clone();
+        assert_eq!([then(30), then(140), then(0)], [30, 140, 30]);
     }
 }

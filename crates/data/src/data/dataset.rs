@@ -190,6 +190,26 @@ impl Dataset {
         }
     }
 
+    /// Tokens that so many micro-steps of a run hold, padding left out, and the places that they fill with it. Near enough
+    /// where a curriculum or weights draw from several sources.
+    pub fn read(&self, seed: u64, micro_steps: u64, batch_size: usize) -> (f64, f64) {
+        match &self.splits {
+            Splits::Corpus(_) => {
+                let tokens = micro_steps as f64 * (batch_size * self.seq_len) as f64;
+                (tokens, tokens)
+            }
+            Splits::Documents(documents) => documents.read(seed, micro_steps, batch_size),
+        }
+    }
+
+    /// Desirable and undesirable answers of the training split; `None` where answers are not judged one by one.
+    pub fn labels(&self) -> Option<(u64, u64)> {
+        match &self.splits {
+            Splits::Corpus(_) => None,
+            Splits::Documents(documents) => documents.labels(),
+        }
+    }
+
     /// Micro-steps of so many rows in one pass over the training split.
     pub fn micro_steps_per_epoch(&self, batch_size: usize) -> f64 {
         match &self.splits {

@@ -272,6 +272,45 @@ impl Documents {
         passes.collect()
     }
 
+    /// Tokens that `micro_steps` micro-batches hold, and the places of their rows: a row is as wide as its batch's longest one.
+    pub fn read(&self, seed: u64, micro_steps: u64, batch_size: usize) -> (f64, f64) {
+        let passes = self.epochs(seed, micro_steps, batch_size).into_iter();
+        let mut read = (0.0, 0.0);
+        for (portion, passes) in self.train.iter().zip(passes) {
+            let places = self.places(portion, batch_size);
+            // Windows of a stream are full, wherever it ends.
+            let tokens = match portion.layout {
+                Layout::Stream(_) => places,
+                Layout::Packed(..) | Layout::Padded(..) => portion.tokens,
+            };
+            read.0 += passes * tokens as f64;
+            read.1 += passes * places as f64;
+        }
+        read
+    }
+
+    /// Places of all rows of one pass over a source, in batches as an epoch has them, but for the order within lengths.
+    fn places(&self, portion: &Portion, batch_size: usize) -> u64 {
+        let Layout::Padded(pieces, padded) = &portion.layout else {
+            return portion.rows() * self.how.seq_len as u64;
+        };
+        // A prompt without its answer, which is yet to be written.
+        let sequences = self.how.unit.sequences();
+        let longest = |place: usize| {
+            let example = self.example(pieces, padded.sorted(place));
+            example.map(|piece| piece.places()).max().unwrap_or(1)
+        };
+        let examples = padded.examples();
+        let firsts = (0..examples).step_by(batch_size.max(1));
+        let batches = firsts.map(|first| {
+            let batch = first..examples.min(first + batch_size);
+            let rows = batch.len() * sequences;
+            let widest = batch.map(longest).max().unwrap_or(1);
+            (rows * padded::width(widest, self.how.seq_len)) as u64
+        });
+        batches.sum()
+    }
+
     pub fn fill_train(&self, batch: &mut Batch, seed: u64, micro_step: u64, batch_size: usize) {
         self.begin(batch, self.train.len());
         let mixture = self.mixture(batch_size);
@@ -404,6 +443,31 @@ impl Documents {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             batch.references.push(text);
         }
+    }
+
+    /// Judged answers of the training split by their labels: desirable ones, and the others.
+    pub fn labels(&self) -> Option<(u64, u64)> {
+        if self.how.unit != Unit::Judged {
+            return None;
+        }
+        let (mut good, mut bad) = (0, 0);
+        let mut ids = Vec::new();
+        for portion in &self.train {
+            let Layout::Padded(pieces, _) = &portion.layout else {
+                continue;
+            };
+            for label in pieces.iter().skip(1).step_by(self.how.unit.documents()) {
+                ids.clear();
+                portion
+                    .store
+                    .copy(label.start, label.len as usize, &mut ids);
+                match ids.first() {
+                    Some(0) | None => bad += 1,
+                    Some(_) => good += 1,
+                }
+            }
+        }
+        Some((good, bad))
     }
 
     /// Writes the label of a judged answer, or the margin of a ranked pair, beside the batch.

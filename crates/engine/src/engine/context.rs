@@ -7,7 +7,7 @@ use super::eval::best::BestBy;
 use super::extra::Extras;
 use super::state::{Settings, TrainState};
 use super::{EngineError, EngineJob};
-use crate::data::Dataset;
+use crate::data::{Dataset, Packing};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num};
 use std::sync::Arc;
@@ -30,9 +30,19 @@ impl RunContext<'_, '_> {
         self.state.progress.step
     }
 
-    /// Places for target tokens of one optimizer step; padding may take some of them.
+    /// Target tokens of one optimizer step, behind a batch-size ramp: places in full rows, of rows padded to the longest of their
+    /// batch what they hold on average. Answers that are yet to be written are as long as they may be.
     pub fn batch_tokens(&self) -> usize {
         let train = &self.spec.train;
+        let written = self.spec.method.on_policy().is_none();
+        if written && self.data.packing() == Packing::Padded {
+            let micro_steps = train.micro_steps(train.max_steps).max(1);
+            let read = self
+                .data
+                .read(self.spec.seed, micro_steps, train.micro_batch_size);
+            let each = read.0 / micro_steps as f64;
+            return (each * train.grad_accum_steps as f64).round() as usize;
+        }
         let rows = train.micro_batch_size * self.spec.method.needs().unit.sequences();
         train.grad_accum_steps * rows * self.spec.model.seq_len
     }

@@ -322,21 +322,16 @@ pub fn settings(specs: &[&Value]) -> Vec<Setting> {
 /// What a spec says of itself: no setting.
 const WORDS: [&str; 3] = ["name", "about", "group"];
 
+fn specs(tracks: &[Track]) -> Vec<&Value> {
+    let heads = tracks.iter().map(|track| track.state.head.as_ref());
+    let specs = heads.map(|head| head.map_or(&Value::Null, |head| &head.spec));
+    specs.collect()
+}
+
 /// The settings in which runs differ; their names and descriptions do not count. What was changed while a run went on is no part
 /// of its spec and has a row of its own: `lr (live)`.
 pub fn differing(tracks: &[Track]) -> Vec<Setting> {
-    let nothing = Value::Null;
-    let specs: Vec<&Value> = tracks
-        .iter()
-        .map(|track| {
-            track
-                .state
-                .head
-                .as_ref()
-                .map_or(&nothing, |head| &head.spec)
-        })
-        .collect();
-    let mut found = settings(&specs);
+    let mut found = settings(&specs(tracks));
     found.retain(|setting| !WORDS.contains(&setting.path.as_str()));
     let changes = tracks.iter().flat_map(|track| &track.changes);
     let keys: BTreeSet<&str> = changes.map(|(_, key, _)| key.as_str()).collect();
@@ -351,6 +346,31 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
     found
 }
 
+/// What a spec's schema says of settings that differ. It lies above this room, so whoever asks brings it along.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// The choices of one among several that specs make differently, each with its word in every spec.
+    pub choices: fn(&[&Value]) -> Vec<(String, Vec<Option<Value>>)>,
+    /// Whether a difference only follows from others.
+    pub follows: fn(&str, &[Option<Value>], &[&Value]) -> bool,
+}
+
+/// The same for people: what was chosen comes first, and what only follows from other differences is left out.
+pub fn told(tracks: &[Track], schema: Schema) -> Vec<Setting> {
+    let specs = specs(tracks);
+    let chosen = (schema.choices)(&specs).into_iter();
+    let mut found: Vec<Setting> = chosen
+        .map(|(path, values)| Setting { path, values })
+        .collect();
+    let known: Vec<String> = found.iter().map(|setting| setting.path.clone()).collect();
+    let others = differing(tracks).into_iter().filter(|setting| {
+        let follows = || (schema.follows)(&setting.path, &setting.values, &specs);
+        !known.contains(&setting.path) && !follows()
+    });
+    found.extend(others);
+    found
+}
+
 /// A metric of several runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -358,7 +378,7 @@ pub struct Figure {
     pub title: String,
     pub unit: String,
     pub direction: Direction,
-    /// Whether it says the same of all runs that have it: a loss of SFT and one of DPO do not.
+    /// Whether it says the same of all runs that have it: a loss of SFT and one of DPO do not, nor IPO's and the hinge's.
     pub comparable: bool,
     /// Newest finite reading of each run.
     pub last: Vec<Option<f64>>,
@@ -401,13 +421,33 @@ fn depends_on_method(info: &MetricInfo) -> bool {
     !OF_THE_MACHINE.contains(&&*info.id) && !prefixes.iter().any(|p| info.id.starts_with(p))
 }
 
-/// Logs of other programs do not say their method, only their format.
-fn one_method<'a>(tracks: impl Iterator<Item = &'a Track>) -> bool {
-    let methods = tracks.filter_map(|track| match track.state.is_foreign() {
+/// Settings of a method that leave what its loss measures as it is: where the reference comes from, and noise in training.
+const NOT_OF_THE_LOSS: [&str; 2] = ["reference", "neftune_alpha"];
+
+/// What runs have to share for a metric to say the same of them: the method, for its losses also the settings that make the
+/// loss (IPO's is a distance, the hinge another one), for implicit rewards β, which multiplies them. Logs of other programs do
+/// not say their method, only their format.
+fn objective(track: &Track, id: &str) -> Option<(String, Value)> {
+    let head = match track.state.is_foreign() {
         true => None,
-        false => track.state.head.as_ref().map(|head| head.method.as_str()),
-    });
-    methods.collect::<BTreeSet<_>>().len() < 2
+        false => track.state.head.as_ref(),
+    }?;
+    let name = id.strip_prefix("val/").unwrap_or(id);
+    let mut of_loss = head.spec["method"][&head.method].clone();
+    if let Some(settings) = of_loss.as_object_mut() {
+        settings.retain(|key, _| match name {
+            "train/loss" | "loss" => !NOT_OF_THE_LOSS.contains(&key.as_str()),
+            "rewards/chosen" | "rewards/rejected" | "rewards/margins" => key == "beta",
+            _ => false,
+        });
+    }
+    Some((head.method.clone(), of_loss))
+}
+
+fn one_objective<'a>(tracks: impl Iterator<Item = &'a Track>, id: &str) -> bool {
+    let mut all = tracks.filter_map(|track| objective(track, id));
+    let first = all.next();
+    all.all(|other| Some(&other) == first.as_ref())
 }
 
 /// Every metric that has a chart and readings in at least one of the runs: the losses first, then as declared.
@@ -440,7 +480,7 @@ pub fn figures(tracks: &[Track]) -> Vec<Figure> {
         }
         let with = tracks.iter().zip(&found);
         let with = with.filter_map(|(track, found)| found.map(|_| track));
-        let comparable = !depends_on_method(&info) || one_method(with);
+        let comparable = !depends_on_method(&info) || one_objective(with, &info.id);
         let best = |span: (f64, f64)| match info.direction {
             Direction::Lower => Some(span.0),
             Direction::Higher => Some(span.1),

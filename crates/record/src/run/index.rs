@@ -429,7 +429,7 @@ fn changed_by(asked: &str) -> Vec<String> {
 }
 
 /// How a request tells what a resume changed.
-const CHANGED_AT: &str = "# Changed at step ";
+pub const CHANGED_AT: &str = "# Changed at step ";
 
 /// What a word behind `-s` sets; steps and epochs both say how long a run is.
 fn setting(word: &str) -> &str {

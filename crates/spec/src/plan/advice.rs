@@ -91,7 +91,7 @@ fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
 
 /// Ranks whose operations are launched one by one.
 fn compiling(request: &Request, list: &mut Vec<Finding>) {
-    let passes = request.tokens / request.micro_tokens().max(1) / request.n_devices.max(1);
+    let passes = request.tokens * request.grad_accum / request.batch_tokens().max(1);
     let Some(ranks) = request.extras.ranks else {
         return;
     };

@@ -340,12 +340,17 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         Some(_) => RANK_LOGIT_BYTES + 2 * matmul_width(request),
         None => LOGIT_BYTES,
     };
+    // A reward model gives each token one score.
+    let logits = match arch.config().is_reward_model() {
+        true => 1,
+        false => arch.vocab_size(),
+    };
     let how = format!(
         "{words} {} tokens × {} logits × {each} B",
         grouped(rows),
-        grouped(arch.vocab_size())
+        grouped(logits)
     );
-    ledger.add(Part::Logits, (rows * arch.vocab_size() * each) as f64, how);
+    ledger.add(Part::Logits, (rows * logits * each) as f64, how);
 }
 
 /// KV cache of the rollouts.

@@ -3,7 +3,7 @@
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
-use super::request::{Device, Estimator, Request, Said};
+use super::request::{Device, Estimator, Request, RowLengths, Rows, Said};
 use super::{plan, target, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::{read_plain_text, write_atomic};
@@ -56,7 +56,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
     if measured::most(state).is_some_and(|m| m.place != Place::Process) {
         return None;
     }
-    let request = target::of_run(head)?;
+    let request = request_of(state)?;
     // Memory and speed of PyTorch say nothing about plans for this engine.
     if request.extras.ranks.is_some() {
         return None;
@@ -78,6 +78,21 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         flops_per_second: median(&speeds).map(|speed| speed * per_token),
         products: request.precision.products().into(),
     })
+}
+
+/// The plan of a run whose rows are as long as those that it read: its speed counts no padding, nor may its plan.
+fn request_of(state: &RunState) -> Option<Request> {
+    let mut request = target::of_run(state.head.as_ref()?)?;
+    let rows = request.micro_batch * request.method.sequences() * request.grad_accum;
+    if request.extras.rows == RowLengths::Assumed && state.step > 0 && state.tokens > 0 {
+        let tokens = state.tokens as f64 / (state.step * rows.max(1)) as f64;
+        let longest = request.seq_len as f64;
+        request.set_rows(RowLengths::Read(Rows {
+            tokens,
+            places: Rows::padded(tokens).min(longest),
+        }));
+    }
+    Some(request)
 }
 
 /// Records a run, replacing one of the same name.
@@ -323,9 +338,15 @@ mod tests {
             precision: None,
             unigram_entropy: None,
         };
+        // Pairs of 28 tokens an answer, texts of full rows.
+        let rows = spec.train.micro_batch_size * spec.train.grad_accum_steps;
+        let each = match spec.method.needs().unit.sequences() {
+            1 => rows * spec.model.seq_len,
+            n => rows * n * 28,
+        };
         let stepped = |step: u64| Event::Stepped {
             step,
-            tokens: step,
+            tokens: step * each as u64,
             values: [(RSS, 1e8), (id::TOK_PER_SEC, 5_000.0)]
                 .map(|(id, x)| (id.to_string(), Num(x)))
                 .into(),
@@ -345,7 +366,7 @@ mod tests {
         ] {
             let state = run(preset, set);
             let mut observation = observe(&state).unwrap();
-            let mut request = target::of_run(state.head.as_ref().unwrap()).unwrap();
+            let mut request = request_of(&state).unwrap();
             observation.n_params = request.arch.n_params();
             Machine {
                 runs: vec![observation],
@@ -359,6 +380,45 @@ mod tests {
                 "{preset}: {seconds} for {took}"
             );
         }
+    }
+
+    /// Rows of pairs are as long as their answers, not as the context: a plan of them at that length told 19 times the time.
+    #[test]
+    fn short_pairs_are_planned_at_their_length() {
+        let state = run("dpo-demo", &["seq_len=1024"]);
+        let mut observation = observe(&state).unwrap();
+        let sources = crate::spec::SpecSources::default();
+        let set = ["seq_len=1024".to_string()];
+        let mut request = target::resolve("dpo-demo", &set, &sources).unwrap();
+        let RowLengths::Read(rows) = request.extras.rows else {
+            panic!("its data are made on the spot");
+        };
+        assert!(
+            (26.0..30.0).contains(&rows.tokens) && (32.0..40.0).contains(&rows.places),
+            "{rows:?}"
+        );
+        // 300 steps of 16 pairs.
+        assert!(
+            (250_000..290_000).contains(&request.tokens),
+            "{}",
+            request.tokens
+        );
+        assert!((830..970).contains(&request.batch_tokens()));
+        let attention = plan(&request).work;
+        assert!(attention.attention_flops < 0.1 * attention.flops);
+        observation.n_params = request.arch.n_params();
+        Machine {
+            runs: vec![observation],
+            ..Machine::default()
+        }
+        .equip(&mut request);
+        let seconds = 3600.0 * plan(&request).work.hours.unwrap();
+        let took = request.tokens as f64 / 5_000.0;
+        // The log tells no padding: a run's is estimated.
+        assert!(
+            (0.8..1.25).contains(&(seconds / took)),
+            "{seconds} for {took}"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod changes;
 mod engine;
 pub mod engines;
 mod facts;
+mod faults;
 pub mod general;
 pub mod gpus;
 pub mod learn;

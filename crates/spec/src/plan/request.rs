@@ -7,7 +7,7 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
-use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
+use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, param_infos_of};
 use crate::spec::{BatchStage, RolloutLength, Saves, TrainConfig};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
@@ -373,8 +373,10 @@ pub struct EngineExtras {
     pub saves: Option<Saves>,
     /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
-    /// Tokens that a step reads in one pass over them, padding included.
+    /// Places that steps fill in one pass over them, where `tokens` counts padding too.
     pub pass_tokens: Option<u64>,
+    /// How long the rows are.
+    pub rows: RowLengths,
     /// The model's own answers, where a spec learns from those.
     pub answers: Option<Answers>,
     /// Bytes of a base that stays in its file's formats under adapters.
@@ -383,6 +385,37 @@ pub struct EngineExtras {
     pub ranks: Option<Ranks>,
     /// The run starts from trained weights.
     pub has_base: bool,
+}
+
+/// Mean lengths of rows that hold one sequence each and are padded to the longest of their batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rows {
+    /// Target tokens.
+    pub tokens: f64,
+    /// The same with the padding.
+    pub places: f64,
+}
+
+/// Widths of padded batches are multiples of so many places (docs/data.md).
+const WIDTH: f64 = 32.0;
+
+impl Rows {
+    /// Places of rows of so many tokens, in batches of rows of like length.
+    pub fn padded(tokens: f64) -> f64 {
+        (tokens / WIDTH).ceil().max(1.0) * WIDTH
+    }
+}
+
+/// How rows lie in batches.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum RowLengths {
+    /// Each is full: one text, or documents side by side.
+    #[default]
+    Full,
+    /// Each holds one sequence; how long those are was not read, so full ones are assumed.
+    Assumed,
+    /// The same, read.
+    Read(Rows),
 }
 
 /// Ranks of PyTorch as a spec asks for them (`engine: torch`).
@@ -491,9 +524,40 @@ impl Request {
         (self.tokens, self.tokens_said) = (n, Said::Stated);
     }
 
-    /// Tokens per optimizer step, all devices together; both answers of pairs.
+    /// Tokens per optimizer step, all devices together; both answers of pairs, no padding.
     pub fn batch_tokens(&self) -> u64 {
-        self.micro_tokens() * self.grad_accum * self.n_devices
+        let rows = self.micro_batch * self.method.sequences() * self.grad_accum * self.n_devices;
+        (rows as f64 * self.row_tokens()).round() as u64
+    }
+
+    /// Target tokens of a sequence, on average.
+    pub fn row_tokens(&self) -> f64 {
+        let longest = self.seq_len as f64;
+        match self.extras.rows {
+            RowLengths::Read(rows) => rows.tokens.min(longest),
+            RowLengths::Full | RowLengths::Assumed => longest,
+        }
+    }
+
+    /// Places of a sequence, on average: how far attention reaches.
+    pub fn row_places(&self) -> f64 {
+        let longest = self.seq_len as f64;
+        match self.extras.rows {
+            RowLengths::Read(rows) => rows.places.min(longest),
+            RowLengths::Full | RowLengths::Assumed => longest,
+        }
+    }
+
+    /// Counts the run's tokens by the lengths that its rows have; its steps stay as many.
+    pub fn set_rows(&mut self, rows: RowLengths) {
+        let before = self.row_tokens();
+        self.extras.rows = rows;
+        let share = self.row_tokens() / before.max(1.0);
+        self.tokens = (self.tokens as f64 * share).round() as u64;
+        // Passes are counted in the same tokens.
+        if matches!(rows, RowLengths::Read(_)) {
+            self.extras.pass_tokens = None;
+        }
     }
 
     /// The most steps that read no more than so many tokens, those of a batch ramp being smaller.
@@ -503,7 +567,7 @@ impl Request {
             batch_ramp: self.batch_ramp.clone(),
             ..TrainConfig::default()
         };
-        train.steps_within(tokens / (self.micro_tokens() * self.n_devices).max(1))
+        train.steps_within(tokens / (self.batch_tokens() / self.grad_accum.max(1)).max(1))
     }
 
     /// Whether its time is that of answers as long as they may be: how soon the model ends them is not known before.
@@ -559,7 +623,7 @@ impl Request {
         }
     }
 
-    /// Tokens per device and micro-step.
+    /// Places per device and micro-step where all rows are full: what memory has to hold.
     pub fn micro_tokens(&self) -> u64 {
         self.micro_batch * self.method.sequences() * self.seq_len
     }
@@ -569,15 +633,20 @@ impl Request {
         // What a spec says is counted matrix by matrix, whoever trains it.
         let exact = self.estimator == Estimator::Engine || self.adapter.is_some();
         match (self.lora, self.engine_adapter()) {
-            (Some(_), Some(adapter)) if exact => {
-                let (config, shape) = (self.arch.config(), self.arch.shape());
-                let infos = param_infos_of(config, shape.vocab_size, Some(&adapter));
+            (Some(_), Some(_)) if exact => {
+                let infos = self.param_infos();
                 let trained = infos.iter().filter(|info| info.trains());
                 trained.map(|info| info.len as u64).sum()
             }
             (Some(lora), _) => lora.params(&self.arch),
             (None, _) => self.arch.n_params(),
         }
+    }
+
+    /// Its parameters, those of adapters among them.
+    pub fn param_infos(&self) -> Vec<ParamInfo> {
+        let (config, shape) = (self.arch.config(), self.arch.shape());
+        param_infos_of(config, shape.vocab_size, self.engine_adapter().as_ref())
     }
 
     /// `rank 8`, or from where to where ranks of single modules are.

@@ -1,5 +1,9 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
+use crate::nn::ParamInfo;
+use crate::spec::RunConfig;
+use crate::spec::schema::{Node, root};
+
 /// Number formats of the state of trainable parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
@@ -125,11 +129,34 @@ impl UpdateState {
         }
     }
 
-    /// The rule for another tool's or a spec's name.
+    /// The rule of a spec's optimizer with its own settings, for these parameters; `None` where no optimizer is called so.
+    pub fn of_optimizer(word: &str, infos: &[ParamInfo]) -> Option<UpdateState> {
+        let word = word.replace('-', "_");
+        let plain = [Self::AdamW, Self::AdamW8bit, Self::Adafactor];
+        if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
+            return Some(plain);
+        }
+        let config = serde_json::json!({ "optimizer": { word: {} } });
+        let RunConfig { optimizer, .. } = serde_json::from_value(config).ok()?;
+        let trained = infos.iter().filter(|info| info.trains());
+        Some(UpdateState::Own {
+            word: optimizer.entry().id,
+            bytes: optimizer.state_bytes(infos),
+            params: trained.map(|info| info.len as u64).sum(),
+        })
+    }
+
+    /// The optimizers of a spec, and the rule that only other trainers have.
+    pub fn optimizers() -> Vec<&'static str> {
+        let own = root().at("optimizer").map(Node::choices);
+        own.unwrap_or_default().into_iter().chain(["sgd"]).collect()
+    }
+
+    /// The rule for another tool's name.
     pub fn by_word(word: &str) -> Option<UpdateState> {
         match word {
-            "lion" | "muon" | "sgd" | "sgdm" | "momentum" => Some(UpdateState::OneMoment),
-            "sophia" | "adam" | "schedule_free" | "schedule-free" => Some(UpdateState::AdamW),
+            "sgd" | "sgdm" | "momentum" => Some(UpdateState::OneMoment),
+            "adam" => Some(UpdateState::AdamW),
             "adamw-8bit" | "paged-adamw-8bit" | "adam8bit" => Some(UpdateState::AdamW8bit),
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
@@ -187,8 +214,29 @@ mod tests {
 
     #[test]
     fn words_of_other_tools_are_understood() {
-        assert_eq!(UpdateState::by_word("muon"), Some(UpdateState::OneMoment));
+        assert_eq!(UpdateState::by_word("sgdm"), Some(UpdateState::OneMoment));
         assert_eq!(UpdateState::by_word("adamw"), Some(UpdateState::AdamW));
         assert_eq!(UpdateState::by_word("levitation"), None);
+    }
+
+    #[test]
+    fn every_optimizer_of_a_spec_is_planned_with_what_it_keeps() {
+        let sources = crate::spec::SpecSources::default();
+        let request = crate::plan::target::resolve("smoke", &[], &sources).unwrap();
+        let infos = request.param_infos();
+        let all = UpdateState::optimizers();
+        let (sgd, own) = all.split_last().unwrap();
+        assert_eq!((*sgd, own.len()), ("sgd", 8));
+        for word in own {
+            let rule = UpdateState::of_optimizer(word, &infos).unwrap();
+            assert_eq!(rule.word(), *word);
+            // The same spec says as much of itself.
+            let set = [format!("optimizer={word}")];
+            let own = crate::plan::target::resolve("smoke", &set, &sources).unwrap();
+            let (a, b) = (rule.engine_bytes(), own.update.engine_bytes());
+            assert!((a - b).abs() < 0.2, "{word}: {a} {b}");
+        }
+        assert!(UpdateState::of_optimizer("schedule-free", &infos).is_some());
+        assert_eq!(UpdateState::of_optimizer("levitation", &infos), None);
     }
 }

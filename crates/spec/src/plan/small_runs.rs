@@ -69,7 +69,8 @@ pub fn choose(
 ) -> Result<Vec<SmallRun>, TooSmall> {
     // What epochs come to is known to the plan, whose data were counted.
     let counted = spec.train.epochs.map(|_| {
-        let steps = target.tokens / target.batch_tokens().max(1);
+        // A step's tokens are a mean, so its number is one nearly.
+        let steps = (target.tokens as f64 / target.batch_tokens().max(1) as f64).round() as u64;
         spec.clone().in_steps().to_step(steps.max(1))
     });
     let spec = counted.as_ref().unwrap_or(spec);

@@ -5,11 +5,11 @@ use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, Said,
+    Preflight, Ranks, Request, RowLengths, Rows, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
-use crate::data::{DataError, Dataset, Surroundings};
+use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
 use crate::run::state::Head;
@@ -51,7 +51,7 @@ impl TargetError {
 }
 
 /// Size of a spec's data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DataSize {
     /// Vocabulary size of the tokenizer.
     pub vocab_size: usize,
@@ -61,6 +61,10 @@ pub struct DataSize {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split that its loss is over.
     pub val_tokens: Option<u64>,
+    /// Desirable and undesirable answers, where answers are judged one by one.
+    pub labels: Option<(u64, u64)>,
+    /// Mean lengths of rows of one sequence each.
+    pub rows: Option<Rows>,
     /// Bytes of memory for the data.
     pub bytes: u64,
 }
@@ -73,6 +77,8 @@ impl DataSize {
             epoch_tokens: Some(data.epoch_tokens()),
             pass_tokens: Some(data.pass_tokens()),
             val_tokens: Some(data.val_loss_tokens()),
+            labels: data.labels(),
+            rows: rows(spec, data),
             bytes: data_bytes(spec, data.epoch_tokens()),
         }
     }
@@ -81,11 +87,46 @@ impl DataSize {
     pub fn in_steps(&self, spec: &RunSpec) -> RunSpec {
         let sequences = spec.method.needs().unit.sequences() as u64;
         let step = (spec.train.micro_batch_size * spec.model.seq_len) as u64 * sequences;
-        match self.pass_tokens.or(self.epoch_tokens) {
-            Some(pass) => spec.clone().on_data(pass as f64 / step as f64),
-            None => spec.clone(),
-        }
+        // A row of a pass is full where it is counted with padding, else as long as rows are.
+        let share = self
+            .rows
+            .map_or(1.0, |rows| rows.tokens / spec.model.seq_len as f64);
+        let pass = match (self.pass_tokens, self.epoch_tokens) {
+            (Some(places), _) => places as f64,
+            (None, Some(tokens)) => tokens as f64 / share.max(1e-9),
+            (None, None) => return spec.clone(),
+        };
+        spec.clone().on_data(pass / step as f64)
     }
+}
+
+/// Mean lengths of padded rows over the steps of a run.
+fn rows(spec: &RunSpec, data: &Dataset) -> Option<Rows> {
+    if data.packing() != Packing::Padded {
+        return None;
+    }
+    let batch = spec.train.micro_batch_size;
+    let spec = spec.clone().on_data(data.micro_steps_per_epoch(batch));
+    let micro_steps = spec.train.micro_steps(spec.train.max_steps).max(1);
+    let (tokens, places) = data.read(spec.seed, micro_steps, batch);
+    let sequences = micro_steps as f64 * (batch * spec.method.needs().unit.sequences()) as f64;
+    Some(Rows {
+        tokens: tokens / sequences,
+        places: places / sequences,
+    })
+}
+
+/// How long a spec's rows are, as far as it was read. Answers that are yet to be written are as long as they may be.
+fn row_lengths(spec: &RunSpec, data: DataSize) -> RowLengths {
+    let unit = spec.method.needs().unit;
+    let packing = match unit {
+        Unit::Text => Packing::Packed,
+        _ => Packing::Padded,
+    };
+    if unit == Unit::Prompt || spec.data.packing.or(packing) != Packing::Padded {
+        return RowLengths::Full;
+    }
+    data.rows.map_or(RowLengths::Assumed, RowLengths::Read)
 }
 
 /// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
@@ -247,7 +288,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
     let seq_len = spec.model.seq_len as u64;
     let method = Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain);
-    Request {
+    let mut request = Request {
         name: spec.name.clone(),
         arch,
         estimator: Estimator::Engine,
@@ -290,10 +331,13 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
+            rows: RowLengths::Full,
         },
         settings: settings(spec, data, method),
         torch_refuses: spec.refused_by_torch(),
-    }
+    };
+    request.set_rows(row_lengths(spec, data));
+    request
 }
 
 /// What is said of a spec's settings; passes over the data are the plan's own matter, whose tokens can be changed.
@@ -302,6 +346,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
+        labels: data.labels,
         here: false,
         ..Sizes::default()
     });

@@ -9,12 +9,12 @@ use serde::Serialize;
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
 /// matmuls. The attention term counts the whole square, causal or not.
 pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
-    6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len)
+    6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len as f64)
 }
 
 /// `12·L·n_head·head_dim·s`.
-pub fn attention_per_token(arch: &Arch, seq_len: u64) -> f64 {
-    (12 * arch.n_layer() * arch.q_width() * seq_len) as f64
+pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
+    (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
 }
 
 /// FLOPs per token in units of N, as the table of methods counts them.
@@ -29,9 +29,13 @@ pub fn passes(request: &Request) -> f64 {
     }
 }
 
-/// FLOPs of all passes over a token, attention included: what this engine's time is told from.
+/// FLOPs of all passes for a token, attention and the padding beside it included: what this engine's time is told from, and what
+/// the speed of a run, which is in tokens without padding, comes to.
 pub fn engine_flops_per_token(request: &Request) -> f64 {
-    passes(request) / 6.0 * flops_per_token(&request.arch, request.seq_len)
+    let arch = &request.arch;
+    let padded = (request.row_places() / request.row_tokens().max(1.0)).max(1.0);
+    let place = 6.0 * arch.n_matmul() as f64 + attention_per_token(arch, request.row_places());
+    passes(request) / 6.0 * place * padded
 }
 
 /// FLOPs, time and cost of the whole run.
@@ -63,7 +67,7 @@ pub fn work(request: &Request) -> Work {
     let (arch, tokens) = (&request.arch, request.tokens as f64);
     let share = passes(request) / 6.0;
     let flops = share * 6.0 * arch.n_active() as f64 * tokens;
-    let attention_flops = share * attention_per_token(arch, request.seq_len) * tokens;
+    let attention_flops = share * attention_per_token(arch, request.row_places()) * tokens;
     let timed = match request.estimator {
         Estimator::General => flops,
         Estimator::Engine => engine_flops_per_token(request) * tokens,
@@ -218,7 +222,7 @@ mod tests {
         ] {
             let arch = &models::find(name).unwrap().arch;
             assert!(
-                (attention_per_token(arch, 2048) / attention - 1.0).abs() < 0.01,
+                (attention_per_token(arch, 2048.0) / attention - 1.0).abs() < 0.01,
                 "{name}"
             );
             assert!(

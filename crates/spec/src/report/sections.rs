@@ -129,14 +129,15 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
         .filter(|best| best.val_loss().is_finite())
     {
         let loss = best.val_loss();
+        // Of a preference or a reward it means nothing, and was not measured.
+        let perplexity = match state.measures_perplexity() {
+            true => format!(" (perplexity {})", human::perplexity(loss)),
+            false => String::new(),
+        };
+        let at = format!(" at step {}", best.step);
         facts.push(fact(
             "best validation loss",
-            format!(
-                "{} (perplexity {}) at step {}",
-                human::loss(loss),
-                human::perplexity(loss),
-                best.step
-            ),
+            human::loss(loss) + &perplexity + &at,
         ));
     }
     if let Some(loss) = state.latest("train/loss") {

@@ -308,6 +308,28 @@ fn a_run_that_has_hardly_begun_has_a_report_too() {
     assert!(markdown(&sheet).starts_with("# "));
 }
 
+/// Of a preference's or a reward's loss no perplexity is told: IPO's 20.1 would be one of 547 million.
+#[test]
+fn only_a_likelihood_has_a_perplexity() {
+    let said = |values: serde_json::Value| {
+        let started = json!({"type": "Started", "name": "r", "method": "dpo", "spec": {},
+            "n_params": 1, "vocab_size": 1, "max_steps": 1, "batch_tokens": 1, "epoch_tokens": 1});
+        let evaluated = json!({"type": "Evaluated", "step": 1, "tokens": 1, "values": values,
+            "n_windows": 1, "whole": true, "seconds": 0.1});
+        let state = RunState::from_events(&[envelope(1, started), envelope(2, evaluated)]);
+        let diagnosis = diagnose(&state);
+        let text = markdown(&sheet(&state, &diagnosis));
+        let line = text
+            .lines()
+            .find(|line| line.contains("best validation loss"));
+        line.unwrap().to_string()
+    };
+    let ipo = said(json!({"val/loss": 20.1191}));
+    assert!(ipo.contains("20.1") && !ipo.contains("perplexity"), "{ipo}");
+    let text = said(json!({"val/loss": 1.77, "val/ppl": 5.871}));
+    assert!(text.contains("(perplexity 5.871)"), "{text}");
+}
+
 #[test]
 fn markdown_shows_texts_as_they_are() {
     let state = state();

@@ -375,13 +375,6 @@ pub fn is_default(path: &str, value: &Value) -> bool {
         .is_some_and(|node| equal(&node.default, value))
 }
 
-/// Whether specs differ in a setting only because some chose a method, an optimizer or a schedule that has it: it is missing in
-/// these, and as it always is in the others.
-pub fn goes_along(path: &str, values: &[Option<Value>]) -> bool {
-    let usual = |value: &Value| is_default(path, value);
-    values.iter().any(Option::is_none) && values.iter().flatten().all(usual)
-}
-
 /// What an unknown key was probably meant to be.
 fn hint_for(path: &str) -> String {
     if let Some(hint) = alias::elsewhere(path) {
@@ -478,16 +471,6 @@ pub(super) fn describe(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn what_only_goes_along_with_another_choice_is_no_difference() {
-        let goes = |path: &str, one: Value| goes_along(path, &[None, Some(one)]);
-        assert!(goes("method.dpo.mix", json!([])) && goes("method.dpo.beta", json!(0.1)));
-        assert!(!goes("method.dpo.beta", json!(0.3)));
-        let both = [Some(json!(0.1)), Some(json!(0.3))];
-        assert!(!goes_along("method.dpo.beta", &both));
-    }
 
     #[test]
     fn a_key_of_the_command_line_is_known_by_any_of_its_names() {

@@ -6,6 +6,7 @@
 pub mod alias;
 mod base;
 mod config;
+mod differences;
 mod draft;
 mod engines;
 mod files;
@@ -35,12 +36,13 @@ pub use config::{
     CheckpointConfig, EvalConfig, ExtraSet, HealthConfig, PreflightConfig, RescueConfig,
     RescuePolicy, RunConfig, SampleConfig, TrainConfig,
 };
+pub use differences::{choices, follows};
 pub use draft::{Change, Draft, Place, SaveError, free_path, save_new, shown};
 pub use engines::torch_is_installed;
 pub use files::{SpecFile, spec_file, spec_files};
 pub use group::PresetGroup;
 pub use issue::{Issue, Origin, Origins, SpecErrors, nearest};
-pub use layer::{goes_along, is_default, key_is_known, setting_named};
+pub use layer::{is_default, key_is_known, setting_named};
 pub use length::{BatchStage, Saves};
 pub use load::{Loaded, hub_models, load, load_on, load_text, load_text_on, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};

@@ -233,6 +233,7 @@ impl RunSpec {
             pass_tokens: Some(data.pass_tokens()),
             padded: data.is_padded(),
             val_tokens: Some(data.val_loss_tokens()),
+            labels: data.labels(),
             unused_template: data.unused_template,
             here: true,
         });

@@ -105,6 +105,7 @@ actions! {
         Refresh "refresh" "refresh" "Look for runs again."
         ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."
         ChatWith "chat-with" "chat" "Chat with the best checkpoint of the selected run, or with the marked ones side by side."
+        ChatBeside "chat-beside" "chat with both" "Chat with the selected run and the one that it came from, side by side."
         MarkRun "mark-run" "mark" "Mark or unmark the selected run, and go to the next row."
         CompareRuns "compare-runs" "compare" "Compare the marked runs; without marks, the selected one with the one that it came from."
         CompareEvals "compare-evals" "evaluations" "Show what the marked runs made of evaluation tasks, beside each other; without marks, the selected one."

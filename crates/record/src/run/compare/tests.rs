@@ -254,6 +254,53 @@ fn runs_of_different_methods_have_no_best_loss() {
 }
 
 #[test]
+fn another_loss_of_the_same_method_has_no_best_one() {
+    let ids = ["val/loss", "val/rewards/margins", "val/rewards/accuracies"];
+    let metrics = ids.map(|id| MetricInfo {
+        id: id.into(),
+        direction: Direction::Lower,
+        ..MetricInfo::default()
+    });
+    let run = |settings: Value, value: f64| {
+        let started = started("a", "dpo", json!({"method": {"dpo": settings}}));
+        let stepped = Event::Stepped {
+            step: 1,
+            tokens: 1,
+            values: ids.map(|id| (id.to_string(), Num(value))).into(),
+        };
+        let declared = Event::MetricsDeclared {
+            metrics: metrics.to_vec(),
+        };
+        let events = [hello(), started, declared, stepped];
+        track((0..).zip(events).collect())
+    };
+    let winners = |other: Value| -> Vec<_> {
+        let sigmoid = run(
+            json!({"loss": "sigmoid", "beta": 0.1, "reference": "auto"}),
+            0.6,
+        );
+        let found = figures(&[sigmoid, run(other, 0.2)]);
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|f| (f.id.clone(), f.winner(&f.last)))
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, winner)| winner).collect()
+    };
+    // The loss, accuracies, margins.
+    let hinge = json!({"loss": "hinge", "beta": 0.1, "reference": "auto"});
+    assert_eq!(winners(hinge), [None, Some(1), Some(1)]);
+    let strict = json!({"loss": "sigmoid", "beta": 0.5, "reference": "auto"});
+    assert_eq!(winners(strict), [None, Some(1), None]);
+    let alike = json!({"loss": "sigmoid", "beta": 0.1, "reference": "frozen"});
+    assert_eq!(
+        winners(alike),
+        [Some(1); 3],
+        "the same loss of another copy"
+    );
+}
+
+#[test]
 fn figures_hold_the_last_and_the_best_and_name_a_winner() {
     let declared = Event::MetricsDeclared {
         metrics: vec![MetricInfo {

@@ -476,6 +476,11 @@ impl RunState {
         measured.min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))
     }
 
+    /// Whether e to the loss is a perplexity: the run measured it beside its likelihood.
+    pub fn measures_perplexity(&self) -> bool {
+        self.series.contains_key("val/ppl")
+    }
+
     /// The declaration of a metric, if any.
     pub fn metric(&self, id: &str) -> Option<&MetricInfo> {
         self.metrics.iter().find(|m| m.id == id)

@@ -6,8 +6,9 @@ use crate::advisor::look::{DataFacts, Machine};
 use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
 use crate::base::human;
+use crate::data::Unit;
 use crate::plan::engines::{self, Gpus};
-use crate::plan::request::Said;
+use crate::plan::request::{Rows, Said};
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Device, Plan, Request, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
@@ -60,10 +61,26 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
             .or(spec.model.vocab_size)
             .unwrap_or(distinct),
         epoch_tokens: training,
+        rows: data
+            .zip(tokens)
+            .and_then(|(data, tokens)| rows(spec, data, tokens)),
         // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
         ..DataSize::default()
     }
+}
+
+/// Mean lengths of rows that hold one answer each, as nearly as all tokens and the number of rows tell.
+fn rows(spec: &RunSpec, data: &DataFacts, tokens: f64) -> Option<Rows> {
+    let unit = spec.method.needs().unit;
+    if matches!(unit, Unit::Text | Unit::Prompt) {
+        return None;
+    }
+    let sequences = data.rows.filter(|n| *n > 0)? * unit.sequences() as u64;
+    let longest = spec.model.seq_len as f64;
+    let tokens = (tokens / sequences as f64).clamp(1.0, longest);
+    let places = Rows::padded(tokens).min(longest);
+    Some(Rows { tokens, places })
 }
 
 /// The plan of a spec on this machine.

@@ -510,7 +510,8 @@ impl Reader {
     /// Sets a value; what the schema rejects has no equivalent, and the report says why.
     fn set(&mut self, theirs: String, path: &str, text: &str, words: &str) {
         let Some(full) = self.draft.settle(path) else {
-            return self.line(Fate::NoEqual, theirs, "", "this build has no such setting");
+            let words = elsewhere(path);
+            return self.line(Fate::NoEqual, theirs, "", words);
         };
         let why = format!("from {theirs}");
         match self.draft.set(&full, text, &why) {
@@ -657,6 +658,18 @@ fn brief(value: &Value) -> String {
         0..=48 => text,
         _ => text.chars().take(47).chain(['…']).collect(),
     }
+}
+
+/// Why a setting of the chosen member (`method.*.neftune_alpha`) is not there: others have it, or nobody.
+fn elsewhere(path: &str) -> String {
+    let found = path.split_once(".*.").and_then(|(registry, setting)| {
+        let members = root().at(registry)?.children().iter();
+        let with = members.filter(|(_, member)| member.at(setting).is_some());
+        let with: Vec<&str> = with.map(|(name, _)| name.as_str()).collect();
+        (!with.is_empty())
+            .then(|| format!("a setting of {registry}: {} alone here", with.join(", ")))
+    });
+    found.unwrap_or_else(|| "this build has no such setting".into())
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, atten
 /// Weights are quantized before a run, not by it.
 pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
 /// What a base is under `qlora`, as long as train.from names no GGUF file.
-pub(super) const UNQUANTIZED: &str = "the base is frozen in f32 here, not in the tool's 4-bit NF4: llmtui quantize makes a GGUF file (q4_k_m is as small), and with train.from=FILE.gguf the base is frozen in that file's format";
+pub(super) const UNQUANTIZED: &str = "the base is frozen in f32 here, not in the tool's 4-bit NF4: llmtui quantize makes a GGUF file (q4_k is as small), and with train.from=FILE.gguf the base is frozen in that file's format";
 /// Where a learning rate is wanted and none is there.
 pub(super) const NO_RATE: &str = "the tool requires learning_rate and the file has none: this is the default of llmtui, set your own; 1e-4 to 2e-4 is usual with adapters, 1e-5 to 2e-5 without";
 /// What TRL learns of a conversation by default.

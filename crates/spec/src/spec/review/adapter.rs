@@ -6,7 +6,7 @@ use crate::base::human::short;
 use crate::models::is_gguf;
 use crate::nn::AdapterConfig;
 use crate::nn::adapter::{Lora, RankAlpha, Whole};
-use crate::spec::{Growth, RunSpec};
+use crate::spec::{Growth, PresetGroup, RunSpec};
 
 /// Tokens of text that adapters of a small rank cannot take in.
 const MUCH: u64 = 50_000_000;
@@ -17,7 +17,8 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(AdapterConfig::Lora(lora)) = &spec.adapter else {
         return list;
     };
-    if subject.begins_at_random() {
+    // A demo says of itself that it has no base.
+    if subject.begins_at_random() && spec.group != PresetGroup::Demo {
         list.push(poor(
             "adapter",
             "the weights under the adapters are random and stay so".into(),

@@ -17,6 +17,8 @@ pub struct Sizes {
     pub padded: bool,
     /// Tokens of the validation split that its loss is over: the supervised ones.
     pub val_tokens: Option<u64>,
+    /// Desirable and undesirable answers of the training data, where answers are judged one by one.
+    pub labels: Option<(u64, u64)>,
     /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
     pub unused_template: bool,
     /// Whether it trains on this machine, whose arithmetic is known then.
@@ -80,7 +82,7 @@ macro_rules! subjects {
     };
 }
 
-subjects! { rate warmup batch updates moments decay dropout adapter passes held_out template cold_start precision smoothing others }
+subjects! { rate warmup batch updates moments decay dropout adapter labels passes held_out template cold_start precision smoothing others }
 
 pub use passes::{FEWEST_STEPS, FEWEST_TUNING_STEPS, GOOD_PASSES, less_often, repeated};
 pub use template::{cut_marks, named_marks};

@@ -9,6 +9,7 @@ const KNOWN: Sizes = Sizes {
     pass_tokens: Some(400_000_000),
     padded: false,
     val_tokens: Some(1_000_000),
+    labels: None,
     unused_template: false,
     here: true,
 };
@@ -101,6 +102,54 @@ fn mends(preset: &str, set: &[&str], sizes: Sizes, words: &str) {
         left.iter().all(|f| !f.evidence.to_string().contains(words)),
         "{all:?}: {left:?}"
     );
+}
+
+#[test]
+fn kto_weights_are_held_against_the_numbers_of_answers() {
+    let of = |good, bad| Sizes {
+        labels: Some((good, bad)),
+        ..Sizes::default()
+    };
+    let told = |set: &[&str], sizes| {
+        let found = said("kto-demo", set, sizes);
+        found
+            .iter()
+            .any(|f| f.place == "method.kto.desirable_weight")
+    };
+    let heavy = ["method.kto.desirable_weight=5"];
+    mends("kto-demo", &heavy, of(1_000, 1_000), "together 5.00 to 1");
+    mends("kto-demo", &[], of(9_000, 1_000), "together 9.00 to 1");
+    mends("kto-demo", &[], of(1_000, 9_000), "together 0.11 to 1");
+    // A fifth of them desirable, at five times the weight.
+    assert!(!told(&heavy, of(1_000, 4_500)));
+    assert!(!told(&[], of(980, 1_020)) && !told(&heavy, Sizes::default()));
+    assert!(
+        said("kto-demo", &[], of(0, 50))
+            .iter()
+            .any(|f| f.place == "data")
+    );
+    assert!(
+        said("dpo-demo", &[], of(9, 1))
+            .iter()
+            .all(|f| f.place != "data")
+    );
+    // The answers that the demo makes are counted, and balanced.
+    let demo = spec("kto-demo", &heavy);
+    let data = demo.open_data(&Default::default()).unwrap();
+    let (good, bad) = data.labels().unwrap();
+    assert!(
+        (3_000..4_000).contains(&(good + bad)) && good.abs_diff(bad) < 300,
+        "{good} {bad}"
+    );
+    let found = demo.review_on(&data);
+    assert!(
+        found
+            .iter()
+            .any(|f| f.place == "method.kto.desirable_weight"),
+        "{found:?}"
+    );
+    let plain = spec("kto-demo", &[]).review_on(&data);
+    assert_eq!(plain, []);
 }
 
 #[test]

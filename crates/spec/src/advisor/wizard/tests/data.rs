@@ -260,15 +260,21 @@ fn a_plan_of_pairs_counts_both_answers_in_every_number() {
     let (train, length) = (&spec.train, spec.model.seq_len);
     assert!(train.epochs.is_some());
     let words = planned(&wizard, "Steps");
-    let step = 2 * train.micro_batch_size * train.grad_accum_steps * length;
-    let shown = crate::base::human::grouped(step as u64);
+    let rows = (2 * train.micro_batch_size * train.grad_accum_steps) as u64;
     let parts = words
         .strip_prefix("about ")
         .and_then(|rest| rest.split_once(" of "));
     let (steps, rest) = parts.unwrap_or_else(|| panic!("{words}"));
     let steps: u64 = steps.replace(',', "").parse().unwrap();
-    let all = crate::base::human::short((steps * step as u64) as f64);
-    assert_eq!(rest, format!("{shown} tokens each, about {all} in all"));
+    let (each, _) = rest.split_once(" tokens each").unwrap();
+    let each: u64 = each.replace(',', "").parse().unwrap();
+    let all = crate::base::human::short((steps * each) as f64);
+    assert_eq!(rest, format!("{each} tokens each, about {all} in all"));
+    // Rows are as long as their answers, not as the context.
+    assert!(
+        rows <= each && each < rows * length as u64 / 2,
+        "{rows} rows: {words}"
+    );
     // Steps that are said are no estimate.
     wizard.set("train.epochs", "null");
     wizard.set("train.max_steps", "7");

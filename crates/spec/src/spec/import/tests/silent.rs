@@ -215,6 +215,15 @@ fn keys_of_the_data_and_of_noise_have_their_equivalents() {
         lf("neftune_noise_alpha: 5", "method.sft.neftune_alpha"),
         5.0
     );
+    let imported = import(
+        "x",
+        &format!("stage: dpo\n{LF}neftune_noise_alpha: 5\n"),
+        None,
+    )
+    .unwrap();
+    let mut lines = imported.lines.iter();
+    let line = lines.find(|l| l.theirs.contains("neftune")).unwrap();
+    assert_eq!(line.words, "a setting of method: sft alone here");
     assert_eq!(lf("train_on_prompt: true", "data.train_on"), "all");
     assert_eq!(lf("mask_history: true", "data.train_on"), "completion");
     assert_eq!(lf("neat_packing: true", "data.packing"), "packed");

@@ -135,6 +135,43 @@ fn runs_of_a_ladder_are_told_apart_on_80_columns() {
 }
 
 #[test]
+fn a_run_and_the_one_that_it_came_from_are_chatted_with_by_one_key() {
+    let base = runs().remove(1);
+    let mut child = base.clone();
+    child.id = "2026-11-21-1500-sft-b3c8".into();
+    child.created_as = child.id.clone();
+    child.path = format!("runs/{}", child.id).into();
+    child.parent = Some(crate::run::Parent {
+        run: base.created_as.clone(),
+        step: 2_000,
+    });
+    let rows: Vec<CheckpointRow> = [&base.id, &child.id]
+        .map(|run| CheckpointRow {
+            path: format!("runs/{run}/checkpoints/step-002000").into(),
+            run: run.clone(),
+            ..checkpoint_rows().remove(2)
+        })
+        .into();
+    let opened = |bench: &Bench| -> Vec<PathBuf> {
+        let model = |effect: &Effect| match effect {
+            Effect::OpenChat { model, .. } => Some(model.clone()),
+            _ => None,
+        };
+        bench.effects.iter().filter_map(model).collect()
+    };
+    // The child hangs below its parent.
+    let mut bench = bench_with(vec![child.clone(), base.clone()]);
+    bench.press("down").write("w");
+    bench.msg(Msg::Checkpoints(rows.clone()));
+    let both = [rows[0].path.clone(), rows[1].path.clone()];
+    assert_eq!(opened(&bench), both);
+    let mut bench = bench_with(vec![base]);
+    let picture = bench.write("w").picture(120, 30);
+    assert!(picture.contains("came from another one"), "{picture}");
+    assert_eq!(opened(&bench), [PathBuf::new(); 0]);
+}
+
+#[test]
 fn a_pipeline_is_started_but_neither_edited_nor_planned() {
     let mut bench = bench();
     bench.press("down").press("e");

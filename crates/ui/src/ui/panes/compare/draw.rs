@@ -81,6 +81,9 @@ impl ComparePane {
         ];
         let smoothing = ["", ", smoothed", ", smoothed more"][self.smoothing];
         words.push(word(smoothing, Meaning::Muted));
+        if !figure.comparable {
+            words.push(word(", not comparable: different losses", Meaning::Warn));
+        }
         for (at, track) in self.tracks.iter().enumerate() {
             words.push(word(format!("  {} ", letter(at)), COLOURS[at]));
             words.push(word(short_run(&track.name), Meaning::Text));

@@ -5,11 +5,11 @@ mod draw;
 
 use super::{Pane, PaneContext, PaneEntry, evals, home, save_chart};
 use crate::base::text::shown;
-use crate::run::compare::{By, Figure, MAX_TRACKS, Setting, Track, differing, figures};
+use crate::run::compare::{By, Figure, MAX_TRACKS, Schema, Setting, Track, figures, told};
 use crate::run::index::RunStatus;
 use crate::run::series::Series;
 use crate::run::state::Level;
-use crate::spec::goes_along;
+use crate::spec::{choices, follows};
 use crate::ui::action::{Action, Context};
 use crate::ui::effect::Effect;
 use crate::ui::msg::Msg;
@@ -87,8 +87,7 @@ impl ComparePane {
     /// Takes what was read; the metric that is drawn stays the same where it is there again.
     fn take(&mut self, tracks: Vec<Track>) {
         let before = self.figures.get(self.metric).map(|f| f.id.clone());
-        self.settings = differing(&tracks);
-        self.settings.retain(|setting| !goes_along(&setting.path, &setting.values));
+        self.settings = told(&tracks, Schema { choices, follows });
         self.figures = figures(&tracks);
         self.tracks = tracks;
         let same = self.figures.iter().position(|f| Some(&f.id) == before.as_ref());

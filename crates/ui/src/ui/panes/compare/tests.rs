@@ -124,3 +124,33 @@ fn the_axis_is_steps_tokens_or_time_and_late_answers_find_nobody() {
     }
     assert!(screen(&mut pane, &mut around, 80, 22).contains("Nothing is compared"));
 }
+
+/// A curve of SFT and one of DPO lie on one axis, and are no match: it is said, as are the methods.
+#[test]
+fn losses_of_different_methods_are_drawn_with_a_word() {
+    let of = |method: &str| {
+        let mut track = track(method, 0.01, 20);
+        let head = track.state.head.as_mut().unwrap();
+        head.method = method.into();
+        head.spec = json!({"method": {method: {}}});
+        track
+    };
+    let shown = |tracks: Vec<Track>| {
+        let (mut pane, mut around) = (ComparePane::default(), Around::new());
+        let paths: Vec<PathBuf> = vec!["runs/one".into(), "runs/two".into()];
+        pane.answered("runs", Answer::Paths(paths.clone()), &mut around.context());
+        let msg = Msg::Tracks {
+            paths,
+            result: Ok(tracks),
+        };
+        pane.incoming(&msg, &mut around.context());
+        screen(&mut pane, &mut around, 120, 40)
+    };
+    let text = shown(vec![of("sft"), of("dpo")]);
+    assert!(text.contains("not comparable: different losses"), "{text}");
+    let method = text.lines().find(|line| line.trim_start_matches('"').trim_start().starts_with("method "));
+    let method = method.unwrap_or_else(|| panic!("{text}"));
+    assert!(method.contains("sft") && method.contains("dpo"), "{method}");
+    let text = shown(vec![of("sft"), of("sft")]);
+    assert!(!text.contains("not comparable"), "{text}");
+}

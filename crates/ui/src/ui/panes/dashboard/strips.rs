@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::base::turns::question;
 use crate::diagnosis::Diagnosis;
 use crate::hardware::sampler::id::GPU_OWN_MEMORY;
-use crate::metrics::{id, ranks};
+use crate::metrics::ranks;
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
@@ -525,7 +525,7 @@ pub(super) fn result_line(
 
 /// e^loss, where the run measured it: of a preference loss it means nothing.
 fn perplexity(state: &RunState, loss: f64) -> Option<f64> {
-    let measured = state.series.contains_key(id::VAL_PPL);
+    let measured = state.measures_perplexity();
     measured.then(|| loss.exp()).filter(|ppl| ppl.is_finite())
 }
 

@@ -9,6 +9,7 @@ use crate::ui::panes::chat::heat;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::{ExaminedExample, ExaminedSequence};
+use unicode_width::UnicodeWidthStr;
 
 pub(super) fn note(words: &str) -> Vec<Vec<Word>> {
     vec![vec![word(words, Meaning::Muted)]]
@@ -177,7 +178,15 @@ fn drawn(
     }
     for (at, sequence) in example.sequences.iter().enumerate() {
         let earlier = before.and_then(|before| before.sequences.get(at));
-        lines.push(said(sequence, earlier));
+        let mut words = said(sequence, earlier);
+        let columns = words.iter().map(|w| w.text.width()).sum::<usize>();
+        // Nothing of a line is cut: what the sequence is held against goes below.
+        let reference = match columns > width {
+            true => words.pop_if(|w| w.text.starts_with(REFERENCE)),
+            false => None,
+        };
+        lines.push(words);
+        lines.extend(reference.map(|word| vec![self::word("  ", word.meaning), word]));
         if !sequence.pieces.is_empty() {
             lines.extend(coloured(sequence, lead, width.saturating_sub(4), ANSWER));
             continue;
@@ -350,29 +359,26 @@ fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<W
         return words;
     }
     let per_token = sequence.logp.0 / f64::from(sequence.tokens.max(1));
+    let logp = format!("log p {}", human::number(sequence.logp.0));
     let mut words = vec![
         word(format!("  {:<8} ", sequence.label), Meaning::Accent),
-        word(
-            format!(
-                "log p {}, {per_token:.2} a token over {} tokens",
-                human::number(sequence.logp.0),
-                sequence.tokens
-            ),
-            Meaning::Text,
-        ),
+        word(logp, Meaning::Text),
     ];
+    words.extend(before.map(|before| change(sequence.logp.0 - before.logp.0)));
+    let each = format!(", {per_token:.2} a token over {} tokens", sequence.tokens);
+    words.push(word(each, Meaning::Text));
     if let Some(reference) = sequence.reference_logp {
-        let reference = format!("  reference {}", human::number(reference.0));
+        let reference = format!("{REFERENCE}{}", human::number(reference.0));
         words.push(word(reference, Meaning::Muted));
-    }
-    if let Some(before) = before {
-        words.push(change(sequence.logp.0 - before.logp.0));
     }
     words
 }
 
+/// How the reference of a sequence begins.
+const REFERENCE: &str = "  reference ";
+
 fn change(by: f64) -> Word {
-    word(format!("  ({by:+.2})"), Meaning::Muted)
+    word(format!(" ({by:+.2})"), Meaning::Muted)
 }
 
 #[cfg(test)]
@@ -429,9 +435,28 @@ mod tests {
             text.contains("prefers the chosen answer, log-ratio margin +3.00  improved (+4.00)"),
             "{text}"
         );
-        assert!(text.contains("chosen   log p -4"), "{text}");
-        assert!(text.contains("-1.00 a token over 4 tokens  reference -6"), "{text}");
+        assert!(text.contains("chosen   log p -4.000 (+4.00), -1.00 a token over 4 tokens"), "{text}");
+        assert!(text.contains("-1.00 a token over 4 tokens\n    reference -6"), "{text}");
         assert!(text.contains("    rejected answer"), "{text}");
+    }
+
+    /// On 80 columns the change since the last look was cut: `reference -30.51  (-…`.
+    #[test]
+    fn what_changed_is_not_cut_where_lines_are_short() {
+        let of = |chosen: f64| {
+            let mut sequence = sequence("chosen", chosen, Some(-1030.51));
+            sequence.tokens = 1_240;
+            ExaminedExample {
+                sequences: vec![sequence.clone(), sequence],
+            }
+        };
+        let drawn = drawn(1, &of(-1042.63), Some(&of(-1030.51)), 70, &Theme::ansi());
+        let lines = drawn.iter().map(|line| line.iter().map(|w| w.text.as_str()).collect::<String>());
+        let lines: Vec<String> = lines.collect();
+        let of_chosen = lines.iter().position(|line| line.contains("chosen   log p")).unwrap();
+        assert!(lines[of_chosen].contains("(-12.12)"), "{lines:?}");
+        assert!(lines[of_chosen].len() <= 70, "{lines:?}");
+        assert!(lines[of_chosen + 1].contains("  reference -"), "{lines:?}");
     }
 
     #[test]

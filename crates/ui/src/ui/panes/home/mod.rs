@@ -270,6 +270,18 @@ impl HomePane {
         }
     }
 
+    fn chat_beside(&self, store: &Store) -> Vec<Request> {
+        match self.chosen(store) {
+            paths if paths.len() < 2 => {
+                vec![info("select a run that came from another one, to chat with both")]
+            }
+            paths => vec![
+                Request::Show(&chat::ENTRY),
+                Request::Tell(chat::WITH_RUN, Answer::Paths(paths)),
+            ],
+        }
+    }
+
     fn resume(&self, store: &Store, keymap: &Keymap) -> Vec<Request> {
         let selected = match self.current(store) {
             Some(HomeRow::Run(path)) => store.runs().iter().find(|run| run.path == path),
@@ -360,6 +372,7 @@ impl Pane for HomePane {
             Action::CompareRuns => self.compare(store, context.keymap),
             Action::CompareEvals => self.evals(store, context.keymap),
             Action::ChatWith => self.chat(store),
+            Action::ChatBeside => self.chat_beside(store),
             Action::ResumeRun => self.resume(store, context.keymap),
             action => {
                 self.walk(action, store);

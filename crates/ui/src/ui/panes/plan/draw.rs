@@ -7,7 +7,7 @@ use crate::base::text::{cut, one_line};
 use crate::plan::engines::EngineChoice;
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::Said;
+use crate::plan::request::{RowLengths, Said};
 use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
@@ -452,6 +452,14 @@ pub(super) fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         "tokens",
         format!("{at_most}{}{per}", short(r.tokens as f64)),
     ));
+    match r.extras.rows {
+        RowLengths::Full => {}
+        RowLengths::Assumed => facts.push(("rows", "all full: they were not read".into())),
+        RowLengths::Read(rows) => facts.push((
+            "rows",
+            format!("of {:.0} tokens, {:.0} padded", rows.tokens, rows.places),
+        )),
+    }
     facts.push(("compute", work.compute_words()));
     let basis = if r.mfu_said == Said::Assumed {
         " assumed"

@@ -365,7 +365,7 @@ impl Field {
             Field::Method => {
                 let mut all = Method::ALL.map(|(_, m)| m).to_vec();
                 all.dedup();
-                r.method = next(&all, r.method, forward);
+                r.set_method(next(&all, r.method, forward));
             }
             Field::Base => r.base = next(&BaseFormat::ALL.map(|(_, b)| b), r.base, forward),
             Field::Precision => {
