@@ -398,6 +398,7 @@ mod tests {
                 epoch_tokens: 1,
                 resumed_from: None,
                 precision: None,
+                unigram_entropy: None,
             };
             track.apply(&Envelope {
                 v: 1,

@@ -309,6 +309,7 @@ mod tests {
             epoch_tokens: 1,
             resumed_from: None,
             precision: None,
+            unigram_entropy: None,
         };
         let saved = |step| Event::Checkpointed {
             step,

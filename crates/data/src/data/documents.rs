@@ -306,7 +306,7 @@ impl Documents {
             let batch = first..examples.min(first + batch_size);
             let rows = batch.len() * sequences;
             let widest = batch.map(longest).max().unwrap_or(1);
-            (rows * padded::width(widest, self.how.seq_len)) as u64
+            (rows * padded::width(widest, self.how.seq_len, padded::STEP)) as u64
         });
         batches.sum()
     }
