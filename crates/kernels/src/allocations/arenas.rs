@@ -3,10 +3,6 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// Address space of a thread beside the heap that it shares: its stack and what is mapped around it, rounded up from 4.7 MiB
-/// measured with 1 and 8 threads.
-pub const STACK: u64 = 8 << 20;
-
 /// Lets all threads share one heap where the address space is limited. Before the first thread starts; loops that are worth
 /// a heap for each thread do not allocate.
 pub fn keep_few() {

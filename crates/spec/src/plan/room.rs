@@ -8,7 +8,6 @@ use super::target::{DataSize, of_spec};
 use super::{Request, plan};
 use crate::base::human::short;
 use crate::hardware::Memory;
-use crate::kernels::allocations::STACK;
 use crate::spec::RunSpec;
 use std::fmt;
 
@@ -38,6 +37,9 @@ pub fn least_vocabulary(spec: &RunSpec) -> usize {
     said.unwrap_or(LEAST_VOCABULARY)
 }
 
+/// Address space of a thread beside the heap that all share: its stack and what is mapped around it, rounded up from 4.7 MiB
+/// measured with 1 and 8 threads.
+const STACK: u64 = 8 << 20;
 /// Threads beside those that compute: the engine's own, the log's, those that watch.
 const OTHER_THREADS: u64 = 4;
 

@@ -136,7 +136,9 @@ impl Bench {
         };
         let machine = crate::advisor::look::Machine::of(summary, known);
         let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
-        self.app.ask(Effect::OpenWizard);
+        if self.app.opening.is_none() {
+            self.app.ask(Effect::OpenWizard);
+        }
         self.msg(Msg::Wizard(Box::new(context), Box::default()))
     }
 
