@@ -149,14 +149,21 @@ fn hints_name_the_keys_that_have_an_effect() {
         let own = pane.hints(&around.store).own;
         own.iter().map(|(_, word)| *word).collect()
     };
+    let trains = |around: &mut Around| {
+        let held = around.store.held.as_mut().unwrap();
+        held.link = crate::ui::store::LinkState::Live;
+    };
     let (mut pane, mut around) = (SamplesPane::fresh(None), four());
     screen(&mut pane, &mut around, 120, 34);
+    assert_eq!(words(&pane, &around)[..2], ["full", "ask it"]);
+    trains(&mut around);
     assert_eq!(words(&pane, &around)[..2], ["full", "sample"]);
     assert!(words(&pane, &around).contains(&"next"));
     pane.act(Action::FullText, &mut around.context());
     assert_eq!(words(&pane, &around)[0], "back");
     let (mut pane, mut one) = (SamplesPane::fresh(None), self::around(&[(100, ROMEO, "xq zt")]));
     screen(&mut pane, &mut one, 120, 34);
+    trains(&mut one);
     assert_eq!(words(&pane, &one), ["full", "sample", "save"]);
 }
 
