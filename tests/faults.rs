@@ -607,3 +607,29 @@ fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
     assert!(![0, 124].contains(&code(&chat)), "{}", said(&chat));
     assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
 }
+
+/// What one verb called out of memory, another called a model that is not here.
+#[test]
+fn a_model_that_memory_cannot_hold_is_told_so_by_every_verb_that_reads_it() {
+    let place = Place::new();
+    let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let folder = place.run().checkpoints().last().unwrap().path.clone();
+    // Bytes behind the tensors are nobody's, and are mapped all the same.
+    let made = place.go(&format!(
+        "$P quantize {} --dtype q8_0 --to m.gguf && truncate -s 4G m.gguf && echo a text > text.txt",
+        folder.display()
+    ));
+    assert_eq!(code(&made), 0, "{}", said(&made));
+    for verb in ["score m.gguf text.txt", "chat m.gguf --prompt a"] {
+        let output = place.go(&format!("ulimit -v 1000000; exec $P {verb}"));
+        let told = said(&output);
+        assert_eq!(code(&output), 3, "{verb}: {told}");
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            told.contains("out of memory: an allocation of 4.0 GiB failed; address space mapped")
+                && !told.contains("micro_batch_size"),
+            "{verb}: {told}"
+        );
+    }
+}

@@ -63,8 +63,8 @@ fn as_value<S: serde::Serializer>(spec: &RunSpec, to: S) -> Result<S::Ok, S::Err
     spec.to_value().serialize(to)
 }
 
-pub fn run(target: &Target, json: bool, cx: &Context) -> anyhow::Result<Exit> {
-    let spec = target.spec()?;
+/// `spec`: that of the target, on the threads that would compute it.
+pub fn run(target: &Target, spec: RunSpec, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     if !json {
         before(target)?;
     }

@@ -1,37 +1,86 @@
 //! The final message when an allocation fails: in the log of a run, and on standard error. The exit code is that of a machine
 //! that failed, not of a bug.
 
-use super::exit::Exit;
+use super::exit::{Exit, Failure};
 use crate::base::human;
 use crate::kernels::allocations::failure::{self, Words};
 use crate::link::Host;
 use rustix::process::{Resource, getrlimit};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What helps most often.
+/// How the message begins.
+const OUT_OF_MEMORY: &str = "out of memory";
+
+/// What helps most often: where a model is trained, and where one is read.
 const FIX: &str = "a smaller train.micro_batch_size, model.seq_len or model, fewer train.threads, or a higher limit (ulimit -v)";
+const FIX_OF_READERS: &str = "a smaller model or less data at once, or a higher limit (ulimit -v)";
+/// How errors of the system and of libraries begin or end that are about memory.
+const SIGNS: [&str; 3] = [
+    "out of memory",
+    "Cannot allocate memory",
+    "memory allocation failed",
+];
+
+/// Whether this process trains.
+static TRAINS: AtomicBool = AtomicBool::new(false);
+
+fn fix() -> &'static str {
+    match TRAINS.load(Ordering::Relaxed) {
+        true => FIX,
+        false => FIX_OF_READERS,
+    }
+}
 
 /// From now on an allocation that fails ends this process with a message and exit code 3.
-pub fn arm() {
+pub fn arm(trains: bool) {
+    TRAINS.store(trains, Ordering::Relaxed);
     if failure::arm(Exit::Machine.code()).is_err() {
         return;
     }
     // For the life of the process.
     std::mem::forget(Words::new(|bytes| {
         crate::ui::give_back_terminal();
-        tell!("llmtui: {}\n  try: {FIX}", what_failed(bytes));
+        tell!("llmtui: {}\n  try: {}", what_failed(bytes as u64), fix());
     }));
+}
+
+/// An error that memory was refused for, whatever verb and library it came through: the words of the end by an allocation, and
+/// its class. `None` for other errors.
+pub fn of_error(error: &anyhow::Error) -> Option<Failure> {
+    let told: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let refused = crate::base::mapped::refused().max(failure::refused() as u64);
+    let about = |sign: &&str| told.iter().any(|words| words.contains(*sign));
+    (refused > 0 && SIGNS.iter().any(about)).then(|| Failure::machine(what_failed(refused), fix()))
+}
+
+/// The same of a process that ended with these words on its standard error: the program's own come last.
+pub fn of_child(words: &str) -> Option<Failure> {
+    let (what, hint) = own_words(words)?;
+    what.starts_with(OUT_OF_MEMORY)
+        .then(|| Failure::machine(what, hint))
+}
+
+/// What this program said at its end, and what it advised.
+pub fn own_words(words: &str) -> Option<(String, String)> {
+    let from = words
+        .rfind("llmtui: ")
+        .filter(|at| *at == 0 || words[..*at].ends_with('\n'))?;
+    let said = words[from..].strip_prefix("llmtui: ")?;
+    let (what, hint) = said.split_once("\n  try: ").unwrap_or((said, ""));
+    let in_a_row = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some((in_a_row(what), in_a_row(hint)))
 }
 
 /// The same for the log of a run, while it is held.
 pub fn of_run<T: Send + 'static>(host: &Host<T>) -> Words {
     let word = host.last_word();
     Words::new(move |bytes| {
-        word.say(&format!("{}; try {FIX}", what_failed(bytes)));
+        word.say(&format!("{}; try {FIX}", what_failed(bytes as u64)));
     })
 }
 
 /// With the numbers that tell a limit from a machine that is full.
-fn what_failed(bytes: usize) -> String {
+fn what_failed(bytes: u64) -> String {
     let [mapped, resident] = ["VmSize", "VmRSS"].map(|key| {
         let bytes = crate::hardware::own_memory(key);
         bytes.map_or_else(|| "unknown".into(), human::bytes)
@@ -43,8 +92,27 @@ fn what_failed(bytes: usize) -> String {
     );
     let free = human::bytes(crate::hardware::memory().available);
     format!(
-        "out of memory: an allocation of {} failed; address space mapped {mapped} ({limit}), resident {resident}, \
+        "{OUT_OF_MEMORY}: an allocation of {} failed; address space mapped {mapped} ({limit}), resident {resident}, \
          available on this machine {free}",
-        human::bytes(bytes as u64)
+        human::bytes(bytes)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_words_of_a_child_stand_behind_those_of_the_library() {
+        let words = "memory allocation of 552960 bytes failed\nllmtui: out of memory: an allocation of 540 KiB failed\n  try: a smaller model";
+        let failure = of_child(words).unwrap();
+        assert_eq!(failure.exit, Exit::Machine);
+        assert_eq!(
+            failure.what,
+            "out of memory: an allocation of 540 KiB failed"
+        );
+        assert_eq!(failure.hint, "a smaller model");
+        assert!(of_child("llmtui: m.gguf does not exist").is_none());
+        assert!(own_words("no such file").is_none());
+    }
 }

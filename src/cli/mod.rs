@@ -206,6 +206,7 @@ enum Verb {
 
 /// The whole program behind `main`: parse, run, map every outcome to an exit code.
 pub fn main(env: Env) -> ExitCode {
+    crate::kernels::allocations::keep_few();
     if let Some(exit) = completions::answer(&env) {
         return exit.into();
     }
@@ -251,12 +252,12 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
             .map_err(|what| exit::Failure::yours(what, ""))?;
     }
     let Some(verb) = cli.verb else {
-        last_words::arm();
+        last_words::arm(true);
         return home::run(&cx);
     };
     // The parent of a child knows the words of a plain abort; the guard of a sandbox must not have a second thread.
     if !matches!(verb, Verb::ParseChild(_) | Verb::SandboxChild(_)) {
-        last_words::arm();
+        last_words::arm(trains(&verb));
     }
     match verb {
         Verb::Train(args) => train::run(args, &cx),
@@ -301,5 +302,18 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Engine(args) => engine_cmd::run(args, &cx),
         Verb::ParseChild(args) => parse_child::run(&args, &cx),
         Verb::SandboxChild(args) => sandbox_child::run(&args, &cx),
+    }
+}
+
+/// Whether a verb trains, or a process of a run does: what helps against too little memory is another thing.
+fn trains(verb: &Verb) -> bool {
+    match verb {
+        Verb::Engine(args) => args.infer.is_none(),
+        Verb::Train(_)
+        | Verb::Resume(_)
+        | Verb::Preflight(_)
+        | Verb::Ladder(_)
+        | Verb::Bench(_) => true,
+        _ => false,
     }
 }

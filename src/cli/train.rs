@@ -136,21 +136,25 @@ pub fn run(mut args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
         (None, None) => Target::New(Box::new(memory::decided(args.spec.load(cx)?, cx))),
     };
-    if !args.force {
-        memory::check(&target.spec()?, &cx.env)?;
-    }
-    if args.dry_run {
-        return dry_run::run(&target, args.json, cx);
-    }
-    // A run that could not make a step would stay as a failed one.
-    if !args.no_start {
-        memory::torch(&target.spec()?, &cx.env)?;
-    }
-    let resume = !matches!(target, Target::New(_));
+    // A resumed run keeps its spec, whatever computes it now.
     let threads = match target {
         Target::Resumed(..) => asked_of(&args)?.threads,
         Target::New(_) | Target::Branch(_) => None,
     };
+    let spec = target.spec()?;
+    let on = threads.or(spec.train.threads);
+    let spec = spec.on_threads(on);
+    if !args.force {
+        memory::check(&spec, &cx.env)?;
+    }
+    if args.dry_run {
+        return dry_run::run(&target, spec, args.json, cx);
+    }
+    // A run that could not make a step would stay as a failed one.
+    if !args.no_start {
+        memory::torch(&spec, &cx.env)?;
+    }
+    let resume = !matches!(target, Target::New(_));
     let mut before = None;
     let run = match target {
         Target::Resumed(run, extension) => {

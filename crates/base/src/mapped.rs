@@ -7,6 +7,15 @@ use memmap2::Mmap;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of the last file for which there was no address space.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of the last file for which there was no address space; 0 while every one was mapped.
+pub fn refused() -> u64 {
+    REFUSED.load(Ordering::Relaxed)
+}
 
 /// The bytes of an immutable file.
 #[derive(Debug)]
@@ -23,13 +32,20 @@ impl Mapped {
     /// The file cannot be opened or mapped.
     pub fn open(path: &Path) -> io::Result<Mapped> {
         let file = open_plain(path)?;
-        if file.metadata()?.len() == 0 {
+        let bytes = file.metadata()?.len();
+        if bytes == 0 {
             return Ok(Mapped { map: None });
         }
         // SAFETY: the map is read-only, and files opened here are complete before they get their name and are
         // replaced by renaming or removed, never written in place: their bytes do not change while the map lives.
-        let map = unsafe { Mmap::map(&file) }?;
-        Ok(Mapped { map: Some(map) })
+        let map = unsafe { Mmap::map(&file) };
+        if map
+            .as_ref()
+            .is_err_and(|e| e.kind() == io::ErrorKind::OutOfMemory)
+        {
+            REFUSED.store(bytes, Ordering::Relaxed);
+        }
+        Ok(Mapped { map: Some(map?) })
     }
 }
 

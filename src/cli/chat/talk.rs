@@ -567,6 +567,9 @@ fn figures(answer: &Answer) -> String {
 /// The error output of the dead process; its prefix is stripped, ours is added.
 fn gone(why: Option<&str>) -> Failure {
     let why = why.unwrap_or("the model's process ended");
+    if let Some(failure) = crate::cli::last_words::of_child(why) {
+        return failure;
+    }
     let mut lines = why.lines();
     let first = lines.next().unwrap_or_default();
     let what = first.strip_prefix("llmtui: ").unwrap_or(first);

@@ -25,8 +25,9 @@ const MOMENT: i64 = 2;
 const PATIENCE: u32 = 20;
 
 thread_local! {
-    /// Size of the last allocation that failed on this thread.
-    static FAILED: Cell<usize> = const { Cell::new(0) };
+    /// Size of the first of the allocations that failed on this thread a moment ago, and when the last of them did: what a
+    /// program does about a failure, such as a backtrace, fails again and at other sizes.
+    static FAILED: Cell<(usize, i64)> = const { Cell::new((0, i64::MIN)) };
     /// This thread writes the final message.
     static SPEAKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -37,6 +38,8 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 static FATAL: AtomicUsize = AtomicUsize::new(0);
 /// When memory was last short on any thread, in seconds of the system's monotonic clock.
 static SHORT_AT: AtomicI64 = AtomicI64::new(i64::MIN);
+/// Bytes that were refused last.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
 static CODE: AtomicI32 = AtomicI32::new(3);
 /// The speaker listens. Before, nobody would hear: even the start of its thread may lack memory.
 static LISTENS: AtomicBool = AtomicBool::new(false);
@@ -47,8 +50,20 @@ type Speech = Box<dyn FnMut(usize) + Send>;
 /// On this thread `bytes` were not to be had: an abort that follows is about memory. The allocator says so by itself; who
 /// asked the system for memory past it must.
 pub fn note(bytes: usize) {
-    FAILED.set(bytes);
+    let (first, at) = FAILED.get();
+    let now = seconds();
+    let first = match first > 0 && now.saturating_sub(at) <= MOMENT {
+        true => first,
+        false => bytes,
+    };
+    FAILED.set((first, now));
+    REFUSED.store(first, Ordering::Relaxed);
     note_short();
+}
+
+/// Bytes that were refused last, on any thread and whatever came of it; 0 while nothing was.
+pub fn refused() -> usize {
+    REFUSED.load(Ordering::Relaxed)
 }
 
 /// Memory is short on some thread, or address space for another one.
@@ -195,7 +210,7 @@ extern "C" fn too_late(_: libc::c_int) {
 /// `abort` was called on this thread. Over an allocation: the speaker is woken, and this thread waits for the end. Otherwise
 /// it returns, and `abort` goes on as if there were no handler.
 extern "C" fn aborting(_: libc::c_int) {
-    let mut bytes = FAILED.get();
+    let (mut bytes, _) = FAILED.get();
     if bytes == 0 {
         let is_short = seconds().saturating_sub(SHORT_AT.load(Ordering::Relaxed)) <= MOMENT;
         if is_room() && !is_short {
@@ -221,5 +236,23 @@ extern "C" fn aborting(_: libc::c_int) {
             libc::write(WAKE.load(Ordering::Acquire), (&raw const byte).cast(), 1);
             libc::pause();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A backtrace of the failure fails as well, at another size.
+    #[test]
+    fn the_first_failure_of_a_thread_is_the_one_that_is_told() {
+        for bytes in [42_980_352, 131_072, 16] {
+            note(bytes);
+        }
+        assert_eq!(FAILED.get().0, 42_980_352);
+        // What failed long ago was handled.
+        FAILED.set((42_980_352, seconds() - MOMENT - 1));
+        note(16);
+        assert_eq!(FAILED.get().0, 16);
     }
 }

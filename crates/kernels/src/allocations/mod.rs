@@ -4,8 +4,11 @@
 //! 0, no budget is ever used up and nothing is noticed.
 #![allow(unsafe_code)]
 
+mod arenas;
 pub mod budget;
 pub mod failure;
+
+pub use arenas::keep_few;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};

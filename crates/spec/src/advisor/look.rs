@@ -5,6 +5,7 @@ mod config;
 
 use super::choose::DataKind;
 use super::reading::{Reading, Sample};
+use super::sequences::SampledRow;
 use super::template::{self, TemplateTokens};
 use crate::base::child::Child;
 use crate::base::files::open_plain;
@@ -50,6 +51,8 @@ pub struct DataFacts {
     pub messages: f64,
     /// What the template of the model to start from writes around them, once it was seen.
     pub template: Option<TemplateTokens>,
+    /// The first rows, by the sequences that they become.
+    pub sampled: Arc<[SampledRow]>,
     /// For the tokenizer of a model.
     pub sample: Arc<Sample>,
     /// What a token of the model to start from stands for, once it was seen.
@@ -239,6 +242,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         chars: Some(chars),
         messages: 0.0,
         template: None,
+        sampled: Arc::default(),
         sample: Arc::new(Sample::of(text, &distinct)),
         chars_per_token: None,
         distinct: Some(distinct.len()),
@@ -416,7 +420,9 @@ pub struct Machine {
 impl Machine {
     /// A machine as reported by the hardware room, with its known speed.
     pub fn of(summary: Summary, known: learn::Machine) -> Machine {
-        let memory = Some(summary.ram_bytes).filter(|bytes| *bytes > 0);
+        // What this process can still get, where it was looked at; a recorded machine has all of its memory.
+        let memory = known.memory.or(Some(summary.ram_bytes));
+        let memory = memory.filter(|bytes| *bytes > 0);
         let cores = match summary.cores {
             1 => "1 core".to_string(),
             n => format!("{n} cores"),

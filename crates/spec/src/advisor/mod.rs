@@ -6,5 +6,6 @@ pub mod look;
 pub mod reading;
 pub mod remember;
 mod rows;
+pub mod sequences;
 pub mod template;
 pub mod wizard;

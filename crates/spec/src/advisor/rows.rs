@@ -3,6 +3,7 @@
 use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use super::reading::Sample;
+use super::sequences::SampledRow;
 use crate::base::text::one_line;
 use crate::data::formats::{Columns, FormatId, detect, in_options, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, announced_rows, rows as read};
@@ -64,16 +65,24 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
     let source = SourceConfig::path(path.display().to_string());
     let mut all = read(&source, &ReadContext::default()).map_err(words)?;
     let (mut sample, mut n_rows, mut chars): (Vec<Record>, u64, u64) = (Vec::new(), 0, 0);
+    // A format of the rows, once there are enough to tell it; rows behind them are held against it.
+    let mut later: Option<FormatId> = None;
     for row in all.by_ref() {
         chars += row
             .as_ref()
             .map_or(0, |r| r.fields.values().map(letters).sum());
         match row {
             Ok(record) if sample.len() < SAMPLE => sample.push(record),
-            Ok(_) => {}
-            // Later rows are the run's concern: its settings decide whether bad rows are skipped.
-            Err(fault) if sample.len() < SAMPLE => return Err(words(DataError::Row(fault))),
-            Err(_) => {}
+            Ok(record) => {
+                let format = match later {
+                    Some(format) => format,
+                    None => format_of(&sample).map_err(|e| by_hand(path, &e))?.format,
+                };
+                later = Some(format);
+                readable(&record, format).map_err(words)?;
+            }
+            // A run that the wizard makes ends there.
+            Err(fault) => return Err(words(DataError::Row(fault))),
         }
         n_rows += 1;
         if n_rows >= most {
@@ -105,8 +114,8 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         found,
         sure,
     } = format_of(&sample).map_err(|e| by_hand(path, &e))?;
-    if let Some(fault) = unread(&sample, format) {
-        return Err(words(fault));
+    for record in &sample {
+        readable(record, format).map_err(words)?;
     }
     let columns = Columns::default();
     let (text, share) = learned(&sample, format, &columns);
@@ -129,6 +138,7 @@ fn first_rows(path: &Path, bytes: u64, most: u64) -> Result<DataFacts, String> {
         chars: Some((chars as f64 * share) as u64),
         messages: messages(&sample, format, &columns),
         template: None,
+        sampled: sampled(&sample, format, &columns),
         sample: Arc::new(Sample::of(&text, &distinct)),
         chars_per_token: None,
         distinct: None,
@@ -178,6 +188,7 @@ fn labelled(facts: &DataFacts, sample: &[Record]) -> Option<DataFacts> {
         format: format!("{}; {label} is the answer to {text}", facts.format),
         chars: chars.map(|chars| chars as u64),
         messages: messages(sample, FormatId::Alpaca, &columns),
+        sampled: sampled(sample, FormatId::Alpaca, &columns),
         sample: Arc::new(Sample::of(&read, &distinct)),
         format_word: Some(FormatId::Alpaca.word()),
         columns: names,
@@ -240,6 +251,15 @@ fn contents(messages: &[Message]) -> String {
     messages.iter().map(|m| m.content.as_str()).collect()
 }
 
+/// The rows of the sample by the sequences that they become.
+fn sampled(sample: &[Record], format: FormatId, columns: &Columns) -> Arc<[SampledRow]> {
+    let read = sample
+        .iter()
+        .filter_map(|row| read_row(format, row, columns).ok());
+    read.map(|example| SampledRow::of(&example.content))
+        .collect()
+}
+
 /// Messages of a row, the mean of the sample; what its columns hold as plain text is no message.
 fn messages(sample: &[Record], format: FormatId, columns: &Columns) -> f64 {
     let of_side = |side: &Turns| match side {
@@ -277,14 +297,10 @@ struct Told {
     sure: bool,
 }
 
-/// Why no row of the sample can be learned from, although its columns fit: pictures beside the text, for one.
-fn unread(sample: &[Record], format: FormatId) -> Option<DataError> {
-    let columns = Columns::default();
-    let mut faults = Vec::new();
-    for row in sample {
-        faults.push(read_row(format, row, &columns).err()?);
-    }
-    faults.into_iter().next().map(DataError::Row)
+/// Whether a run reads a row, whose columns fit: it ends at the first that it cannot, such as one with pictures beside the text.
+fn readable(row: &Record, format: FormatId) -> Result<(), DataError> {
+    let example = read_row(format, row, &Columns::default());
+    example.map(drop).map_err(DataError::Row)
 }
 
 /// If several formats fit equally well, the first that reads every row is used, and the others are listed.

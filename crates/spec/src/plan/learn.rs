@@ -4,7 +4,7 @@
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
 use super::request::{Device, Estimator, Request, RowLengths, Rows, Said};
-use super::{plan, target, work};
+use super::{plan, room, target, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::{read_plain_text, write_atomic};
 use crate::base::human;
@@ -135,12 +135,11 @@ pub struct Machine {
 impl Machine {
     /// Reads the machine and its records.
     pub fn look(env: &Env) -> Machine {
-        let memory = crate::hardware::summary(None, env)
-            .ok()
-            .map(|s| s.ram_bytes);
+        // What the gate before a start holds a run against.
+        let (memory, _) = room::there(&crate::hardware::memory(), None);
         let runs = env.state_dir.as_deref().map(read).unwrap_or_default();
         Machine {
-            memory: memory.filter(|bytes| *bytes > 0),
+            memory: Some(memory).filter(|bytes| *bytes > 0),
             runs,
             speed: probe::remembered(env),
         }

@@ -37,12 +37,31 @@ pub fn least_vocabulary(spec: &RunSpec) -> usize {
     said.unwrap_or(LEAST_VOCABULARY)
 }
 
+/// Address space of a thread beside the heap that all share: its stack and what is mapped around it, rounded up from 4.7 MiB
+/// measured with 1 and 8 threads.
+const STACK: u64 = 8 << 20;
+/// Threads beside those that compute: the engine's own, the log's, those that watch.
+const OTHER_THREADS: u64 = 4;
+
+/// Bytes that a run on so many threads can get, and what bounds them. Of a limited address space their stacks take a part, though
+/// hardly any memory. `None`: a thread for each core.
+pub fn there(memory: &Memory, threads: Option<usize>) -> (u64, &'static str) {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or_else(cores) as u64 + OTHER_THREADS;
+    let address_left = memory.address_left;
+    Memory {
+        address_left: address_left.map(|left| left.saturating_sub(threads * STACK)),
+        ..memory.clone()
+    }
+    .left()
+}
+
 /// Holds what a spec needs at least against the memory there is.
 ///
 /// # Errors
 /// It is too little.
 pub fn check(spec: &RunSpec, memory: &Memory) -> Result<(), Box<Shortage>> {
-    let (there, bound) = memory.left();
+    let (there, bound) = there(memory, spec.train.threads);
     let data = DataSize {
         vocab_size: least_vocabulary(spec),
         ..DataSize::default()
@@ -140,6 +159,19 @@ mod tests {
             text.contains("no change is enough: with these proportions"),
             "{text}"
         );
+    }
+
+    /// Stacks take address space and no memory: both are not one number.
+    #[test]
+    fn stacks_of_threads_count_where_the_address_space_is_limited() {
+        let limited = Memory {
+            address_left: Some(1 << 30),
+            ..memory(8 << 30)
+        };
+        let (left, bound) = there(&limited, Some(4));
+        assert_eq!(left, (1 << 30) - 8 * STACK);
+        assert!(bound.contains("ulimit -v"), "{bound}");
+        assert_eq!(there(&memory(8 << 30), Some(4)).0, 8 << 30);
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub enum Effect {
     /// Look at data; words on how far it is come in between. An inspection under way is cancelled.
     InspectData(Box<Subject>),
     RefreshRuns,
+    /// See whether the folders of runs and specs are as they were, by names and times alone.
+    LookAtFolders,
     /// Read the list of presets and of spec files again.
     ListPresets,
     ListCheckpoints,

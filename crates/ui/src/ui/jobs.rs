@@ -3,6 +3,7 @@
 mod chats;
 mod complete;
 mod evals;
+mod folders;
 pub mod kept;
 pub mod listed;
 mod pictures;

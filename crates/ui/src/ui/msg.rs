@@ -6,6 +6,7 @@ use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
+use crate::ui::effect::BranchPlan;
 use crate::ui::rows::{CheckpointRow, ModelFiles, PresetRow};
 use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
@@ -73,7 +74,11 @@ pub enum Msg {
         result: Result<(), String>,
     },
     /// A preset for the editor, or what is wrong with it.
-    Editor(Result<Box<Draft>, String>),
+    Editor {
+        /// As it was asked for.
+        target: String,
+        draft: Result<Box<Draft>, String>,
+    },
     /// A spec was written, or why not.
     Saved(Result<SavedSpec, String>),
     /// A path was completed.
@@ -119,9 +124,12 @@ pub enum Msg {
         step: u64,
         result: Result<Box<Revisited>, String>,
     },
+    /// A number for the folders of runs and specs as they are; another one when something came, went or changed.
+    Folders(u64),
     /// What a branch would differ in, line by line, or why it cannot be.
     BranchPlanned {
         run_dir: PathBuf,
+        plan: BranchPlan,
         result: Result<Vec<String>, String>,
     },
     /// The directory of a new branch, or why there is none.

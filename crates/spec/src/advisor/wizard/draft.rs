@@ -2,7 +2,8 @@
 //! typed on top. Each value that differs from the preset carries its reason.
 
 use super::answers::{Begin, DataAnswer};
-use super::{PresetInfo, Wizard, estimate};
+use super::pass::Pass;
+use super::{PresetInfo, Wizard};
 use crate::advisor::choose::{Adapter, DataKind, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
@@ -294,14 +295,14 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         Some(_) => "file",
         None => tokenizer_word(preset, facts),
     };
-    let sequences = spec.method.needs().unit.sequences();
+    let unit = spec.method.needs().unit;
     let rollouts = spec.rollout_length();
-    let tokens = estimate::tokens(facts, tokenizer).unwrap_or(0.0);
-    let held_out = spec.data.val_fraction * tokens;
+    let pass_of = |seq_len| Pass::with(facts, (tokenizer, unit), &spec.data, seq_len);
+    let held_out = pass_of(spec.model.seq_len).map_or(0.0, |pass| pass.val_tokens);
     let long = context.map(|context| context.min(LONG_CONTEXT as usize));
     let mut seq_len = long.unwrap_or(spec.model.seq_len);
-    if let Some(rows @ 1..) = facts.rows {
-        let row = tokens / (rows as f64 * sequences as f64);
+    let row = Pass::sequence_tokens(facts, tokenizer, unit);
+    if let (Some(1..), Some(row)) = (facts.rows, row) {
         // Answers of the model's own stand behind the prompts, however short the data's are.
         let wanted = match &rollouts {
             Some(length) => row + length.max_new_tokens as f64,
@@ -356,11 +357,14 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
         return list;
     }
     let train = &spec.train;
-    let epoch = (estimate::training_tokens(tokens, &spec) as f64).max(1.0);
+    let Some(pass) = pass_of(seq_len).filter(|pass| pass.tokens >= 1.0) else {
+        return list;
+    };
+    let pass = pass.micro_steps(train.micro_batch_size);
     let mut accumulated = train.grad_accum_steps;
     if context.is_some() && accumulated > 1 {
         let passes = train.epochs.unwrap_or(TUNING_PASSES);
-        let all = passes * epoch / (train.micro_batch_size * seq_len * sequences) as f64;
+        let all = passes * pass;
         while accumulated > 1 && all / (accumulated as f64) < ENOUGH_UPDATES {
             accumulated /= 2;
         }
@@ -372,20 +376,20 @@ fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Re
             list.push(rec("train.grad_accum_steps", accumulated.to_string(), why));
         }
     }
-    let step = (train.micro_batch_size * accumulated * seq_len * sequences) as f64;
-    let passes = step * train.max_steps as f64 / epoch;
+    let step = accumulated as f64;
+    let passes = step * train.max_steps as f64 / pass;
     let (most, fewest) = match context {
         Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),
         None => (PASSES, FEWEST_STEPS),
     };
     if passes > most && train.epochs.is_none() {
-        let steps = round_steps((epoch * most / step) as u64)
+        let steps = round_steps((pass * most / step) as u64)
             .max(fewest)
             .min(train.max_steps);
         if steps < train.max_steps {
             let why = format!(
                 "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",
-                steps as f64 * step / epoch,
+                steps as f64 * step / pass,
                 human::grouped(train.max_steps)
             );
             list.push(rec("train.max_steps", steps.to_string(), why));

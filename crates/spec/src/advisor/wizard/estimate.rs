@@ -1,42 +1,72 @@
 //! The plan of a draft, for the size question and the last step. The figures come from the plan room; here they are
 //! requested for a draft whose data were inspected but not read.
 
+use super::pass::Pass;
 use crate::advisor::choose::DataKind;
 use crate::advisor::look::{DataFacts, Machine};
+use crate::advisor::sequences::SequenceSize;
 use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::data::Unit;
 use crate::plan::engines::{self, Gpus};
-use crate::plan::request::{Rows, Said};
+use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Device, Plan, Request, Verdict, plan};
-use crate::spec::{Draft, RunSpec};
+use crate::spec::{Draft, RunSpec, Sizes};
 use std::time::Duration;
 
 /// Characters per subword with a vocabulary of a few thousand, and with one of tens of thousands.
 const SMALL: f64 = 2.5;
 const LARGE: f64 = 4.0;
 
-/// Tokens of the data, by the tokenizer's id: characters, a vocabulary trained on the data, or a model's own.
+/// Tokens that characters, messages and sequences of the data come to.
+pub(super) struct Rates {
+    chars_per_token: f64,
+    template: TemplateTokens,
+}
+
+impl Rates {
+    /// By the tokenizer's id: characters, a vocabulary trained on the data, or a model's own.
+    pub fn of(facts: &DataFacts, tokenizer: &str) -> Rates {
+        /// Text without turns.
+        const NONE: TemplateTokens = TemplateTokens {
+            start: 0.0,
+            each: 0.0,
+        };
+        let by_char = tokenizer == "char" && facts.distinct.is_some();
+        // A model brings its own template; a vocabulary that is made here has ChatML.
+        let template = facts.template.filter(|_| tokenizer == "file");
+        Rates {
+            chars_per_token: match tokenizer {
+                _ if by_char => 1.0,
+                "file" => facts.chars_per_token.unwrap_or(LARGE),
+                _ => SMALL,
+            },
+            template: match facts.messages > 0.0 && !by_char {
+                true => template.unwrap_or(TemplateTokens::CHATML),
+                false => NONE,
+            },
+        }
+    }
+
+    /// Tokens of one sequence.
+    pub fn tokens(&self, size: &SequenceSize) -> f64 {
+        let marks = self.template.start + self.template.each * size.messages as f64;
+        size.chars as f64 / self.chars_per_token + marks
+    }
+}
+
+/// Tokens of all sequences of the data, whichever a method reads.
 pub(super) fn tokens(facts: &DataFacts, tokenizer: &str) -> Option<f64> {
-    let chars = facts.chars? as f64;
-    // A model brings its own template; a vocabulary that is made here has ChatML.
-    let template = facts.template.filter(|_| tokenizer == "file");
-    let template = template.unwrap_or(TemplateTokens::CHATML);
+    let rates = Rates::of(facts, tokenizer);
     let sequences = match facts.kind {
         DataKind::Pairs => 2.0,
         _ => 1.0,
     };
-    let marks = match facts.messages > 0.0 {
-        true => template.start * sequences + template.each * facts.messages,
-        false => 0.0,
-    } * facts.rows.unwrap_or(0) as f64;
-    Some(match tokenizer {
-        "char" if facts.distinct.is_some() => chars,
-        "file" => chars / facts.chars_per_token.unwrap_or(LARGE) + marks,
-        _ => chars / SMALL + marks,
-    })
+    let marks = rates.template.start * sequences + rates.template.each * facts.messages;
+    let chars = facts.chars? as f64;
+    Some(chars / rates.chars_per_token + marks * facts.rows.unwrap_or(0) as f64)
 }
 
 /// Tokens of the training split: the pass that every page and every comment counts in.
@@ -54,38 +84,47 @@ pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
 fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
     let tokens = data.and_then(|d| tokens(d, spec.data.tokenizer.entry().id));
-    let training = tokens.map(|tokens| training_tokens(tokens, spec));
+    let pass = data.and_then(|facts| Pass::of(facts, spec));
+    let sequences = spec.method.needs().unit.sequences();
+    let own_text = spec.data.val_path.is_some();
     DataSize {
         // A start model brings its own.
         vocab_size: (spec.data.tokenizer.vocab_size())
             .or(spec.model.vocab_size)
             .unwrap_or(distinct),
-        epoch_tokens: training,
-        rows: data
-            .zip(tokens)
-            .and_then(|(data, tokens)| rows(spec, data, tokens)),
+        epoch_tokens: pass.map(|pass| pass.tokens as u64),
+        pass_tokens: pass.and_then(|pass| pass.padded_tokens(sequences, spec.model.seq_len)),
+        // A text of its own was not looked at.
+        val_tokens: pass
+            .filter(|_| !own_text)
+            .map(|pass| pass.val_tokens as u64),
+        rows: pass
+            .filter(|_| spec.method.needs().unit != Unit::Prompt)
+            .and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
         // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
         ..DataSize::default()
     }
 }
 
-/// Mean lengths of rows that hold one answer each, as nearly as all tokens and the number of rows tell.
-fn rows(spec: &RunSpec, data: &DataFacts, tokens: f64) -> Option<Rows> {
-    let unit = spec.method.needs().unit;
-    if matches!(unit, Unit::Text | Unit::Prompt) {
-        return None;
+/// A spec with its epochs turned into the steps that a run of it takes; as it is where its data are unknown.
+fn in_steps(spec: &RunSpec, data: Option<&DataFacts>) -> RunSpec {
+    match data.and_then(|facts| Pass::of(facts, spec)) {
+        Some(pass) => spec
+            .clone()
+            .on_data(pass.micro_steps(spec.train.micro_batch_size)),
+        None => spec.clone(),
     }
-    let sequences = data.rows.filter(|n| *n > 0)? * unit.sequences() as u64;
-    let longest = spec.model.seq_len as f64;
-    let tokens = (tokens / sequences as f64).clamp(1.0, longest);
-    let places = Rows::padded(tokens).min(longest);
-    Some(Rows { tokens, places })
 }
 
 /// The plan of a spec on this machine.
 pub(super) fn of(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Plan {
-    let mut request = of_spec(spec, size(spec, data));
+    let size = size(spec, data);
+    let spec = match size.epoch_tokens {
+        Some(_) => in_steps(spec, data).in_steps(),
+        None => spec.clone(),
+    };
+    let mut request = of_spec(&spec, size);
     request.device = Device::limit("this machine", machine.memory);
     machine.known.equip(&mut request);
     plan(&request)
@@ -120,7 +159,7 @@ pub(super) fn lines(
     machine: &Machine,
 ) -> Vec<(&'static str, String)> {
     let estimated = spec.train.epochs.is_some();
-    let spec = &size(spec, data).in_steps(spec);
+    let spec = &in_steps(spec, data);
     let plan = of(spec, data, machine);
     let (m, arch) = (&spec.model, &plan.request.arch);
     let (tokens, step_tokens) = (plan.request.tokens, plan.request.batch_tokens());
@@ -160,20 +199,26 @@ pub(super) fn lines(
             },
         ),
     ];
+    let pass = data.and_then(|facts| Pass::of(facts, spec));
+    let prompts = plan.request.extras.answers.and_then(|a| a.prompts);
+    if let (Some(length), Some(prompts)) = (spec.rollout_length(), prompts) {
+        lines.push(("Data", format!("about {}", length.passes_words(prompts))));
+    }
     // Answers of its own are no pass over the data.
-    let epoch = plan.request.extras.epoch_tokens;
-    if let Some(epoch) = epoch.filter(|n| *n > 0 && spec.rollout_length().is_none()) {
+    let pass = pass.filter(|pass| pass.tokens >= 1.0 && spec.rollout_length().is_none());
+    if let Some(pass) = pass {
         let about = if spec.data.tokenizer.entry().id == "char" {
             ""
         } else {
             "about "
         };
-        let passes = tokens as f64 / epoch as f64;
+        let micro_steps = spec.train.micro_steps(spec.train.max_steps) as f64;
+        let passes = micro_steps / pass.micro_steps(spec.train.micro_batch_size);
         lines.push((
             "Data",
             format!(
                 "{about}{passes:.1} passes over {} training tokens",
-                human::short(epoch as f64)
+                human::short(pass.tokens.floor())
             ),
         ));
     }
@@ -240,14 +285,32 @@ fn largest(plan: &Plan) -> String {
     })
 }
 
-/// Advice on the plan and the spec, worst first.
+/// Advice on the plan, and what the checks before the run will say of its settings, worst first.
 pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Vec<String> {
     let plan = of(spec, data, machine);
+    let size = size(spec, data);
+    let sequences = spec.method.needs().unit.sequences() as u64;
+    let mut list = in_steps(spec, data).review(Sizes {
+        step_tokens: Some(spec.batch_tokens() * sequences),
+        pass_tokens: size.pass_tokens.or(size.epoch_tokens),
+        val_tokens: size.val_tokens,
+        unused_template: false,
+        here: spec.engine.torch().is_none(),
+    });
+    // The plan reviews the same settings, of which it knows less.
+    let told = |a: &Finding| {
+        list.iter().any(|b| {
+            (&b.id, &b.place) == (&a.id, &a.place) || b.id == a.id && a.id == "repeated_data"
+        })
+    };
+    let of_plan: Vec<Finding> = plan.advice.iter().filter(|a| !told(a)).cloned().collect();
+    list.extend(of_plan);
+    list.sort_by_key(|advice| advice.status);
     let known = |a: &Finding| match a.advice() {
         fix if fix.is_empty() => format!("{} ({})", a.evidence, a.source),
         fix => format!("{}; {fix} ({})", a.evidence, a.source),
     };
-    plan.advice.iter().map(known).collect()
+    list.iter().map(known).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod derived;
 mod draft;
 mod estimate;
 mod knobs;
+mod pass;
 mod question;
 mod steps;
 

@@ -3,6 +3,7 @@
 mod data;
 mod fitting;
 mod imports;
+mod lengths;
 mod refused;
 
 use super::*;

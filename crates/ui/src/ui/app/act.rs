@@ -58,7 +58,7 @@ impl App {
     pub(super) fn grant(&mut self, from: usize, request: Request) -> Vec<Effect> {
         match request {
             Request::Do(Effect::RefreshRuns) => return self.refresh(),
-            Request::Do(effect) => return vec![effect],
+            Request::Do(effect) => return self.ask(effect),
             Request::Open(overlay) => return self.open(overlay),
             Request::Tell(topic, answer) => return self.tell(topic, answer),
             Request::StartRun(target) => return self.start_run(target),

@@ -21,7 +21,7 @@ impl App {
         let mut effects: Vec<Effect> = keeps.into_iter().collect();
         match reply {
             Reply::Stay => {}
-            Reply::Do(effect) => effects.push(effect),
+            Reply::Do(effect) => effects.extend(self.ask(effect)),
             Reply::Open(overlay) => effects.extend(self.open(overlay)),
             Reply::Preview(choice) => effects.extend(self.preview(choice)),
             Reply::Revert(choice) => {
@@ -58,7 +58,7 @@ impl App {
             Choice::Action(action) => self.act(action),
             Choice::StartPreset(name) => self.start_run(name),
             Choice::StartSpec { name, yaml, force } => self.start_spec(name, yaml, force),
-            Choice::EditPreset(name) => vec![Effect::OpenEditor(name)],
+            Choice::EditPreset(name) => self.ask(Effect::OpenEditor(name)),
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
                 self.wear(&name);

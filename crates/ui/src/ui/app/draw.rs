@@ -1,6 +1,7 @@
 //! The frame around the panes: tabs above, hints below, overlays and toasts on top.
 
 use super::App;
+use super::opening::Opening;
 use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
@@ -62,7 +63,7 @@ impl App {
         };
         self.draw_tabs(frame, screen.tabs);
         self.draw_pane(frame, screen.body);
-        if !self.overlays.is_empty() {
+        if !self.overlays.is_empty() || self.opening.is_some() {
             // Below an overlay nothing answers: a click there closes it.
             self.hits.clear();
         }
@@ -74,6 +75,9 @@ impl App {
                 hits: &mut self.hits,
             };
             overlay.draw(frame, screen.body, &mut canvas);
+        }
+        if let Some(opening) = &self.opening {
+            opening.draw(frame, screen.body, &self.theme);
         }
     }
 
@@ -233,6 +237,10 @@ impl App {
         let top = self.overlays.last();
         let typing = top.map_or_else(|| self.pane().typing(), |overlay| overlay.typing());
         let hints = top.map_or_else(|| self.pane().hints(&self.store), |o| o.hints());
+        let hints = match &self.opening {
+            Some(_) => Opening::hints(),
+            None => hints,
+        };
         let (own, tail) = (hints.own, hints.kept);
         let theme = &self.theme;
         let entry = |(action, title): &(Action, &'static str)| {

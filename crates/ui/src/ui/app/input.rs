@@ -13,6 +13,9 @@ impl App {
             return Vec::new();
         }
         self.ask_draw();
+        if let Some(effects) = self.key_for_opening(key) {
+            return effects;
+        }
         if !self.overlays.is_empty() {
             return self.overlay_key(key);
         }
@@ -74,6 +77,9 @@ impl App {
         self.ask_draw();
         // Terminals send the key Enter, CR, for each line end of what is pasted.
         let text = &text.replace("\r\n", "\n").replace('\r', "\n");
+        if self.paste_for_opening(text) {
+            return Vec::new();
+        }
         match self.overlays.last_mut() {
             Some(overlay) => {
                 let reply = overlay.paste(text);
@@ -84,6 +90,9 @@ impl App {
     }
 
     pub(super) fn mouse(&mut self, mouse: MouseEvent) -> Vec<Effect> {
+        if self.mouse_for_opening(mouse) {
+            return Vec::new();
+        }
         let target = self.hits.at(mouse.column, mouse.row);
         if target == Some(Target::Pane) && self.overlays.is_empty() {
             let mut taken = true;

@@ -7,6 +7,7 @@ mod draw;
 mod incoming;
 mod input;
 mod making;
+mod opening;
 
 use super::effect::Effect;
 use super::freshness::Freshness;
@@ -23,6 +24,7 @@ use super::toasts::{About, Toasts};
 use crate::base::clock::UnixMillis;
 use crate::run::state::{Finish, Level};
 use crate::wire::CommandId;
+use opening::{Arrival, Opening};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -94,6 +96,8 @@ pub struct App {
     /// The pane on the screen, as an index into `panes`.
     front: usize,
     overlays: Vec<Box<dyn Overlay>>,
+    /// What has the keyboard before it is there.
+    opening: Option<Opening>,
     toasts: Toasts,
     hits: HitMap,
     freshness: Freshness,
@@ -126,6 +130,7 @@ impl App {
             panes: PANES.iter().map(|pane| (pane.make)()).collect(),
             front: 0,
             overlays: Vec::new(),
+            opening: None,
             toasts: Toasts::default(),
             hits: HitMap::default(),
             freshness: Freshness::Asked,
@@ -189,6 +194,18 @@ impl App {
     /// Takes a message in at `now`.
     pub fn update(&mut self, msg: Msg, now: UnixMillis) -> Vec<Effect> {
         self.store.now = now;
+        match self.arrival(&msg) {
+            Arrival::Other => self.take(msg),
+            Arrival::Late => Vec::new(),
+            Arrival::Here(held) => {
+                let mut effects = self.take(msg);
+                effects.extend(self.type_held(held));
+                effects
+            }
+        }
+    }
+
+    fn take(&mut self, msg: Msg) -> Vec<Effect> {
         match msg {
             Msg::Key(key) => self.key(key),
             Msg::Mouse(mouse) => self.mouse(mouse),
@@ -205,7 +222,7 @@ impl App {
                 self.wizard_ready(*context, *answers);
                 Vec::new()
             }
-            Msg::Editor(draft) => {
+            Msg::Editor { draft, .. } => {
                 self.editor_ready(draft);
                 Vec::new()
             }

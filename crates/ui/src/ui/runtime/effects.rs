@@ -42,9 +42,10 @@ impl Shell {
                     let (context, answers) = place.wizard();
                     Done::Msg(Msg::Wizard(Box::new(context), Box::new(answers)))
                 }),
-                Effect::OpenEditor(target) => {
-                    self.job(move |place| Done::Msg(Msg::Editor(place.draft(&target))))
-                }
+                Effect::OpenEditor(target) => self.job(move |place| {
+                    let draft = place.draft(&target);
+                    Done::Msg(Msg::Editor { target, draft })
+                }),
                 Effect::Look(look) => self.job(move |place| {
                     let home = place.env.home.as_deref();
                     Done::Msg(Msg::Seen(Box::new(look.now(home))))
@@ -91,6 +92,7 @@ impl Shell {
                     Done::Msg(Msg::Planned { name, result })
                 }),
                 Effect::InspectData(subject) => self.inspect_data(*subject),
+                Effect::LookAtFolders => self.job(|place| Done::Msg(Msg::Folders(place.folders()))),
                 Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
                 Effect::ListPresets => self.job(|place| Done::Msg(Msg::Presets(place.presets()))),
                 Effect::ListCheckpoints => {
@@ -143,7 +145,11 @@ impl Shell {
                 }),
                 Effect::PlanBranch { run_dir, plan } => self.job(move |place| {
                     let result = place.plan_branch(&run_dir, &plan);
-                    Done::Msg(Msg::BranchPlanned { run_dir, result })
+                    Done::Msg(Msg::BranchPlanned {
+                        run_dir,
+                        plan,
+                        result,
+                    })
                 }),
                 Effect::MakeBranch { run_dir, plan } => self.job(move |place| {
                     let result = place.make_branch(&run_dir, &plan);

@@ -30,7 +30,9 @@ impl Ask for Plan {
             .map(|(label, text)| note(label, text))
             .collect();
         let advice = estimate::advice(&spec, data, machine);
-        let none = advice.is_empty().then(|| "nothing stands out".to_string());
+        let none = advice
+            .is_empty()
+            .then(|| "no setting stands out".to_string());
         notes.extend(
             advice
                 .into_iter()

@@ -5,7 +5,7 @@ use crate::data::tokenizer::{Marks, TokenizerConfig};
 use std::path::Path;
 
 /// A base model as most are: its texts end with a token, and it brings no template.
-fn base(dir: &Path, seq_len: usize, markers: &str) -> String {
+pub(super) fn base(dir: &Path, seq_len: usize, markers: &str) -> String {
     let folder = model_folder(dir);
     let at = Path::new(&folder);
     let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {

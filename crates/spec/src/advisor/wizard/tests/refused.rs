@@ -131,3 +131,23 @@ fn a_model_too_large_for_the_machine_is_told_so_where_it_is_chosen() {
     let why = wizard.error().unwrap();
     assert!(why.contains("a smaller model, or more memory"), "{why}");
 }
+
+/// The last question refused what the second had accepted.
+#[test]
+fn a_row_that_no_run_reads_is_refused_where_the_data_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not."}]}"#;
+    let bad = r#"{"messages": "hello"}"#;
+    for (before, at) in [(1, 2), (70, 71)] {
+        let path = dir.path().join(format!("bad{before}.jsonl"));
+        let rows = format!("{}{bad}\n{good}\n", format!("{good}\n").repeat(before));
+        std::fs::write(&path, rows).unwrap();
+        let (mut wizard, look) = looking_at(&path);
+        assert_eq!(wizard.seen(look.now(None)), Outcome::Stay);
+        let error = wizard.error().unwrap_or_default();
+        assert!(
+            error.contains(&format!("bad{before}.jsonl:{at}")),
+            "{error}"
+        );
+    }
+}

@@ -101,7 +101,10 @@ fn a_template_is_set_up_before_it_is_trained() {
     bench.press("enter");
     assert_eq!(bench.effects, [Effect::OpenEditor("dpo".into())]);
     let draft = crate::spec::Draft::open("dpo", &crate::spec::SpecSources::default()).unwrap();
-    bench.msg(Msg::Editor(Ok(Box::new(draft))));
+    bench.msg(Msg::Editor {
+        target: "dpo".into(),
+        draft: Ok(Box::new(draft)),
+    });
     let picture = bench.picture(80, 24);
     assert!(picture.contains("▸ train.from"), "{picture}");
 }
@@ -110,7 +113,11 @@ fn a_template_is_set_up_before_it_is_trained() {
 fn the_editor_shows_its_undo_and_its_help_on_80_columns() {
     let mut bench = bench();
     let draft = crate::spec::Draft::open("dpo", &crate::spec::SpecSources::default()).unwrap();
-    bench.msg(Msg::Editor(Ok(Box::new(draft))));
+    bench.app.ask(Effect::OpenEditor("dpo".into()));
+    bench.msg(Msg::Editor {
+        target: "dpo".into(),
+        draft: Ok(Box::new(draft)),
+    });
     let picture = bench.picture(80, 24);
     let foot = picture.lines().last().unwrap_or_default();
     for hint in ["enter change", "u undo", "? help", "esc "] {
@@ -417,5 +424,34 @@ fn a_run_that_did_all_its_steps_and_diverged_has_no_check_mark() {
             let shown = line.trim_start_matches([' ', '▸']).chars().next();
             assert_eq!(shown, Some(mark), "{verdict}: {line}");
         }
+    }
+}
+
+/// Runs and spec files of other programs appear, and those that are gone go, though no run here is live.
+#[test]
+fn folders_that_changed_are_listed_again() {
+    let mut bench = bench();
+    bench.wait(3_000);
+    assert_eq!(bench.effects, [Effect::LookAtFolders]);
+    assert_eq!(bench.wait(3_000).effects, [], "one look at a time");
+    let lists = [Effect::RefreshRuns, Effect::ListPresets];
+    assert_eq!(bench.msg(Msg::Folders(1)).effects, lists);
+    bench.wait(3_000);
+    assert_eq!(bench.msg(Msg::Folders(1)).effects, []);
+    bench.wait(3_000);
+    assert_eq!(bench.msg(Msg::Folders(2)).effects, lists);
+    // Elsewhere nobody looks.
+    bench.press("2");
+    assert!(!bench.wait(3_000).effects.contains(&Effect::LookAtFolders));
+}
+
+#[test]
+fn names_that_have_room_are_whole_at_every_width() {
+    for width in [60, 72, 80, 96, 109, 110, 111, 112, 120, 160] {
+        let mut run = runs().remove(1);
+        run.id = "2026-11-21-1422-quickstart-ehzr".into();
+        run.path = format!("runs/{}", run.id).into();
+        let picture = bench_with(vec![run]).picture(width, 24);
+        assert!(picture.contains("quickstart-ehzr"), "{width}: {picture}");
     }
 }

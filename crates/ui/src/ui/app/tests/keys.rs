@@ -208,9 +208,11 @@ fn nothing_is_due_while_nothing_changes() {
     assert_eq!(bench.app.freshness(), Freshness::Fresh);
     assert_eq!(
         bench.app.tick(),
-        None,
-        "an idle home screen asks for no ticks"
+        Some(Duration::from_secs(3)),
+        "an idle home screen only looks whether its folders changed"
     );
+    bench.wait(3_000);
+    assert_eq!(bench.app.freshness(), Freshness::Fresh);
     bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
     assert_eq!(
         bench.app.freshness(),

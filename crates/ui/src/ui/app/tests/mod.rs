@@ -6,6 +6,7 @@ mod data;
 mod ended;
 mod home;
 mod keys;
+mod opening;
 mod overlays;
 mod scenes;
 
@@ -135,13 +136,20 @@ impl Bench {
         };
         let machine = crate::advisor::look::Machine::of(summary, known);
         let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
+        if self.app.opening.is_none() {
+            self.app.ask(Effect::OpenWizard);
+        }
         self.msg(Msg::Wizard(Box::new(context), Box::default()))
     }
 
     fn editor(&mut self) -> &mut Bench {
         let sources = crate::spec::SpecSources::default();
         let draft = crate::spec::Draft::open("quickstart", &sources);
-        self.msg(Msg::Editor(draft.map(Box::new).map_err(|e| e.to_string())))
+        self.app.ask(Effect::OpenEditor("quickstart".into()));
+        self.msg(Msg::Editor {
+            target: "quickstart".into(),
+            draft: draft.map(Box::new).map_err(|e| e.to_string()),
+        })
     }
 
     /// The hardware pane of a recorded machine that was watched for `seconds`.

@@ -123,6 +123,11 @@ impl Editor {
             Action::SaveSpec => return self.ask_name(),
             Action::StartSpec => return self.start(),
             Action::Cancel if !self.query.is_empty() => self.query.clear(),
+            // All places again: one level back, with changes to show or without.
+            Action::Cancel if self.only_changes => {
+                self.only_changes = false;
+                self.selected = 0;
+            }
             Action::Cancel | Action::Leave => return self.leave(),
             _ => {}
         }

@@ -196,3 +196,14 @@ fn a_value_that_follows_an_edit_is_not_called_yours() {
         ]
     );
 }
+
+#[test]
+fn esc_leaves_the_view_of_changes_before_the_editor() {
+    let sources = crate::spec::SpecSources::default();
+    let mut editor = Editor::new(Draft::open("quickstart", &sources).unwrap());
+    editor.act(Action::OnlyChanges);
+    assert!(editor.places().is_empty(), "nothing is changed");
+    assert_eq!(editor.act(Action::Cancel), Reply::Stay);
+    assert!(!editor.places().is_empty());
+    assert_eq!(editor.act(Action::Cancel), Reply::Close);
+}

@@ -234,7 +234,7 @@ impl Pane for BatchPane {
                 requests.extend(self.ask(context.store));
                 requests
             }
-            Msg::BranchPlanned { run_dir, result } if ours(run_dir) => self.planned(result),
+            Msg::BranchPlanned { run_dir, result, .. } if ours(run_dir) => self.planned(result),
             Msg::BranchMade { run_dir, result } if ours(run_dir) => match result {
                 Ok(path) => vec![Request::ResumeRun(path.clone())],
                 Err(why) => vec![Request::Toast(Level::Bad, format!("no branch: {why}"))],

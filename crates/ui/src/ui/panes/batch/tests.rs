@@ -218,6 +218,7 @@ fn a_live_run_goes_back_and_any_run_branches() {
     ];
     let msg = Msg::BranchPlanned {
         run_dir: "runs/x".into(),
+        plan: plan.clone(),
         result: Ok(lines.map(String::from).to_vec()),
     };
     let opened = format!("{:?}", at.incoming(&msg, &mut around.context()));

@@ -172,7 +172,8 @@ impl HomePane {
             frame.render_widget(line, split_top(area, 1).0);
             return;
         }
-        let columns = Columns::new(area.width);
+        let longest = runs.iter().map(Listed::name_columns).max().unwrap_or(0);
+        let columns = Columns::new(area.width, longest);
         let (header, area) = split_top(area, u16::from(area.height > 4));
         frame.render_widget(
             Line::styled(columns.header(), theme.style(Meaning::Muted)),
@@ -327,11 +328,15 @@ impl RowText {
     }
 }
 
+/// Columns of a name that is shown in full.
+const LONGEST_NAME: usize = 40;
+
 /// Which columns of the list of runs fit, and their widths.
 struct Columns {
     name: usize,
     /// Columns of the verdict; 0 where there is no room.
     verdict: usize,
+    /// Columns of the steps; 0 where there is no room.
     steps: usize,
     /// Columns of the validation loss, or of pass@1 where the answers are the run's own.
     val: usize,
@@ -339,18 +344,28 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(width: u16) -> Self {
+    /// Where the longest name has `longest` columns: what tells less than a whole name gives way to it.
+    fn new(width: u16, longest: usize) -> Self {
         let width = usize::from(width);
-        let (verdict, steps, val, curve) = match width {
-            0..70 => (0, 13, 8, 0),
-            70..110 => (0, 13, 8, 11),
-            _ => (12, 17, 13, 24),
+        let layouts: &[_] = match width {
+            0..70 => &[(0, 13, 8, 0), (0, 0, 8, 0)],
+            70..110 => &[(0, 13, 8, 11), (0, 13, 8, 0)],
+            _ => &[(12, 17, 13, 24), (12, 17, 13, 11), (12, 13, 8, 11), (0, 13, 8, 11)],
         };
+        let mut fitting = layouts.iter().map(|layout| Self::with(width, *layout));
+        let first = Self::with(width, layouts[0]);
+        fitting
+            .find(|columns| columns.name >= longest.min(LONGEST_NAME))
+            .unwrap_or(first)
+    }
+
+    fn with(width: usize, (verdict, steps, val, curve): (usize, usize, usize, usize)) -> Self {
         // Pointer and mark, state, loss, age, and the gaps between them.
         let shown = verdict + usize::from(verdict > 0);
-        let fixed = 5 + 1 + 12 + shown + 1 + steps + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        let done = steps + usize::from(steps > 0);
+        let fixed = 5 + 1 + 12 + shown + done + 1 + val + curve + 2 * usize::from(curve > 0) + 7 + 1;
         Columns {
-            name: width.saturating_sub(fixed).clamp(6, 40),
+            name: width.saturating_sub(fixed).clamp(6, LONGEST_NAME),
             verdict,
             steps,
             val,
@@ -367,8 +382,12 @@ impl Columns {
             0 => String::new(),
             n => format!(" {}", fill(verdict, n, "")),
         };
-        let (state, width, val) = (fill(state, 12, ""), self.steps, self.val);
-        format!(" {state}{verdict} {steps:>width$} {loss:>val$}{curve} {age:>6}")
+        let steps = match self.steps {
+            0 => String::new(),
+            n => format!(" {steps:>n$}"),
+        };
+        let (state, val) = (fill(state, 12, ""), self.val);
+        format!(" {state}{verdict}{steps} {loss:>val$}{curve} {age:>6}")
     }
 
     fn header(&self) -> String {

@@ -5,6 +5,7 @@ use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::{Node, tree};
 use crate::run::state::phase_word;
 use crate::ui::store::{Store, short_run};
+use unicode_width::UnicodeWidthStr;
 
 /// The order of runs; live ones stand first in every order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,14 @@ pub(super) enum Listed<'a> {
 }
 
 impl Listed<'_> {
+    /// Columns of a whole name, with what hangs it in the tree.
+    pub(super) fn name_columns(&self) -> usize {
+        match self {
+            Listed::Run(run, node) => node.branch(false).width() + short_run(&run.id).width(),
+            Listed::Unbegun(_) => 0,
+        }
+    }
+
     pub(super) fn row(&self) -> HomeRow {
         match self {
             Listed::Run(run, _) => HomeRow::Run(run.path.clone()),

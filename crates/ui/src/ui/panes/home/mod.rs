@@ -4,6 +4,7 @@ mod draw;
 mod list;
 
 use super::{Pane, PaneContext, PaneEntry};
+use crate::base::clock::UnixMillis;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::lineage::find_parent;
 use crate::run::state::Level;
@@ -36,6 +37,9 @@ pub static ENTRY: PaneEntry = PaneEntry {
 /// How often the list of runs is read again while one of them is live and the list is on the screen.
 const REFRESH: Duration = Duration::from_secs(2);
 
+/// How often it is looked for runs and spec files that came, went or changed otherwise, while the list is on the screen.
+const LOOK: Duration = Duration::from_secs(3);
+
 /// What a row stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HomeRow {
@@ -66,6 +70,10 @@ pub struct HomePane {
     marked: Vec<PathBuf>,
     /// The selected row, to be found again in the next list.
     anchor: Option<HomeRow>,
+    /// The folders of runs and specs as they were seen last.
+    folders: Option<u64>,
+    /// When they were looked at; `None` while a look is under way.
+    looked_at: Option<UnixMillis>,
 }
 
 impl Default for HomePane {
@@ -82,6 +90,8 @@ impl Default for HomePane {
             unbegun_shown: false,
             marked: Vec::new(),
             anchor: None,
+            folders: None,
+            looked_at: Some(UnixMillis(0)),
         }
     }
 }
@@ -354,7 +364,10 @@ impl Pane for HomePane {
     }
 
     fn tick(&self, store: &Store) -> Option<Duration> {
-        store.any_live().then_some(REFRESH)
+        Some(match store.any_live() {
+            true => REFRESH,
+            false => LOOK,
+        })
     }
 
     fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
@@ -416,11 +429,24 @@ impl Pane for HomePane {
                 self.replaced(store);
                 self.moved(store)
             }
-            Msg::Tick if context.in_front && store.any_live() => {
+            Msg::Tick if context.in_front => {
+                let mut requests = Vec::new();
                 let stale = store.now.since(store.runs_read) >= REFRESH;
-                match stale && !store.reading_runs {
-                    true => vec![Request::Do(Effect::RefreshRuns)],
-                    false => Vec::new(),
+                if store.any_live() && stale && !store.reading_runs {
+                    requests.push(Request::Do(Effect::RefreshRuns));
+                }
+                if self.looked_at.is_some_and(|at| store.now.since(at) >= LOOK) {
+                    self.looked_at = None;
+                    requests.push(Request::Do(Effect::LookAtFolders));
+                }
+                requests
+            }
+            Msg::Folders(folders) => {
+                self.looked_at = Some(store.now);
+                // The first look comes after the lists were read: they may be older.
+                match self.folders.replace(*folders) == Some(*folders) {
+                    true => Vec::new(),
+                    false => look_again(),
                 }
             }
             _ => Vec::new(),

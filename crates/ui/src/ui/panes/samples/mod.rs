@@ -6,14 +6,14 @@ mod spread;
 
 pub(super) use draw::{curve, lines};
 
-use super::{Pane, PaneContext, PaneEntry, run, save_chart};
+use super::{Pane, PaneContext, PaneEntry, chat, run, save_chart};
 use crate::run::RunState;
 use crate::run::state::Sample;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::msg::Slot;
-use crate::ui::request::{Hints, Request, titles};
-use crate::ui::store::{HeldRun, Store};
+use crate::ui::request::{Answer, Hints, Request};
+use crate::ui::store::Store;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
@@ -128,27 +128,53 @@ impl SamplesPane {
     }
 }
 
+/// A prompt of the user's: to the run while it trains, to its newest checkpoint once it is over. What is typed next is the prompt
+/// either way.
+fn ask(store: &Store) -> Vec<Request> {
+    let over = store.held.as_ref().filter(|held| !held.live());
+    let kept = over.filter(|held| !held.state.checkpoints.is_empty());
+    match kept.and_then(|held| held.path.clone()) {
+        Some(path) => vec![
+            Request::Show(&chat::ENTRY),
+            Request::Tell(chat::WITH_RUN, Answer::Path(path)),
+        ],
+        None => run::ask_sample(store),
+    }
+}
+
 impl Pane for SamplesPane {
     fn hints(&self, store: &Store) -> Hints {
         use Action as A;
-        let any = store
-            .held
-            .as_ref()
-            .is_some_and(|held| !held.state.samples.is_empty());
-        let shown = [
-            A::SampleEarlier,
-            A::SampleLater,
-            A::NextText,
-            A::FullText,
-            A::OtherPrompt,
-            A::AskSample,
-            A::SaveChart,
-        ];
-        Hints::of_pane(match any {
-            true => titles(&shown),
-            false if store.held.as_ref().is_some_and(HeldRun::live) => titles(&[A::AskSample]),
-            false => Vec::new(),
-        })
+        let Some(held) = store.held.as_ref() else {
+            return Hints::of_pane(Vec::new());
+        };
+        // Of a run that is over its checkpoint is asked, in the chat.
+        let ask = match held.live() {
+            true => (A::AskSample, "sample"),
+            false => (A::AskSample, "ask it"),
+        };
+        let prompts = prompts(&held.state);
+        let prompt = prompts.get(self.prompt.min(prompts.len().saturating_sub(1)));
+        let n = prompt.map_or(0, |prompt| samples_of(&held.state, prompt).len());
+        // The most useful first: on a narrow screen the last ones have no room. Keys without an effect are left out.
+        let mut own = Vec::new();
+        if n > 0 {
+            let full = match self.full {
+                true => (A::FullText, "back"),
+                false => (A::FullText, "full"),
+            };
+            own.push(full);
+        }
+        if n > 0 || held.live() {
+            own.push(ask);
+        }
+        own.extend((prompts.len() > 1).then_some((A::OtherPrompt, "prompt")));
+        if n > 1 {
+            own.extend([(A::SampleEarlier, "earlier"), (A::SampleLater, "later")]);
+        }
+        own.extend((self.columns > 1 && !self.full).then_some((A::NextText, "next")));
+        own.extend((n > 0).then_some((A::SaveChart, "save")));
+        Hints::of_pane(own)
     }
 
     fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
@@ -156,7 +182,7 @@ impl Pane for SamplesPane {
         let page = self.page.max(1);
         let state = context.store.held.as_ref().map(|held| &held.state);
         match (action, state) {
-            (Action::AskSample, _) => return run::ask_sample(context.store),
+            (Action::AskSample, _) => return ask(context.store),
             (Action::SaveChart, _) => {
                 let run = context.store.held.as_ref().map_or("llmtui", |held| held.name());
                 return save_chart(format!("{run}-samples"), self.place);

@@ -141,3 +141,46 @@ fn samples_of_a_policy_stand_below_its_reward_also_after_a_cold_start() {
     let sample = |letter| text.lines().find(|line| line.contains(letter)).unwrap();
     assert!(sample("A step 100").contains("loss "), "{text}");
 }
+
+/// Keys that do nothing are not offered, and the way back from a whole screen is.
+#[test]
+fn hints_name_the_keys_that_have_an_effect() {
+    let words = |pane: &SamplesPane, around: &Around| -> Vec<&'static str> {
+        let own = pane.hints(&around.store).own;
+        own.iter().map(|(_, word)| *word).collect()
+    };
+    let trains = |around: &mut Around| {
+        let held = around.store.held.as_mut().unwrap();
+        held.link = crate::ui::store::LinkState::Live;
+    };
+    let (mut pane, mut around) = (SamplesPane::fresh(None), four());
+    screen(&mut pane, &mut around, 120, 34);
+    assert_eq!(words(&pane, &around)[..2], ["full", "ask it"]);
+    trains(&mut around);
+    assert_eq!(words(&pane, &around)[..2], ["full", "sample"]);
+    assert!(words(&pane, &around).contains(&"next"));
+    pane.act(Action::FullText, &mut around.context());
+    assert_eq!(words(&pane, &around)[0], "back");
+    let (mut pane, mut one) = (SamplesPane::fresh(None), self::around(&[(100, ROMEO, "xq zt")]));
+    screen(&mut pane, &mut one, 120, 34);
+    trains(&mut one);
+    assert_eq!(words(&pane, &one), ["full", "sample", "save"]);
+}
+
+/// `a` on a run that is over told only that it is over, and the letters of the prompt were keys of the pane.
+#[test]
+fn a_run_that_is_over_is_asked_through_its_checkpoint() {
+    let mut around = four();
+    let held = around.store.held.as_mut().unwrap();
+    held.state = RunState::from_events(&tape::until(1, 1_240));
+    held.link = crate::ui::store::LinkState::Ended(None);
+    held.path = Some("runs/x".into());
+    assert!(!held.state.checkpoints.is_empty());
+    let mut pane = SamplesPane::fresh(None);
+    let asked = pane.act(Action::AskSample, &mut around.context());
+    assert!(
+        matches!(&asked[..], [Request::Show(pane), Request::Tell(topic, Answer::Path(_))]
+            if **pane == chat::ENTRY && *topic == chat::WITH_RUN),
+        "{asked:?}"
+    );
+}

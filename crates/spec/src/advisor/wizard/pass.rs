@@ -1,0 +1,172 @@
+//! One pass over data that were inspected but not read: its tokens, and the micro-batches that it takes. Rows are counted
+//! as a run lays them out: pairs and judged answers one example a row, conversations packed side by side, text as a stream.
+
+use super::estimate::{Rates, tokens};
+use crate::advisor::choose::DataKind;
+use crate::advisor::look::DataFacts;
+use crate::data::{DataConfig, Packing, Unit};
+use crate::plan::request::Rows;
+use crate::spec::RunSpec;
+
+/// Sequences that are packed to see how they fit; the others fit alike.
+const PACKED: usize = 1_000;
+/// Rows below which their share is held out by number, one at least; from here on by chance.
+const FEW: u64 = 20;
+
+/// A pass over the training split.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pass {
+    /// Tokens of the training split and of the held-out one, without padding.
+    pub tokens: f64,
+    pub val_tokens: f64,
+    /// Rows of batches; of examples with several sequences, the examples.
+    rows: f64,
+    packing: Packing,
+}
+
+impl Pass {
+    /// That of a spec.
+    pub fn of(facts: &DataFacts, spec: &RunSpec) -> Option<Pass> {
+        let tokenizer = spec.data.tokenizer.entry().id;
+        let unit = spec.method.needs().unit;
+        Pass::with(facts, (tokenizer, unit), &spec.data, spec.model.seq_len)
+    }
+
+    /// That of a method of this unit, with a tokenizer by its id, in rows of `seq_len` tokens.
+    pub fn with(
+        facts: &DataFacts,
+        (tokenizer, unit): (&str, Unit),
+        data: &DataConfig,
+        seq_len: usize,
+    ) -> Option<Pass> {
+        let lengths = Lengths::of(facts, tokenizer, unit);
+        let all = tokens(facts, tokenizer)? * lengths.share;
+        let trained = trained_share(facts, data);
+        let tokens = all * trained;
+        let auto = match (unit, facts.kind) {
+            (Unit::Text, DataKind::Text) => Packing::Stream,
+            (Unit::Text, _) => Packing::Packed,
+            _ => Packing::Padded,
+        };
+        let packing = match facts.rows {
+            Some(_) => data.packing.or(auto),
+            // Text has no rows to keep apart.
+            None => Packing::Stream,
+        };
+        let rows = facts.rows.unwrap_or(0) as f64 * trained;
+        let rows = match packing {
+            Packing::Stream => tokens / seq_len as f64,
+            Packing::Padded => (rows * lengths.examples).round(),
+            Packing::Packed => lengths.packed(rows * lengths.examples, seq_len),
+        };
+        Some(Pass {
+            tokens,
+            val_tokens: all - tokens,
+            rows,
+            packing,
+        })
+    }
+
+    /// Tokens of one sequence, the mean; `None` where there are no rows.
+    pub fn sequence_tokens(facts: &DataFacts, tokenizer: &str, unit: Unit) -> Option<f64> {
+        let lengths = Lengths::of(facts, tokenizer, unit);
+        let each = facts.rows.filter(|n| *n > 0)? as f64 * lengths.examples;
+        let all = tokens(facts, tokenizer)? * lengths.share;
+        (each > 0.0).then(|| all / (each * unit.sequences() as f64))
+    }
+
+    /// Micro-batches of so many rows.
+    pub fn micro_steps(&self, batch_size: usize) -> f64 {
+        let steps = self.rows / batch_size as f64;
+        match self.packing {
+            Packing::Padded => steps.ceil().max(1.0),
+            _ => steps.max(f64::MIN_POSITIVE),
+        }
+    }
+
+    /// Mean lengths of its sequences, where each has a row of its own.
+    pub fn row_lengths(&self, sequences: usize, seq_len: usize) -> Option<Rows> {
+        let padded = self.packing == Packing::Padded && self.rows > 0.0;
+        padded.then(|| {
+            let longest = seq_len as f64;
+            let tokens = (self.tokens / (self.rows * sequences as f64)).clamp(1.0, longest);
+            let places = Rows::padded(tokens).min(longest);
+            Rows { tokens, places }
+        })
+    }
+
+    /// Tokens of its rows, padding and all sequences of an example included; `None` where there is no padding.
+    pub fn padded_tokens(&self, sequences: usize, seq_len: usize) -> Option<u64> {
+        let padded = self.packing != Packing::Stream;
+        padded.then(|| (self.micro_steps(1) * (sequences * seq_len) as f64) as u64)
+    }
+}
+
+/// What the sample says of the sequences that a method reads.
+struct Lengths {
+    /// In tokens.
+    tokens: Vec<f64>,
+    /// Their part of the tokens of all sequences.
+    share: f64,
+    /// Examples of a row, the mean.
+    examples: f64,
+}
+
+impl Lengths {
+    fn of(facts: &DataFacts, tokenizer: &str, unit: Unit) -> Lengths {
+        let rates = Rates::of(facts, tokenizer);
+        let rows = &facts.sampled;
+        let all = rows.iter().flat_map(|row| row.sequences());
+        let all: f64 = all.map(|size| rates.tokens(size)).sum();
+        let read = rows.iter().flat_map(|row| row.read_by(unit));
+        let tokens: Vec<f64> = read.map(|size| rates.tokens(size)).collect();
+        let share = match all > 0.0 {
+            true => tokens.iter().sum::<f64>() / all,
+            false => 1.0,
+        };
+        let examples = match rows.is_empty() {
+            true => 1.0,
+            false => tokens.len() as f64 / unit.sequences() as f64 / rows.len() as f64,
+        };
+        Lengths {
+            tokens,
+            share,
+            examples,
+        }
+    }
+
+    /// Rows of `seq_len` tokens that hold so many sequences: each goes where it fits best, the longest first. One that is longer
+    /// than a row is cut to it.
+    fn packed(&self, sequences: f64, seq_len: usize) -> f64 {
+        let n = (sequences.ceil() as usize).clamp(1, PACKED);
+        let room = seq_len as f64;
+        let mut lengths: Vec<f64> = self.tokens.iter().cycle().take(n).copied().collect();
+        lengths.sort_by(|a, b| b.total_cmp(a));
+        let mut free: Vec<f64> = Vec::new();
+        for length in lengths.iter().map(|length| length.min(room)) {
+            let fits = free.iter_mut().filter(|left| **left >= length);
+            match fits.min_by(|a, b| a.total_cmp(b)) {
+                Some(left) => *left -= length,
+                None => free.push(room - length),
+            }
+        }
+        free.len() as f64 * sequences / n as f64
+    }
+}
+
+/// The part of the data that is not held out.
+fn trained_share(facts: &DataFacts, data: &DataConfig) -> f64 {
+    let share = data.val_share().unwrap_or(0.0);
+    // Of a few texts the last tokens are held out.
+    let rows = facts.rows.filter(|_| facts.kind != DataKind::Text);
+    let Some(rows) = rows.or(facts.rows.filter(|_| data.val_rows.is_some())) else {
+        return 1.0 - share;
+    };
+    let most = rows.saturating_sub(1).max(1);
+    let held_out = match data.val_rows.filter(|_| data.val_path.is_none()) {
+        Some(n) => n.min(most) as f64,
+        None if share > 0.0 && rows < FEW => (rows as f64 * share).round().clamp(1.0, most as f64),
+        None => rows as f64 * share,
+    };
+    (1.0 - held_out / rows.max(1) as f64).max(0.0)
+}

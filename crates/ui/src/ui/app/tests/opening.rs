@@ -1,0 +1,82 @@
+//! What opens by a job has the keyboard before it is there.
+
+use super::*;
+use crate::spec::{Draft, SpecSources};
+use crate::ui::effect::BranchPlan;
+
+fn draft(target: &str) -> Msg {
+    Msg::Editor {
+        target: target.into(),
+        draft: Ok(Box::new(
+            Draft::open(target, &SpecSources::default()).unwrap(),
+        )),
+    }
+}
+
+/// `n` and Enter sent together started a training, over which the wizard opened.
+#[test]
+fn keys_behind_the_one_that_opens_the_wizard_are_the_wizards() {
+    let mut bench = Bench::new();
+    bench.press("n");
+    assert_eq!(bench.effects, [Effect::OpenWizard]);
+    bench.press("enter");
+    assert_eq!(bench.effects, []);
+    assert!(bench.picture(80, 24).contains("looking at this machine"));
+    bench.wizard();
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("What should it learn from?"), "{picture}");
+    assert!(bench.app.store.held.is_none(), "nothing trains");
+}
+
+#[test]
+fn esc_cancels_what_is_not_there_yet() {
+    let mut bench = Bench::new();
+    bench.runs();
+    let home = bench.picture(80, 24);
+    bench.press("n esc");
+    assert_eq!(bench.picture(80, 24), home);
+    // The answer comes all the same, for nobody.
+    bench.app.ask(Effect::OpenEditor("smoke".into()));
+    bench.msg(draft("quickstart"));
+    assert!(bench.app.overlays.is_empty());
+    bench.press("/").write("epochs").msg(draft("smoke"));
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("epochs"), "{picture}");
+    assert!(!bench.app.pane().typing(), "the filter of Home is not open");
+}
+
+/// A branch starts with one Enter: it answers only a question that was seen.
+#[test]
+fn keys_typed_before_a_branch_is_checked_do_not_start_it() {
+    let mut bench = Bench::new();
+    let plan = BranchPlan {
+        step: 30,
+        settings: Vec::new(),
+    };
+    let run_dir: PathBuf = "runs/x".into();
+    bench.app.ask(Effect::PlanBranch {
+        run_dir: run_dir.clone(),
+        plan: plan.clone(),
+    });
+    bench.press("enter enter");
+    assert_eq!(bench.effects, []);
+    bench.msg(Msg::BranchPlanned {
+        run_dir,
+        plan,
+        result: Ok(vec!["branch of x at step 30".into()]),
+    });
+    assert_eq!(bench.effects, []);
+}
+
+/// Nobody waits for a spec that cannot be read, and its keys are for nobody.
+#[test]
+fn keys_for_an_editor_that_does_not_open_are_dropped() {
+    let mut bench = Bench::new();
+    bench.app.ask(Effect::OpenEditor("gone.yaml".into()));
+    bench.press("enter").msg(Msg::Editor {
+        target: "gone.yaml".into(),
+        draft: Err("gone.yaml: no such file".into()),
+    });
+    assert_eq!(bench.effects, []);
+    assert!(bench.picture(80, 24).contains("no such file"));
+}
