@@ -293,7 +293,9 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
     let mut list = in_steps(spec, data).review(Sizes {
         step_tokens: Some(spec.batch_tokens() * sequences),
         pass_tokens: size.pass_tokens.or(size.epoch_tokens),
+        padded: size.pass_tokens.is_some(),
         val_tokens: size.val_tokens,
+        labels: size.labels,
         unused_template: false,
         here: spec.engine.torch().is_none(),
     });
