@@ -603,7 +603,7 @@ fn a_dry_run_names_what_it_counts() {
         "seq_len=128",
     ]);
     assert!(chats.contains("validation targets\n"), "{chats}");
-    assert!(chats.contains("tokens, padding included, "), "{chats}");
+    assert!(chats.contains(" with padding), "), "{chats}");
     assert!(
         chats.contains("tokens, padding included: up to 4"),
         "{chats}"
@@ -842,29 +842,6 @@ fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
         "sft for conversations",
     ];
     fails(dir.path(), &["train", "chats.jsonl"], 2, &phrases);
-}
-
-/// The same rows serve two purposes, as a question and its answer do.
-#[test]
-fn a_prompt_and_its_answer_are_learned_and_rewarded() {
-    let dir = tempfile::tempdir().unwrap();
-    let rows: String = (0..40)
-        .map(|n| {
-            format!(
-                "{{\"prompt\": \"{n} plus one?\", \"answer\": \"{}\"}}\n",
-                n + 1
-            )
-        })
-        .collect();
-    std::fs::write(dir.path().join("pa.jsonl"), rows).unwrap();
-    for (preset, format) in [("sft", "prompt_completion"), ("grpo-sort", "prompt_only")] {
-        let args = ["train", preset, "-s", "data.path=pa.jsonl", "--dry-run"];
-        let (code, said, error) = llmtui(dir.path(), &args);
-        assert!(
-            code == 0 && said.contains(format),
-            "{preset}: {said}{error}"
-        );
-    }
 }
 
 #[test]

@@ -227,10 +227,6 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
     if is_broken_pipe(&error) {
         return Exit::Done;
     }
-    let error = match super::last_words::of_error(&error) {
-        Some(failure) => failure.into(),
-        None => error,
-    };
     let (exit, text) = explain(&error);
     let text = wrapped(&sanitize(&without_error_numbers(&text)), error_columns());
     let _ = std::io::stderr().write_all(text.as_bytes());

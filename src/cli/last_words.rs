@@ -4,7 +4,7 @@
 use super::exit::{Exit, Failure};
 use crate::base::human;
 use crate::kernels::allocations::failure::{self, Words};
-use crate::link::Host;
+use crate::link::{Host, message};
 use rustix::process::{Resource, getrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,31 +44,23 @@ pub fn arm(trains: bool) {
     }));
 }
 
-/// An error that memory was refused for, whatever verb and library it came through: the words of the end by an allocation, and
-/// its class. `None` for other errors.
-pub fn of_error(error: &anyhow::Error) -> Option<Failure> {
+/// An error that memory was refused for, whatever verb and library it came through, is told as the end by an allocation is, and
+/// has its class.
+pub fn named(error: anyhow::Error) -> anyhow::Error {
     let told: Vec<String> = error.chain().map(ToString::to_string).collect();
     let refused = crate::base::mapped::refused().max(failure::refused() as u64);
     let about = |sign: &&str| told.iter().any(|words| words.contains(*sign));
-    (refused > 0 && SIGNS.iter().any(about)).then(|| Failure::machine(what_failed(refused), fix()))
+    match refused > 0 && SIGNS.iter().any(about) {
+        true => Failure::machine(what_failed(refused), fix()).into(),
+        false => error,
+    }
 }
 
 /// The same of a process that ended with these words on its standard error: the program's own come last.
 pub fn of_child(words: &str) -> Option<Failure> {
-    let (what, hint) = own_words(words)?;
+    let (what, hint) = message::parts(words)?;
     what.starts_with(OUT_OF_MEMORY)
         .then(|| Failure::machine(what, hint))
-}
-
-/// What this program said at its end, and what it advised.
-pub fn own_words(words: &str) -> Option<(String, String)> {
-    let from = words
-        .rfind("llmtui: ")
-        .filter(|at| *at == 0 || words[..*at].ends_with('\n'))?;
-    let said = words[from..].strip_prefix("llmtui: ")?;
-    let (what, hint) = said.split_once("\n  try: ").unwrap_or((said, ""));
-    let in_a_row = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some((in_a_row(what), in_a_row(hint)))
 }
 
 /// The same for the log of a run, while it is held.
@@ -113,6 +105,5 @@ mod tests {
         );
         assert_eq!(failure.hint, "a smaller model");
         assert!(of_child("llmtui: m.gguf does not exist").is_none());
-        assert!(own_words("no such file").is_none());
     }
 }

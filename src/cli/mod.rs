@@ -215,7 +215,7 @@ pub fn main(env: Env) -> ExitCode {
         crate::base::child::this_program_is(launcher.program);
     }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
-        Ok(cli) => exit::settle(run(cli, env)),
+        Ok(cli) => exit::settle(run(cli, env).map_err(last_words::named)),
         Err(mut usage) => {
             let typed = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
             let typed: Vec<String> = typed.collect();

@@ -6,7 +6,7 @@ use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::{one_line, sanitize};
 use crate::cli::exit::Failure;
-use crate::link::{Incoming, Link};
+use crate::link::{Incoming, Link, message};
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -570,13 +570,9 @@ fn gone(why: Option<&str>) -> Failure {
     if let Some(failure) = crate::cli::last_words::of_child(why) {
         return failure;
     }
-    let mut lines = why.lines();
-    let first = lines.next().unwrap_or_default();
-    let what = first.strip_prefix("llmtui: ").unwrap_or(first);
-    let hint = lines
-        .next()
-        .and_then(|line| line.trim().strip_prefix("try: "))
-        .unwrap_or_default();
+    let said = message::parts(why);
+    let (what, hint) =
+        said.unwrap_or_else(|| (why.lines().next().unwrap_or_default().into(), String::new()));
     Failure::yours(what, hint)
 }
 

@@ -18,6 +18,7 @@ mod extend;
 mod faults;
 mod length;
 mod loop_;
+mod merging;
 mod preferences;
 mod rescue;
 mod resume;

@@ -346,11 +346,14 @@ pub fn differing(tracks: &[Track]) -> Vec<Setting> {
     found
 }
 
+/// The path of a choice, and the word of each spec.
+pub type Choice = (String, Vec<Option<Value>>);
+
 /// What a spec's schema says of settings that differ. It lies above this room, so whoever asks brings it along.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema {
     /// The choices of one among several that specs make differently, each with its word in every spec.
-    pub choices: fn(&[&Value]) -> Vec<(String, Vec<Option<Value>>)>,
+    pub choices: fn(&[&Value]) -> Vec<Choice>,
     /// Whether a difference only follows from others.
     pub follows: fn(&str, &[Option<Value>], &[&Value]) -> bool,
 }

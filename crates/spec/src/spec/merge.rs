@@ -277,7 +277,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             let plain = word.replace(['_', ',', ' '], "");
             match plain.parse::<f64>() {
                 Ok(x) if x.is_finite() => format!("write {plain} without quotes or separators"),
-                _ => "write a number, such as 8 or 1e-3".into(),
+                _ => String::new(),
             }
         }
         Kind::Map(_) => MAP.into(),

@@ -19,17 +19,29 @@ pub fn written(what: &str, fix: &str) -> String {
 
 /// The last error message in what a process wrote, on one line.
 pub fn found(text: &str) -> Option<String> {
+    parts(text).map(|(what, fix)| match fix.as_str() {
+        "" => what,
+        fix => format!("{what}; try: {fix}"),
+    })
+}
+
+/// What the last error message in what a process wrote says, and its fix, which may be empty; each on one line.
+pub fn parts(text: &str) -> Option<(String, String)> {
     let at = match text.rfind(&format!("\n{BEGIN}")) {
         Some(at) => at + 1,
         None => text.starts_with(BEGIN).then_some(0)?,
     };
-    let said: Vec<&str> = text[at + BEGIN.len()..]
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let said = said.join(" ").replace(" try: ", "; try: ");
-    Some(one_line(&said)).filter(|said| !said.is_empty())
+    let (mut what, mut fix): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let lines = text[at + BEGIN.len()..].lines().map(str::trim);
+    for line in lines.take_while(|line| !line.is_empty()) {
+        match line.strip_prefix(TRY.trim_start()) {
+            Some(first) if fix.is_empty() => fix.push(first),
+            _ if fix.is_empty() => what.push(line),
+            _ => fix.push(line),
+        }
+    }
+    let what = one_line(&what.join(" "));
+    (!what.is_empty()).then(|| (what, one_line(&fix.join(" "))))
 }
 
 /// The same; where a process died without a message, all of its last words.

@@ -188,7 +188,7 @@ impl Door {
                         feed = Some(Feed::new(&self.log, self.growth.clone(), from));
                     }
                     Some(Answer::Say(event)) => {
-                        write.write_all(encode(&envelope(event, &clock)).as_bytes()).await?;
+                        write.write_all(encode(&envelope(*event, &clock)).as_bytes()).await?;
                     }
                     None => return Ok(()),
                 },
@@ -222,7 +222,7 @@ impl Door {
 #[derive(Debug)]
 enum Answer {
     Feed(u64),
-    Say(Event),
+    Say(Box<Event>),
 }
 
 /// Why the reading half ended.
@@ -278,11 +278,11 @@ async fn listen(
                     Routed::Detach => return Left::Freely,
                     Routed::Answer(event) => Answer::Say(event),
                 },
-                Err(e) => Answer::Say(rejected(id_of(&line), &e.to_string())),
+                Err(e) => Answer::Say(Box::new(rejected(id_of(&line), &e.to_string()))),
             },
             Err(LinesCodecError::MaxLineLengthExceeded) => {
                 let why = format!("a command line is limited to {MAX_LINE} bytes");
-                let _ = say.send(Answer::Say(rejected(0, &why))).await;
+                let _ = say.send(Answer::Say(Box::new(rejected(0, &why)))).await;
                 return Left::Refused;
             }
             Err(LinesCodecError::Io(_)) => return Left::Freely,

@@ -73,7 +73,7 @@ async fn forward(
             Routed::Forwarded | Routed::Subscribe(_) => {}
             Routed::Detach => return,
             Routed::Answer(event) => {
-                let answer = Incoming::Event(Box::new(envelope(event, &clock)));
+                let answer = Incoming::Event(Box::new(envelope(*event, &clock)));
                 if events.send(answer).await.is_err() {
                     return;
                 }

@@ -13,7 +13,7 @@ pub(super) const FORMAT: Format = Format {
     },
     parts: &[
         required("prompt", &["prompt"], Shape::Prose),
-        required("completion", &["completion", "response", "answer"], Shape::Prose),
+        required("completion", &["completion", "response"], Shape::Prose),
         TOOLS,
     ],
     fits: |_| true,

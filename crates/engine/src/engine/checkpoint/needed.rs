@@ -20,7 +20,7 @@ pub fn by_other_runs(run: &RunDir) -> BTreeSet<u64> {
     };
     let entries = std::fs::read_dir(beside).into_iter().flatten().flatten();
     let others = entries.filter(|entry| entry.path().canonicalize().ok() != own);
-    let texts = others.filter_map(|entry| read_plain_text(&entry.path().join("spec.yaml")).ok());
+    let texts = others.filter_map(|entry| read_plain_text(entry.path().join("spec.yaml")).ok());
     let named: BTreeSet<PathBuf> = texts.flat_map(|text| named_by(&text)).collect();
     let of_this = |step: &u64| {
         let folder = run.checkpoints_path().join(super::name_of(*step));

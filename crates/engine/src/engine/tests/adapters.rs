@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::base::sampling::Sampling;
-use crate::engine::export::{About, AdapterSource, Options, export_adapter};
 use crate::engine::infer::{HeldModel, Step, TextModel};
 use crate::hf;
 use crate::wire::Prompt;
@@ -10,19 +9,19 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// A base that was trained for a moment.
-fn base() -> Run {
+pub(super) fn base() -> Run {
     let run = Run::new(&["max_steps=5", "eval_every=0", "sample_every=0"]);
     assert_eq!(finished(&run.go()).0, Outcome::Completed);
     run
 }
 
-fn adapted(base: &Run, words: &[&str]) -> Run {
+pub(super) fn adapted(base: &Run, words: &[&str]) -> Run {
     let from = format!("train.from={}", base.checkpoint(5).display());
     let words = [&[&*from, "adapter.lora.rank=4", "lr=1e-2"], words].concat();
     Run::new(&words)
 }
 
-fn weights(folder: &Path) -> Vec<u32> {
+pub(super) fn weights(folder: &Path) -> Vec<u32> {
     let bits = |w: &[f32]| w.iter().map(|x| x.to_bits()).collect();
     hf::load(folder)
         .unwrap()
@@ -119,7 +118,7 @@ fn lion_resumes_to_the_bit() {
 }
 
 /// A base whose weights are Q8_0 in a file, and the words that train adapters on it.
-fn packed(dir: &Path) -> (std::path::PathBuf, Vec<String>) {
+pub(super) fn packed(dir: &Path) -> (std::path::PathBuf, Vec<String>) {
     let run = Run::new(&[
         "max_steps=5",
         "eval_every=0",
@@ -153,7 +152,7 @@ fn packed(dir: &Path) -> (std::path::PathBuf, Vec<String>) {
     (path, words.to_vec())
 }
 
-fn words_of(words: &[String]) -> Vec<&str> {
+pub(super) fn words_of(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
@@ -240,258 +239,6 @@ fn another_file_under_the_adapters_is_found_out() {
     let run = Run::new(&words_of(&words));
     assert_eq!(finished(&run.go()).0, Outcome::Completed);
     assert!(run.checkpoint(5).join(hf::WEIGHTS).exists());
-}
-
-#[test]
-fn adapters_are_merged_into_their_base_and_nothing_else() {
-    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
-    let (base, dir) = (base(), tempfile::tempdir().unwrap());
-    let tuned = |words: &[&str]| {
-        let run = adapted(&base, &[&["max_steps=6"], words].concat());
-        assert_eq!(finished(&run.go()).0, Outcome::Completed);
-        // The adapter alone, as others keep it.
-        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
-        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
-            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-        }
-        (run, to)
-    };
-    let (run, one) = tuned(&[]);
-    let (_, two) = tuned(&["seed=5", "adapter.lora.targets=ffn_only"]);
-    let (_, dora) = tuned(&["adapter.lora.dora=true"]);
-    let go = |from: &Path, adapters: &[(&Path, f64)], to: &str| -> Result<Merged, MergeError> {
-        merge(&Order {
-            base: from.into(),
-            adapters: adapters
-                .iter()
-                .map(|(path, weight)| (path.to_path_buf(), *weight))
-                .collect(),
-            to: dir.path().join(to),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        })
-    };
-    let folder = base.checkpoint(5);
-    for (adapters, to) in [
-        (&[(one.path(), 1.0)][..], "one"),
-        (&[(one.path(), 0.5), (two.path(), -0.25)], "both"),
-        (&[(dora.path(), 1.0)], "dora"),
-    ] {
-        let merged = go(&folder, adapters, to).unwrap();
-        let found = merged.check.unwrap();
-        assert!(
-            found.off < 1e-4 && found.moved > 10.0 * found.off,
-            "{to}: {found:?}"
-        );
-        assert_eq!(found.agree, found.tokens);
-        assert!(dir.path().join(to).join(RECORD).is_file());
-    }
-    // What is written in 16 bits is asked as it is written.
-    let rounded = |dtype: &str| {
-        let order = Order {
-            base: folder.clone(),
-            adapters: vec![(one.path().into(), 1.0)],
-            to: dir.path().join(dtype),
-            dtype: dtype.into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        };
-        merge(&order).unwrap().rounded.unwrap().off
-    };
-    assert!(
-        go(&folder, &[(two.path(), 1.0)], "f32")
-            .unwrap()
-            .rounded
-            .is_none()
-    );
-    let (half, brain) = (rounded("f16"), rounded("bf16"));
-    assert!(0.0 < half && half < brain && brain < 0.5, "{half} {brain}");
-    // A checkpoint holds base and adapter.
-    go(&run.checkpoint(6), &[], "own").unwrap();
-    assert_eq!(
-        weights(&dir.path().join("own")),
-        weights(&dir.path().join("one"))
-    );
-    assert_eq!(
-        weights(&dir.path().join("own")),
-        weights(&run.checkpoint(6))
-    );
-    let said = |from: &Path, adapters: &[(&Path, f64)]| {
-        let error = go(from, adapters, "never").unwrap_err();
-        assert!(!dir.path().join("never").exists());
-        format!("{error}; {}", error.hint())
-    };
-    let already = said(&dir.path().join("one"), &[(one.path(), 1.0)]);
-    assert!(already.contains("already merged"), "{already}");
-    // The same adapter in another file, as an export makes one.
-    let source = AdapterSource::open(one.path(), None).unwrap();
-    let (options, exported) = (
-        Options {
-            dtype: "f32".into(),
-            max_shard_bytes: 1 << 30,
-        },
-        dir.path().join("exported"),
-    );
-    export_adapter(&source, &options, &About::default(), &exported).unwrap();
-    let file = exported.join(hf::ADAPTER_WEIGHTS);
-    let bytes = std::fs::read(&file).unwrap();
-    // Other bytes: spaces behind the header, as PEFT's writer puts them there.
-    let (length, rest) = bytes.split_at(8);
-    let length = u64::from_le_bytes(length.try_into().unwrap());
-    let (header, tensors) = rest.split_at(length as usize);
-    let length = (length + 8).to_le_bytes();
-    std::fs::write(&file, [&length, header, b"        ", tensors].concat()).unwrap();
-    let already = said(&dir.path().join("one"), &[(&exported, 1.0)]);
-    assert!(already.contains("already merged"), "{already}");
-    // What is not read is its own, whatever the base.
-    let config = std::fs::read_to_string(exported.join(hf::ADAPTER_CONFIG)).unwrap();
-    let config = config.replace("\"bias\": \"none\"", "\"bias\": \"lora_only\"");
-    std::fs::write(exported.join(hf::ADAPTER_CONFIG), config).unwrap();
-    let unread = said(&folder, &[(&exported, 1.0)]);
-    assert!(
-        unread.contains("bias") && unread.contains("merge it with PEFT"),
-        "{unread}"
-    );
-    assert!(!unread.contains("trained on"), "{unread}");
-    let other = said(&dir.path().join("one"), &[(two.path(), 1.0)]);
-    assert!(
-        other.contains("another base") && other.contains("--any-base"),
-        "{other}"
-    );
-    // Chat puts an adapter beside the weights: told of other ones, and refused where it is in them.
-    let beside = |model: &Path, adapter: &Path| {
-        let held = HeldModel::load_with(model, &[adapter.to_path_buf()]);
-        held.map(|held| match held.about(0.0) {
-            Event::Loaded { notes, .. } => notes.join("; "),
-            event => panic!("{event:?}"),
-        })
-    };
-    let same = beside(&folder, one.path()).unwrap();
-    assert!(!same.contains("another base"), "{same}");
-    let other = beside(&dir.path().join("one"), two.path()).unwrap();
-    assert!(other.contains("is an adapter of another base"), "{other}");
-    let already = beside(&dir.path().join("one"), one.path()).err().unwrap();
-    assert!(already.to_string().contains("already merged"), "{already}");
-    assert!(already.hint().contains("leave --adapter out"));
-    let none = said(&folder, &[(&folder, 1.0)]);
-    assert!(none.contains("no adapter here"), "{none}");
-    assert!(said(&folder, &[]).contains("no adapter here"));
-    let whole = said(&folder, &[(dora.path(), 0.5)]);
-    assert!(whole.contains("whole"), "{whole}");
-    let several = said(&folder, &[(one.path(), 1.0), (dora.path(), 1.0)]);
-    assert!(several.contains("do not add up"), "{several}");
-    let (path, _) = packed(dir.path());
-    let packed = said(&path, &[(one.path(), 1.0)]);
-    assert!(packed.contains("--dequantize"), "{packed}");
-}
-
-/// SFT with adapters on a quantized file, then DPO or more SFT with adapters on that.
-#[test]
-fn an_adapter_on_an_adapter_on_a_file_is_merged_by_one_order() {
-    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
-    let dir = tempfile::tempdir().unwrap();
-    let (path, words) = packed(dir.path());
-    let first = Run::new(&[&words_of(&words)[..], &["max_steps=6"]].concat());
-    assert_eq!(finished(&first.go()).0, Outcome::Completed);
-    let first = first.checkpoint(6);
-    let from = format!("train.from={}", first.display());
-    let second = Run::new(&[
-        &from,
-        "adapter.lora.rank=2",
-        "lr=1e-2",
-        "max_steps=6",
-        "seed=5",
-        "model.d_model=32",
-    ]);
-    assert_eq!(finished(&second.go()).0, Outcome::Completed);
-    let second = second.checkpoint(6);
-    // The second adapter without the weights under it, as it is published.
-    let alone = dir.path().join("alone");
-    std::fs::create_dir(&alone).unwrap();
-    for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
-        std::fs::copy(second.join(name), alone.join(name)).unwrap();
-    }
-    let go =
-        |from: &Path, adapter: Option<&Path>, dequantize, to: &str| -> Result<Merged, MergeError> {
-            merge(&Order {
-                base: from.into(),
-                adapters: adapter
-                    .map(|path| (path.to_path_buf(), 1.0))
-                    .into_iter()
-                    .collect(),
-                to: dir.path().join(to),
-                dtype: "f32".into(),
-                dequantize,
-                any_base: false,
-                prompts: Vec::new(),
-            })
-        };
-    // A run on a file is merged without naming the file.
-    go(&first, None, false, "sft").unwrap();
-    go(&second, None, false, "expected").unwrap();
-    let expected = weights(&dir.path().join("expected"));
-    assert_ne!(weights(&dir.path().join("sft")), expected);
-    let ways: [(&Path, Option<&Path>, bool, &str); 4] = [
-        (&first, Some(&second), false, "run and run"),
-        (&first, Some(&alone), false, "run and adapter"),
-        (&alone, None, false, "adapter alone"),
-        (
-            &dir.path().join("sft"),
-            Some(&alone),
-            false,
-            "merged and adapter",
-        ),
-    ];
-    for (from, adapter, dequantize, to) in ways {
-        let merged = go(from, adapter, dequantize, to).unwrap();
-        let found = merged.check.unwrap();
-        assert!(
-            found.off < 1e-3 && found.agree == found.tokens,
-            "{to}: {found:?}"
-        );
-        assert_eq!(weights(&dir.path().join(to)), expected, "{to}");
-    }
-    // The file is found to be what the chain stands on; it has no tokenizer to export.
-    let file = go(&path, Some(&second), true, "never").unwrap_err();
-    assert!(file.to_string().contains("no tokenizer"), "{file}");
-    let record = std::fs::read_to_string(dir.path().join("run and adapter").join(RECORD)).unwrap();
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-    assert_eq!(record["adapters"].as_array().unwrap().len(), 2);
-    assert!(record["base"].as_str().unwrap().ends_with("base.gguf"));
-    // The chain answers, too, and says what its merged weights say.
-    let source = crate::models::ModelSource::open(&alone).unwrap();
-    let logits = |model: &mut crate::nn::Model| -> Vec<f32> {
-        let tokens: Vec<u32> = (0..16).collect();
-        let logits = model.logits(&tokens, 1, 16).unwrap();
-        logits.flatten_all().unwrap().to_vec1().unwrap()
-    };
-    let beside = logits(&mut source.load_for_inference().unwrap());
-    let merged = logits(&mut hf::load(&dir.path().join("expected")).unwrap());
-    let off = beside
-        .iter()
-        .zip(&merged)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max);
-    assert!(off < 1e-3, "{off}");
-    // A chain that does not end in these weights; the message says what would do.
-    let other = base();
-    let error = go(&other.checkpoint(5), Some(&second), false, "never").unwrap_err();
-    let said = format!("{error}; {}", error.hint());
-    assert!(
-        said.contains("another") || said.contains("other model") || said.contains("shape"),
-        "{said}"
-    );
-    // Adapters in a circle end.
-    let mut config: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(alone.join(hf::ADAPTER_CONFIG)).unwrap()).unwrap();
-    config["base_model_name_or_path"] = alone.to_str().unwrap().into();
-    std::fs::write(alone.join(hf::ADAPTER_CONFIG), config.to_string()).unwrap();
-    let circle = go(&alone, None, false, "never").unwrap_err().to_string();
-    assert!(circle.contains("circle"), "{circle}");
-    assert!(!dir.path().join("never").exists());
 }
 
 /// The log-probabilities of a greedy answer, to the bit.
@@ -677,42 +424,4 @@ fn tables_of_an_adapter_are_switched_with_it() {
         let off = far(&merged, &of(beside));
         assert!(off < allowed, "quantized: {quantized}, {off} of {allowed}");
     }
-}
-
-/// Whole tables do not add up with other adapters: such a merge is written unchecked. A table that two adapters bring is one
-/// too many.
-#[test]
-fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
-    use crate::engine::merge::{Order, merge};
-    let (base, dir) = (base(), tempfile::tempdir().unwrap());
-    let tuned = |words: &[&str]| {
-        let run = adapted(&base, &[&["max_steps=6"], words].concat());
-        assert_eq!(finished(&run.go()).0, Outcome::Completed);
-        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
-        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
-            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
-        }
-        to
-    };
-    let whole = "adapter.lora.modules_to_save=[embeddings]";
-    let [plain, one, two] = [tuned(&[]), tuned(&[whole]), tuned(&[whole, "seed=5"])];
-    let go = |adapters: &[&tempfile::TempDir], to: &str| {
-        let adapters = adapters.iter().map(|dir| (dir.path().to_path_buf(), 1.0));
-        merge(&Order {
-            base: base.checkpoint(5),
-            adapters: adapters.collect(),
-            to: dir.path().join(to),
-            dtype: "f32".into(),
-            dequantize: false,
-            any_base: false,
-            prompts: Vec::new(),
-        })
-    };
-    let alone = go(&[&one], "alone").unwrap().check.unwrap();
-    assert!(alone.off < 1e-4 && alone.moved > 0.0, "{alone:?}");
-    let unchecked = go(&[&plain, &one], "both").unwrap().check.unwrap_err();
-    assert!(unchecked.contains("whole tables"), "{unchecked}");
-    assert!(dir.path().join("both").join("config.json").is_file());
-    let error = go(&[&one, &two], "never").unwrap_err().to_string();
-    assert!(error.contains("two of the adapters bring"), "{error}");
 }

@@ -1,0 +1,49 @@
+use super::*;
+use crate::plan::models;
+
+#[test]
+fn adapters_have_as_many_parameters_as_published() {
+    let counts = |name| {
+        let arch = &models::find(name).unwrap().arch;
+        let of = |targets| Lora { rank: 8, targets }.params(arch);
+        LoraTargets::ALL.map(|(_, targets)| of(targets))
+    };
+    assert_eq!(
+        counts("qwen2.5-0.5b"),
+        [540_672, 1_081_344, 3_317_760, 4_399_104]
+    );
+    assert_eq!(
+        counts("llama-2-7b"),
+        [4_194_304, 8_388_608, 11_599_872, 19_988_480]
+    );
+    assert_eq!(
+        counts("llama-3.1-8b"),
+        [3_407_872, 6_815_744, 14_155_776, 20_971_520]
+    );
+}
+
+#[test]
+fn checkpointing_is_read_as_it_is_written_and_means_what_the_engine_does() {
+    use Checkpointing::{EveryN, Full, Off};
+    let read = ["off", "every-3", "FULL", "every-0", "every-", "some"];
+    assert_eq!(
+        read.map(Checkpointing::by_word),
+        [Some(Off), Some(EveryN(3)), Some(Full), None, None, None]
+    );
+    for form in Checkpointing::ALL {
+        assert_eq!(Checkpointing::from(form.engine()), form);
+    }
+    assert_eq!(
+        [Off, EveryN(3), EveryN(99), Full].map(|c| c.segment_len(12)),
+        [12, 3, 12, 1]
+    );
+}
+
+#[test]
+fn every_word_means_one_thing() {
+    for (word, method) in Method::ALL {
+        assert_eq!(Method::by_word(word), Some(method));
+    }
+    assert_eq!(Method::by_word("DPO"), Some(Method::Dpo));
+    assert_eq!(Method::Pretrain.word(), "pretrain");
+}
