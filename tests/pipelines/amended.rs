@@ -123,15 +123,21 @@ fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
     let files =
         || ["spec.yaml", "asked.yaml"].map(|file| std::fs::read_to_string(run.join(file)).unwrap());
     let before = files();
-    let set = "more.engine={torch: {python: /nowhere/python}}";
-    let refused = place.go(&["train", "--resume", "long", "-s", set, "--headless"]);
-    assert_ne!(code(&refused), 0, "{}", out(&refused));
-    let said = err(&refused);
-    assert!(said.contains("its spec stay as they were"), "{said}");
-    assert_eq!(files(), before);
-    assert_eq!(place.words(), ["done", "failed", "waiting"]);
-    let kept = &place.state()["stages"][1];
-    assert!(kept.get("amended").is_none(), "{kept}");
+    // Before the run's files are changed, and by the engine afterwards.
+    for (python, told) in [
+        ("/nowhere/python", "there is no Python there"),
+        ("/bin/false", "its spec stay as they were"),
+    ] {
+        let set = format!("more.engine={{torch: {{python: {python}}}}}");
+        let refused = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);
+        assert_ne!(code(&refused), 0, "{python}: {}", out(&refused));
+        let said = err(&refused);
+        assert!(said.contains(told), "{python}: {said}");
+        assert_eq!(files(), before, "{python}");
+        assert_eq!(place.words(), ["done", "failed", "waiting"], "{python}");
+        let kept = &place.state()["stages"][1];
+        assert!(kept.get("amended").is_none(), "{kept}");
+    }
 }
 
 #[test]

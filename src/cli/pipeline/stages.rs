@@ -135,6 +135,11 @@ fn train_stage(
             return Ok(told(why));
         }
         match summary.status {
+            // Refused before anything was written: the run stands as it did.
+            RunStatus::Finished | RunStatus::Stopped if !status.success() => {
+                let silent = || format!("its run {} was not resumed", run.folder());
+                return Ok(Ended::failed(status, said, silent));
+            }
             RunStatus::Finished => {}
             RunStatus::Stopped => return Ok(Ended::Stopped),
             RunStatus::Live => {

@@ -117,12 +117,13 @@ pub fn arm(code: u8) -> io::Result<()> {
         return Ok(());
     }
     CODE.store(i32::from(code), Ordering::Relaxed);
+    // Before all else: where there is no room even for what follows, the next failure has its words and its code.
+    catch_aborts()?;
     let reserve = reserve()?;
     let (mut wait, wake) = io::pipe()?;
     let (mut heard, hears) = io::pipe()?;
     use std::os::fd::IntoRawFd;
     WAKE.store(wake.into_raw_fd(), Ordering::Release);
-    catch_aborts()?;
     thread::Builder::new()
         .name("last-words".into())
         .stack_size(1 << 20)

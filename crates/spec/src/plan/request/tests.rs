@@ -1,3 +1,5 @@
+//! What a request comes to: parameters, tokens, rows, and how it is told.
+
 use super::*;
 use crate::plan::models;
 

@@ -1,3 +1,5 @@
+//! Specs and models as targets of a plan.
+
 use super::*;
 use crate::plan::request::Checkpointing;
 
