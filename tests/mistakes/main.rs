@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
+mod data;
+mod resumes;
+
 use llmtui::base::clock::ManualClock;
 use llmtui::run::{LogWriter, RunDir};
 use llmtui::wire::Event;
@@ -88,34 +91,6 @@ fn rm_deletes_the_folder_that_was_named_and_no_other() {
 }
 
 #[test]
-fn checkpoints_that_are_gone_are_told_from_those_that_never_were() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = run_at(dir.path(), "mine", 1);
-    fails(
-        dir.path(),
-        &["export", "mine", "--to", "x"],
-        2,
-        &["ended before its first"],
-    );
-    let clock = Arc::new(ManualClock::at(1));
-    let (mut sender, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
-    let saved = r#"{"type":"Checkpointed","step":20,"path":"checkpoints/step-000020","bytes":1,"best":true,"seconds":0.1}"#;
-    sender
-        .emit(serde_json::from_str::<Event>(saved).unwrap())
-        .unwrap();
-    drop(sender);
-    thread.finish().unwrap();
-    let verbs: [&[&str]; 3] = [
-        &["chat", "mine"],
-        &["export", "mine", "--to", "x"],
-        &["train", "--branch", "mine"],
-    ];
-    for verb in verbs {
-        fails(dir.path(), verb, 2, &["are gone", "step 20"]);
-    }
-}
-
-#[test]
 fn a_spec_that_exists_is_refused_before_the_first_question() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("mine.yaml"), "extends: quickstart\n").unwrap();
@@ -140,33 +115,6 @@ fn a_run_in_the_place_of_a_spec_is_met_with_its_spec() {
     let folder = format!("runs/{}", run.id());
     let hints = ["is a folder", "/spec.yaml is the spec of this run"];
     fails(dir.path(), &["train", &folder, "--dry-run"], 2, &hints);
-}
-
-#[test]
-fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("latin1.txt"), b"hello w\xf6rld\n").unwrap();
-    let clean = ["data", "clean", "latin1.txt", "--out", "out.jsonl"];
-    fails(dir.path(), &clean, 2, &["latin1.txt:1", "0xf6", "iconv"]);
-    let (_, page, _) = llmtui(dir.path(), &["data", "inspect", "latin1.txt"]);
-    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("nothing behind latin1.txt:1"), "{page}");
-    assert!(page.contains("fix latin1.txt: convert it"), "{page}");
-    assert!(page.contains("skip does not pass over"), "{page}");
-}
-
-#[test]
-fn a_column_that_the_log_does_not_have_is_told_with_those_that_it_has() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("log.csv"), "it,nll,dev\n1,2.5,\n2,2.4,\n").unwrap();
-    let map = |word: &str| ["watch", "log.csv", "--map", word, "--headless"].map(String::from);
-    let wrong = map("step=nope");
-    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
-    fails(dir.path(), &wrong, 2, &["no column nope", "dev, it, nll"]);
-    // A column whose cells are still empty is there.
-    let right = map("val/loss=dev");
-    let right: Vec<&str> = right.iter().map(String::as_str).collect();
-    assert_eq!(llmtui(dir.path(), &right).0, 0);
 }
 
 #[test]
@@ -201,46 +149,6 @@ fn options_are_never_passed_over_in_silence() {
         &[&batches[..], &["--checkpoint", "5"]].concat(),
         2,
         &["--run RUN"],
-    );
-}
-
-#[test]
-fn an_engine_that_died_is_told_by_diagnose_and_named_by_resume() {
-    let dir = tempfile::tempdir().unwrap();
-    let run = run_at(dir.path(), "mine", 1);
-    let clock = Arc::new(ManualClock::at(5_000));
-    let (mut log, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
-    log.emit(Event::Hello {
-        run: run.id().into(),
-        engine: "0".into(),
-        pid: 1,
-        host: "h".into(),
-    })
-    .unwrap();
-    drop(log);
-    thread.finish().unwrap();
-    let (code, out, _) = llmtui(dir.path(), &["diagnose", "mine"]);
-    assert_eq!(code, 4);
-    let resume = format!("llmtui resume {}", run.id());
-    assert!(
-        out.contains("the engine died at step 0") && out.contains(&resume),
-        "{out}"
-    );
-    let (_, out, _) = llmtui(dir.path(), &["diagnose", "mine", "--json"]);
-    let list: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (&list[0]["id"], &list[0]["title"]),
-        (&"verdict".into(), &"TOO EARLY".into())
-    );
-    assert_eq!(
-        (&list[1]["id"], &list[1]["status"]),
-        (&"engine".into(), &"fail".into())
-    );
-    fails(
-        dir.path(),
-        &["resume"],
-        2,
-        &["no live run", "crashed", &resume],
     );
 }
 
@@ -570,56 +478,6 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     assert!(!out.contains("no PyTorch"), "{out}");
 }
 
-/// Three numbers of tokens stood under one name.
-#[test]
-fn a_dry_run_names_what_it_counts() {
-    let dir = tempfile::tempdir().unwrap();
-    let row = r#"{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "It is said."}]}"#;
-    std::fs::write(
-        dir.path().join("chats.jsonl"),
-        format!("{row}\n").repeat(60),
-    )
-    .unwrap();
-    let dry = |set: &[&str]| {
-        let args = [&["train", "smoke", "--dry-run", "-s", "threads=1"], set].concat();
-        let (code, out, said) = llmtui(dir.path(), &args);
-        assert_eq!(code, 0, "{said}");
-        out
-    };
-    let plain = dry(&[]);
-    assert!(plain.contains("validation tokens\n"), "{plain}");
-    assert!(plain.contains(", on 1 thread\n"), "{plain}");
-    assert!(!plain.contains("padding"), "{plain}");
-    let chats = dry(&[
-        "-s",
-        "method=sft",
-        "-s",
-        "data.path=chats.jsonl",
-        "-s",
-        "max_steps=300",
-        "-s",
-        "data.template=chatml",
-        "-s",
-        "seq_len=128",
-    ]);
-    assert!(chats.contains("validation targets\n"), "{chats}");
-    assert!(chats.contains(" with padding), "), "{chats}");
-    assert!(
-        chats.contains("tokens, padding included: up to 4"),
-        "{chats}"
-    );
-    // Answers alone are supervised: of the split's targets some are not in its loss.
-    let count = |words: &str| {
-        let before = chats.split(words).next().unwrap();
-        let number = before.rsplit(' ').next().unwrap();
-        number.replace(',', "").parse::<u64>().unwrap()
-    };
-    assert!(
-        count(" validation tokens count in the loss") < count(" validation targets"),
-        "{chats}"
-    );
-}
-
 /// The run was made, failed, and stayed; its message named the fix twice, and no line began with `try:`.
 #[test]
 fn without_pytorch_no_run_is_made_that_could_not_begin() {
@@ -644,215 +502,6 @@ fn without_pytorch_no_run_is_made_that_could_not_begin() {
             "stage more: engine.torch: there is no PyTorch",
             "try: llmtui engine",
         ],
-    );
-    assert!(!dir.path().join("runs").exists());
-}
-
-/// A run that the machine ended before its first step has nothing to go on from, and was taken ahead of one that has.
-#[test]
-fn a_resume_goes_on_with_the_run_that_got_somewhere() {
-    let dir = tempfile::tempdir().unwrap();
-    let train = [
-        "train",
-        "smoke",
-        "--headless",
-        "-s",
-        "max_steps=9",
-        "--stop-after",
-        "3",
-    ];
-    let (code, out, said) = llmtui(dir.path(), &train);
-    assert_eq!(code, 0, "{out}{said}");
-    let runs = std::fs::read_dir(dir.path().join("runs")).unwrap();
-    let older = runs
-        .flatten()
-        .find(|e| e.path().join("run.json").exists())
-        .unwrap();
-    let older = RunDir::open(&older.path()).unwrap();
-    let spec = std::fs::read_to_string(older.spec_path()).unwrap();
-    let clock = Arc::new(ManualClock::at(4_000_000_000_000));
-    let newer = RunDir::create(&dir.path().join("runs"), "smoke", &spec, "", &*clock).unwrap();
-    let (mut log, thread) = LogWriter::open(&newer.events_path(), clock, |_| {}).unwrap();
-    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"no PyTorch"}"#;
-    log.emit(serde_json::from_str::<Event>(ended).unwrap())
-        .unwrap();
-    drop(log);
-    thread.finish().unwrap();
-    let expected = format!("would resume {} from step 3", older.folder());
-    for word in ["smoke", "auto"] {
-        let (code, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
-        assert_eq!(code, 0, "{said}");
-        assert!(out.contains(&expected), "{word}: {out}");
-        assert!(
-            said.contains("passed over") && said.contains("no PyTorch"),
-            "{word}: {said}"
-        );
-    }
-    // Who names it by its folder means it; without another one it is what there is.
-    let named = ["train", "--resume", &newer.folder(), "--dry-run"];
-    let (_, out, said) = llmtui(dir.path(), &named);
-    assert!(
-        out.contains(&format!("would resume {}", newer.folder())),
-        "{out}{said}"
-    );
-    std::fs::remove_dir_all(older.path()).unwrap();
-    for word in ["smoke", "auto"] {
-        let (_, out, said) = llmtui(dir.path(), &["train", "--resume", word, "--dry-run"]);
-        assert!(
-            out.contains(&format!("would resume {}", newer.folder())),
-            "{word}: {out}{said}"
-        );
-    }
-}
-
-#[test]
-fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let corpus: String = (0..400)
-        .map(|i| format!("line {i} of {}. ", i * 7))
-        .collect();
-    std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
-    let small = "train quickstart --headless -s data.path=own.txt -s max_steps=2 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
-    let small: Vec<&str> = small.split(' ').collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
-    std::fs::write(dir.path().join("own.txt"), "too short").unwrap();
-    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
-    let spec = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
-    let spec = || std::fs::read_to_string(spec.spec_path()).unwrap();
-    let before = spec();
-    let longer = "train --resume quickstart --headless -s max_steps=9";
-    let longer: Vec<&str> = longer.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &longer);
-    assert!(matches!(code, 2..=4), "{out}{said}");
-    assert!(out.contains("not resumed: the train split"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
-    assert_eq!(spec(), before);
-    let (_, out, _) = llmtui(dir.path(), &["runs"]);
-    assert!(out.contains("finished") && !out.contains("failed"), "{out}");
-}
-
-/// It trained nothing, ended well, and the run was said to have done 6 of 1 steps.
-#[test]
-fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    let corpus: String = (0..400)
-        .map(|i| format!("line {i} of {}. ", i * 7))
-        .collect();
-    std::fs::write(dir.path().join("own.txt"), &corpus).unwrap();
-    let small = "train quickstart --headless -s data.path=own.txt -s max_steps=6 -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2";
-    let small: Vec<&str> = small.split(' ').collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
-    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
-    let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
-    let files = || [run.spec_path(), run.asked_path()].map(|p| std::fs::read_to_string(p).unwrap());
-    let before = files();
-    let fewer = "train --resume quickstart --headless -s epochs=0.001";
-    let fewer: Vec<&str> = fewer.split(' ').collect();
-    let (code, out, said) = llmtui(dir.path(), &fewer);
-    assert_eq!(code, 2, "{out}{said}");
-    assert!(out.contains("nothing is left to train"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
-    assert_eq!(files(), before);
-    let (_, out, _) = llmtui(dir.path(), &["runs"]);
-    assert!(out.contains("finished") && out.contains("6/6"), "{out}");
-}
-
-#[test]
-fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() {
-    let dir = tempfile::tempdir().unwrap();
-    let row = |i: usize| {
-        format!(
-            r#"{{"messages": [{{"role": "user", "content": "say {i}"}}, {{"role": "assistant", "content": "yes {}"}}]}}"#,
-            i * 7
-        )
-    };
-    let rows: Vec<String> = (0..200).map(row).collect();
-    std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
-    let small = "train sft --headless -s train.from=null -s data.path=rows.jsonl -s data.tokenizer.bpe.vocab_size=300 -s max_steps=2 \
-        -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2 -s seq_len=128";
-    let small: Vec<&str> = small.split_whitespace().collect();
-    let (code, _, said) = llmtui(dir.path(), &small);
-    assert_eq!(code, 0, "{said}");
-    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
-    let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
-    let model = run.checkpoints()[0].path.display().to_string();
-    let lf = format!("stage: sft\nmodel_name_or_path: {model}\ntemplate: llama3\ndataset: gone\n");
-    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
-    let from =
-        format!("sft -s train.from={model} -s data.path=rows.jsonl -s max_steps=2 -s seq_len=128");
-    let lacks = ["<|eot_id|> (", " tokens)", "data.template=auto"];
-    for (words, template, named) in [
-        ("import lf.yaml".into(), "", true),
-        (format!("plan {from}"), "llama3", true),
-        (format!("train {from} --dry-run"), "llama3", true),
-        (format!("plan {from}"), "chatml", false),
-        (format!("train {from} --dry-run"), "chatml", false),
-    ] {
-        let template = format!("data.template={template}");
-        let mut words: Vec<&str> = words.split(' ').collect();
-        if words[0] != "import" {
-            words.extend(["-s", &template]);
-        }
-        let (code, out, said) = llmtui(dir.path(), &words);
-        assert_eq!(code, 0, "{words:?}: {said}");
-        let told = format!("{out}{said}");
-        let told: Vec<&str> = told.split_whitespace().collect();
-        let told = told.join(" ");
-        assert_eq!(
-            lacks.iter().all(|word| told.contains(word)),
-            named,
-            "{words:?}: {told}"
-        );
-    }
-    let lf = "stage: sft\nmodel_name_or_path: org/model\ntemplate: llama3\ndataset: gone\n";
-    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
-    let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
-    assert!(
-        out.contains("template llama3 writes <|begin_of_text|>"),
-        "{out}"
-    );
-}
-
-/// `-s data.path=$FILE` with a variable that was not set: the whole working directory was the corpus.
-#[test]
-fn an_empty_path_is_no_folder() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
-    for key in ["data.path", "data.val_path", "train.from"] {
-        let set = format!("{key}=");
-        let phrases = [key, "it is empty", "leave it out"];
-        fails(
-            dir.path(),
-            &["train", "quickstart", "-s", &set, "--dry-run"],
-            2,
-            &phrases,
-        );
-    }
-}
-
-#[test]
-fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("chats.jsonl"), "").unwrap();
-    let phrases = [
-        "this is data, not a spec",
-        "data inspect chats.jsonl",
-        "sft for conversations",
-    ];
-    fails(dir.path(), &["train", "chats.jsonl"], 2, &phrases);
-}
-
-#[test]
-fn a_method_that_learns_from_rows_makes_no_run_of_the_built_in_text() {
-    let dir = tempfile::tempdir().unwrap();
-    let args = ["train", "quickstart", "-s", "method=dpo", "--headless"];
-    fails(
-        dir.path(),
-        &args,
-        2,
-        &["is plain text", "-s data.path=FILE"],
     );
     assert!(!dir.path().join("runs").exists());
 }

@@ -1,0 +1,178 @@
+//! Mistakes with data: paths, rows, columns, templates, and what a dry run counts.
+
+use super::*;
+
+#[test]
+fn rows_that_cannot_be_read_on_are_told_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("latin1.txt"), b"hello w\xf6rld\n").unwrap();
+    let clean = ["data", "clean", "latin1.txt", "--out", "out.jsonl"];
+    fails(dir.path(), &clean, 2, &["latin1.txt:1", "0xf6", "iconv"]);
+    let (_, page, _) = llmtui(dir.path(), &["data", "inspect", "latin1.txt"]);
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains("nothing behind latin1.txt:1"), "{page}");
+    assert!(page.contains("fix latin1.txt: convert it"), "{page}");
+    assert!(page.contains("skip does not pass over"), "{page}");
+}
+
+#[test]
+fn a_column_that_the_log_does_not_have_is_told_with_those_that_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.csv"), "it,nll,dev\n1,2.5,\n2,2.4,\n").unwrap();
+    let map = |word: &str| ["watch", "log.csv", "--map", word, "--headless"].map(String::from);
+    let wrong = map("step=nope");
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+    fails(dir.path(), &wrong, 2, &["no column nope", "dev, it, nll"]);
+    // A column whose cells are still empty is there.
+    let right = map("val/loss=dev");
+    let right: Vec<&str> = right.iter().map(String::as_str).collect();
+    assert_eq!(llmtui(dir.path(), &right).0, 0);
+}
+
+#[test]
+fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |i: usize| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "say {i}"}}, {{"role": "assistant", "content": "yes {}"}}]}}"#,
+            i * 7
+        )
+    };
+    let rows: Vec<String> = (0..200).map(row).collect();
+    std::fs::write(dir.path().join("rows.jsonl"), rows.join("\n")).unwrap();
+    let small = "train sft --headless -s train.from=null -s data.path=rows.jsonl -s data.tokenizer.bpe.vocab_size=300 -s max_steps=2 \
+        -s preflight.enabled=false -s n_layer=1 -s d_model=32 -s n_head=2 -s seq_len=128";
+    let small: Vec<&str> = small.split_whitespace().collect();
+    let (code, _, said) = llmtui(dir.path(), &small);
+    assert_eq!(code, 0, "{said}");
+    let run = std::fs::read_dir(dir.path().join("runs")).unwrap().next();
+    let run = RunDir::open(&run.unwrap().unwrap().path()).unwrap();
+    let model = run.checkpoints()[0].path.display().to_string();
+    let lf = format!("stage: sft\nmodel_name_or_path: {model}\ntemplate: llama3\ndataset: gone\n");
+    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
+    let from =
+        format!("sft -s train.from={model} -s data.path=rows.jsonl -s max_steps=2 -s seq_len=128");
+    let lacks = ["<|eot_id|> (", " tokens)", "data.template=auto"];
+    for (words, template, named) in [
+        ("import lf.yaml".into(), "", true),
+        (format!("plan {from}"), "llama3", true),
+        (format!("train {from} --dry-run"), "llama3", true),
+        (format!("plan {from}"), "chatml", false),
+        (format!("train {from} --dry-run"), "chatml", false),
+    ] {
+        let template = format!("data.template={template}");
+        let mut words: Vec<&str> = words.split(' ').collect();
+        if words[0] != "import" {
+            words.extend(["-s", &template]);
+        }
+        let (code, out, said) = llmtui(dir.path(), &words);
+        assert_eq!(code, 0, "{words:?}: {said}");
+        let told = format!("{out}{said}");
+        let told: Vec<&str> = told.split_whitespace().collect();
+        let told = told.join(" ");
+        assert_eq!(
+            lacks.iter().all(|word| told.contains(word)),
+            named,
+            "{words:?}: {told}"
+        );
+    }
+    let lf = "stage: sft\nmodel_name_or_path: org/model\ntemplate: llama3\ndataset: gone\n";
+    std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
+    let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
+    assert!(
+        out.contains("template llama3 writes <|begin_of_text|>"),
+        "{out}"
+    );
+}
+
+/// `-s data.path=$FILE` with a variable that was not set: the whole working directory was the corpus.
+#[test]
+fn an_empty_path_is_no_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
+    for key in ["data.path", "data.val_path", "train.from"] {
+        let set = format!("{key}=");
+        let phrases = [key, "it is empty", "leave it out"];
+        fails(
+            dir.path(),
+            &["train", "quickstart", "-s", &set, "--dry-run"],
+            2,
+            &phrases,
+        );
+    }
+}
+
+#[test]
+fn rows_named_where_a_spec_belongs_are_not_said_to_train_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("chats.jsonl"), "").unwrap();
+    let phrases = [
+        "this is data, not a spec",
+        "data inspect chats.jsonl",
+        "sft for conversations",
+    ];
+    fails(dir.path(), &["train", "chats.jsonl"], 2, &phrases);
+}
+
+#[test]
+fn a_method_that_learns_from_rows_makes_no_run_of_the_built_in_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["train", "quickstart", "-s", "method=dpo", "--headless"];
+    fails(
+        dir.path(),
+        &args,
+        2,
+        &["is plain text", "-s data.path=FILE"],
+    );
+    assert!(!dir.path().join("runs").exists());
+}
+
+/// Three numbers of tokens stood under one name.
+#[test]
+fn a_dry_run_names_what_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"messages": [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "It is said."}]}"#;
+    std::fs::write(
+        dir.path().join("chats.jsonl"),
+        format!("{row}\n").repeat(60),
+    )
+    .unwrap();
+    let dry = |set: &[&str]| {
+        let args = [&["train", "smoke", "--dry-run", "-s", "threads=1"], set].concat();
+        let (code, out, said) = llmtui(dir.path(), &args);
+        assert_eq!(code, 0, "{said}");
+        out
+    };
+    let plain = dry(&[]);
+    assert!(plain.contains("validation tokens\n"), "{plain}");
+    assert!(plain.contains(", on 1 thread\n"), "{plain}");
+    assert!(!plain.contains("padding"), "{plain}");
+    let chats = dry(&[
+        "-s",
+        "method=sft",
+        "-s",
+        "data.path=chats.jsonl",
+        "-s",
+        "max_steps=300",
+        "-s",
+        "data.template=chatml",
+        "-s",
+        "seq_len=128",
+    ]);
+    assert!(chats.contains("validation targets\n"), "{chats}");
+    assert!(chats.contains(" with padding), "), "{chats}");
+    assert!(
+        chats.contains("tokens, padding included: up to 4"),
+        "{chats}"
+    );
+    // Answers alone are supervised: of the split's targets some are not in its loss.
+    let count = |words: &str| {
+        let before = chats.split(words).next().unwrap();
+        let number = before.rsplit(' ').next().unwrap();
+        number.replace(',', "").parse::<u64>().unwrap()
+    };
+    assert!(
+        count(" validation tokens count in the loss") < count(" validation targets"),
+        "{chats}"
+    );
+}
