@@ -67,7 +67,7 @@ pub fn of_child(words: &str) -> Option<Failure> {
 pub fn of_run<T: Send + 'static>(host: &Host<T>) -> Words {
     let word = host.last_word();
     Words::new(move |bytes| {
-        word.say(&format!("{}; try {FIX}", what_failed(bytes as u64)));
+        word.say(&message::line(&what_failed(bytes as u64), FIX));
     })
 }
 

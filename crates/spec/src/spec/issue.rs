@@ -49,7 +49,7 @@ pub struct Issue {
 }
 
 impl Issue {
-    /// For one line of a screen: `model.n_head: 5 does not divide 128; try 4`.
+    /// For one line of a screen: `model.n_head: 5 does not divide 128; try: 4`.
     pub fn line(&self) -> String {
         let place = match self.path.as_str() {
             "" => String::new(),
@@ -57,7 +57,7 @@ impl Issue {
         };
         let hint = match self.hint.as_str() {
             "" => String::new(),
-            hint => format!("; try {hint}"),
+            hint => format!("; try: {hint}"),
         };
         format!("{place}{}{hint}", self.what)
     }

@@ -17,12 +17,17 @@ pub fn written(what: &str, fix: &str) -> String {
     }
 }
 
+/// An error with its fix, if it has one, on one line of a screen.
+pub fn line(what: &str, fix: &str) -> String {
+    match fix {
+        "" => what.into(),
+        fix => format!("{what}; try: {fix}"),
+    }
+}
+
 /// The last error message in what a process wrote, on one line.
 pub fn found(text: &str) -> Option<String> {
-    parts(text).map(|(what, fix)| match fix.as_str() {
-        "" => what,
-        fix => format!("{what}; try: {fix}"),
-    })
+    parts(text).map(|(what, fix)| line(&what, &fix))
 }
 
 /// What the last error message in what a process wrote says, and its fix, which may be empty; each on one line.

@@ -30,8 +30,8 @@ use crate::base::paths::{Env, expand_home};
 use crate::data::inspect::{Progress, Subject};
 use crate::data::source::ReadContext;
 use crate::hardware::{Live, Provider, Recorded, Recording};
-use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
+use crate::link::{Link, message};
 use crate::plan::probe::Measure;
 use crate::plan::start;
 use crate::run::index::{self, RunStatus, RunSummary};
@@ -259,10 +259,8 @@ impl Workplace {
     /// What a plan is made of; reads the spec's data where its vocabulary follows from them.
     pub fn plan(&self, name: &str) -> Result<Box<crate::plan::Request>, String> {
         let request = crate::plan::target::resolve(name, &[], &self.sources);
-        request.map(Box::new).map_err(|e| match e.hint() {
-            hint if hint.is_empty() => e.to_string(),
-            hint => format!("{e}; try {hint}"),
-        })
+        let request = request.map(Box::new);
+        request.map_err(|e| message::line(&e.to_string(), &e.hint()))
     }
 
     /// Where rows of data are read from.
@@ -338,10 +336,7 @@ pub fn inspect(
     }));
     let result = match result {
         Ok(Ok(inspected)) => Ok(Arc::new(inspected)),
-        Ok(Err(e)) => Err(match e.hint() {
-            hint if hint.is_empty() => e.to_string(),
-            hint => format!("{e}; try {hint}"),
-        }),
+        Ok(Err(e)) => Err(message::line(&e.to_string(), &e.hint())),
         Err(_) => Err("a bug ended the inspection; see the crash file".into()),
     };
     if !given_up.load(Ordering::Relaxed) {

@@ -6,6 +6,7 @@ use crate::base::files::{is_locked, open_plain_with};
 use crate::base::paths::Env;
 use crate::base::text::{one_line, shown};
 use crate::link::launch::{Launcher, written_after};
+use crate::link::message;
 use crate::pipeline::{self, PipelineDir};
 use crate::run::{RunDir, index};
 use std::fs::OpenOptions;
@@ -38,11 +39,7 @@ impl Workplace {
 }
 
 fn said(error: &pipeline::PipelineError) -> String {
-    let hint = error.hint();
-    match hint.is_empty() {
-        true => error.to_string(),
-        false => format!("{error}; try {hint}"),
-    }
+    message::line(&error.to_string(), &error.hint())
 }
 
 /// Starts the engine of a pipeline without a terminal and waits for the run that it trains first, or goes on with. `force` trains

@@ -46,6 +46,39 @@ fn the_chat_takes_the_checkpoint_of_the_run_and_sends() {
     );
 }
 
+/// A run may save, and prune, faster than a model is read.
+#[test]
+fn a_checkpoint_that_its_run_pruned_is_replaced_by_the_one_that_is_there() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    bench.write("KING:").press("enter");
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
+    let closed = Incoming::Closed(Some("llmtui: it cannot be read".into()));
+    let batch = vec![closed];
+    bench.msg(Msg::Incoming { slot, batch });
+    assert_eq!(bench.effects, [Effect::ListCheckpoints]);
+
+    // It is there, and does not load: that is what is said, and nothing is tried again.
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    assert_eq!(bench.effects, []);
+
+    let mut rows = checkpoint_rows();
+    rows[0].step = 1_500;
+    rows[0].path = "runs/2026-11-21-1040-shakespeare-k3qf/checkpoints/step-001500".into();
+    let newer = rows[0].path.clone();
+    bench.msg(Msg::Checkpoints(rows));
+    assert!(matches!(&bench.effects[..], [Effect::OpenChat { model, .. }] if *model == newer));
+    let said = bench.picture(80, 24);
+    assert!(said.contains("step 1,000 was pruned"), "{said}");
+    model_is_there(&mut bench, None);
+    assert!(
+        matches!(bench.sent()[..], [Command::Generate { prompt, .. }] if *prompt == "KING:".into()),
+        "what was said meanwhile is asked of it"
+    );
+}
+
 #[test]
 fn pasted_lines_are_lines_whatever_the_terminal_sends_for_their_ends() {
     let mut bench = Bench::new();

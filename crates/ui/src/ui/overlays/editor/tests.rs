@@ -126,7 +126,7 @@ fn saving_and_starting_give_the_yaml() {
     say(&mut editor, "model.n_head", "3");
     assert_eq!(editor.act(Action::StartSpec), Reply::Stay);
     let error = editor.error.as_ref().unwrap();
-    for words in ["cannot be trained", "multiple", "; try "] {
+    for words in ["cannot be trained", "multiple", "; try: "] {
         assert!(error.contains(words), "{error}");
     }
 }

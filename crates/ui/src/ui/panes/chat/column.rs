@@ -7,7 +7,9 @@ use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::one_line;
+use crate::link::message;
 use crate::ui::msg::Slot;
+use crate::ui::rows::CheckpointRow;
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
 
 /// The engine that answers.
@@ -107,6 +109,12 @@ impl Column {
     /// The answer that is being written.
     pub fn streaming(&self) -> Option<&Reply> {
         self.replies.last().filter(|reply| reply.streaming())
+    }
+
+    /// The checkpoint of a run that trained on while its engine was lost before it had read it: it may have been pruned.
+    pub fn unread(&self) -> Option<&CheckpointRow> {
+        let failed = matches!(self.engine, Engine::Failed(_)) && self.about.is_none();
+        self.model.row.as_ref().filter(|row| failed && row.live)
     }
 
     /// Whether an answer is on its way or will be asked for.
@@ -299,23 +307,14 @@ impl Column {
 
     /// The engine is gone; `why` are the last words of its process.
     pub fn lost(&mut self, why: &str) {
-        let why = &in_one_sentence(why);
+        let said = message::found(why.trim());
+        let why = said.as_deref().unwrap_or(why.trim());
         if let Some(reply) = self.replies.last_mut().filter(|reply| reply.streaming()) {
             reply.answer = Answer::Failed(why.to_string());
         }
         if self.slot().is_some() {
             self.engine = Engine::Failed(why.to_string());
         }
-    }
-}
-
-/// What a process said when it died: without its name, the hint behind the cause.
-fn in_one_sentence(why: &str) -> String {
-    let why = why.trim();
-    let why = why.strip_prefix("llmtui: ").unwrap_or(why);
-    match why.split_once("\n  try: ") {
-        Some((what, hint)) => format!("{what}; try {}", hint.trim()),
-        None => why.to_string(),
     }
 }
 

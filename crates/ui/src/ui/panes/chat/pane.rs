@@ -131,7 +131,10 @@ impl ChatPane {
             return vec![Request::Refill(Box::new(self.picker(context)))];
         }
         let mut wanted = std::mem::take(&mut self.wanted_runs);
-        if !context.in_front || (wanted.is_empty() && !self.columns().is_empty()) {
+        if wanted.is_empty() && !self.columns().is_empty() {
+            return self.instead_of_pruned(context);
+        }
+        if !context.in_front {
             return Vec::new();
         }
         let store = context.store;
@@ -165,6 +168,41 @@ impl ChatPane {
             }
             None => Vec::new(),
         }
+    }
+
+    /// A run that trains on may prune a checkpoint between the list and the reading of it: the one that a list offers now
+    /// takes its place.
+    fn instead_of_pruned(&mut self, context: &mut PaneContext) -> Vec<Request> {
+        let rows = &context.store.checkpoints;
+        let pruned = |column: &Column| {
+            let gone = column.unread()?;
+            let there = rows.iter().any(|row| row.path == gone.path);
+            let run = gone.path.parent()?.parent()?.to_path_buf();
+            let row = best(rows, &run).filter(|_| !there)?;
+            Some((gone.step, row.clone()))
+        };
+        let found = self.columns().iter().enumerate();
+        let found: Vec<_> = found.filter_map(|(at, c)| Some((at, pruned(c)?))).collect();
+        let (focus, mut requests) = (self.focus, Vec::new());
+        for (at, (step, row)) in found {
+            let words = format!(
+                "step {} was pruned by its run before it was read; this is step {}",
+                human::grouped(step),
+                human::grouped(row.step)
+            );
+            self.focus(at);
+            self.picking = Picking::Replace;
+            requests.extend(self.open_row(row, context));
+            requests.push(info(&words));
+        }
+        self.focus(focus);
+        requests
+    }
+
+    /// An engine that ended before it had read its checkpoint: whether that is still there, a new list tells.
+    fn look_again(&self, slot: Slot) -> Option<Request> {
+        let unread = self.columns().iter().any(|c| c.unread().is_some());
+        (unread && !self.owns(slot)).then_some(Request::Do(Effect::ListCheckpoints))
     }
 
     /// Opens a checkpoint of a run, or says why there is nothing to talk to.
@@ -218,6 +256,7 @@ impl ChatPane {
             }
         }
         requests.extend(send(Asked::Generate, sent));
+        requests.extend(self.look_again(slot));
         requests.push(Request::Draw(Freshness::DataMoved));
         requests
     }
@@ -461,6 +500,7 @@ impl Pane for ChatPane {
             }
             Msg::Opened { slot, result } if self.owns(*slot) => {
                 self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));
+                return self.look_again(*slot).into_iter().collect();
             }
             Msg::Sent {
                 slot,

@@ -279,7 +279,7 @@ fn a_lost_engine_is_told_and_earlier_prompts_come_back() {
     assert!(say(&mut chat, "again").is_empty());
     let mut chat = ready(&[None]);
     chat.lost(Slot(1), "llmtui: x: no model\n  try: another\n");
-    let told = Engine::Failed("x: no model; try another".into());
+    let told = Engine::Failed("x: no model; try: another".into());
     assert_eq!(chat.columns()[0].engine, told);
 }
 
