@@ -210,7 +210,9 @@ impl Workplace {
         } else {
             Holder::Log
         };
-        Ok((Opened::new(run.path(), holder), link))
+        let mut opened = Opened::new(run.path(), holder);
+        opened.stage = pipelines::stage_of(run, &self.runs_dir);
+        Ok((opened, link))
     }
 
     /// A path as it was typed, `~` replaced.

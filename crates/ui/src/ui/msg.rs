@@ -1,6 +1,7 @@
 //! Everything that enters [`super::app::App::update`].
 
 use crate::advisor::wizard::{Answers, Context, Seen};
+use crate::base::text::one_line;
 use crate::data::inspect::{Inspected, Progress};
 use crate::hardware::Machine;
 use crate::link::Incoming;
@@ -198,6 +199,30 @@ pub struct Opened {
     pub holder: Holder,
     /// What was decided for the user when it was started.
     pub decided: Option<String>,
+    /// Where it is the run of a pipeline's stage.
+    pub stage: Option<StageOf>,
+}
+
+/// A run's place in a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageOf {
+    /// The pipeline's name.
+    pub pipeline: String,
+    pub stage: String,
+    /// From 1.
+    pub number: usize,
+    pub n_stages: usize,
+    /// Goes on with the stages that are left, while nobody does; none behind the last.
+    pub resume: Option<String>,
+}
+
+impl StageOf {
+    /// `stage sft, 2 of 3, of pipeline chat`
+    pub fn words(&self) -> String {
+        let (stage, pipeline) = (one_line(&self.stage), one_line(&self.pipeline));
+        let (number, n) = (self.number, self.n_stages);
+        format!("stage {stage}, {number} of {n}, of pipeline {pipeline}")
+    }
 }
 
 impl Opened {
@@ -206,6 +231,7 @@ impl Opened {
             path: path.into(),
             holder,
             decided: None,
+            stage: None,
         }
     }
 }

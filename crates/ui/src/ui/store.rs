@@ -1,7 +1,7 @@
 //! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
 
 use super::machine_view::MachineView;
-use super::msg::{Holder, Slot};
+use super::msg::{Holder, Slot, StageOf};
 use super::rows::{CheckpointRow, ModelFiles, PresetKind, PresetRow};
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
@@ -85,6 +85,8 @@ pub struct HeldRun {
     pub title: String,
     pub path: Option<PathBuf>,
     pub holder: Holder,
+    /// Where it is the run of a pipeline's stage.
+    pub stage: Option<StageOf>,
     pub link: LinkState,
     pub state: RunState,
     /// The machine that the run is on.
@@ -98,6 +100,7 @@ impl HeldRun {
             title,
             path: None,
             holder: Holder::Detached,
+            stage: None,
             link: LinkState::Opening(now),
             state: RunState::new(),
             hardware: MachineView::default(),

@@ -260,6 +260,7 @@ impl App {
             Ok(opened) => {
                 held.path = Some(opened.path.clone());
                 held.holder = opened.holder;
+                held.stage.clone_from(&opened.stage);
                 held.link = LinkState::CatchingUp;
                 if let Some(decided) = &opened.decided {
                     self.toast(Level::Info, decided);

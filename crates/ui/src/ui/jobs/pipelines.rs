@@ -9,6 +9,7 @@ use crate::link::launch::{Launcher, written_after};
 use crate::link::message;
 use crate::pipeline::{self, PipelineDir};
 use crate::run::{RunDir, index};
+use crate::ui::msg::StageOf;
 use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -40,6 +41,22 @@ impl Workplace {
 
 fn said(error: &pipeline::PipelineError) -> String {
     message::line(&error.to_string(), &error.hint())
+}
+
+/// The pipeline's stage that a run is of.
+pub fn stage_of(run: &RunDir, runs_dir: &Path) -> Option<StageOf> {
+    let of = pipeline::membership(run, runs_dir)?;
+    let mut stages = of.state.stages.iter();
+    let at = stages.position(|stage| stage.name == of.stage)?;
+    let n_stages = of.state.stages.len();
+    let left = at + 1 < n_stages && !of.state.is_finished();
+    Some(StageOf {
+        resume: left.then(|| format!("llmtui train --resume {}", one_line(&of.state.id))),
+        pipeline: of.state.name,
+        stage: of.stage,
+        number: at + 1,
+        n_stages,
+    })
 }
 
 /// Starts the engine of a pipeline without a terminal and waits for the run that it trains first, or goes on with. `force` trains
@@ -157,6 +174,29 @@ mod tests {
         (state.stages[0].status, state.stages[0].run) = (status, Some(run.id().into()));
         dir.save(&state).unwrap();
         run
+    }
+
+    #[test]
+    fn the_run_of_a_stage_knows_its_place_and_what_goes_on_behind_it() {
+        let runs = tempfile::tempdir().unwrap();
+        let text = "stages: [{name: a, train: quickstart}, {name: b, train: quickstart}]";
+        let pipeline = Pipeline::parse("mine.yaml", "mine", text).unwrap();
+        let dir = PipelineDir::create(runs.path(), &pipeline, text, &ManualClock::at(0)).unwrap();
+        let first = stage(&dir, runs.path(), Status::Done);
+        let of = stage_of(&first, runs.path()).unwrap();
+        assert_eq!(of.words(), "stage a, 1 of 2, of pipeline mine");
+        let id = dir.state().unwrap().id;
+        assert_eq!(of.resume, Some(format!("llmtui train --resume {id}")));
+        let mut state = dir.state().unwrap();
+        state.stages.swap(0, 1);
+        dir.save(&state).unwrap();
+        assert_eq!(
+            stage_of(&first, runs.path()).unwrap().resume,
+            None,
+            "the last"
+        );
+        let alone = RunDir::create(runs.path(), "x", "", "", &ManualClock::at(0)).unwrap();
+        assert_eq!(stage_of(&alone, runs.path()), None);
     }
 
     #[test]

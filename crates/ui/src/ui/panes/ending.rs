@@ -213,6 +213,9 @@ impl<'a> Ending<'a> {
             word(one_line(self.held.name()), Meaning::Title),
             word(format!("{dot}{}", words.join(&dot)), Meaning::Muted),
         ]];
+        if let Some(stage) = &self.held.stage {
+            rows.push(vec![word(format!("  {}", stage.words()), Meaning::Muted)]);
+        }
         let told = one_line(&finish.message);
         if !told.is_empty() {
             // Before the first step the reason is all there is.
@@ -393,6 +396,12 @@ impl<'a> Ending<'a> {
         }
         if let Some(what) = go_on {
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
+        }
+        // A viewer moves on with a pipeline that is driven: who stands here must do it.
+        let stage = self.held.stage.as_ref();
+        if let Some(resume) = stage.and_then(|stage| stage.resume.clone()) {
+            let what = "go on with the pipeline";
+            add(String::new(), what, resume);
         }
         let judges = state.judges();
         // What learned nothing is of no use to anyone.

@@ -40,6 +40,42 @@ fn flowing(picture: &str) -> String {
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Who opens the run of a stage by its name sees that it is one, and what is left to be trained.
+#[test]
+fn the_run_of_a_stage_names_its_pipeline_and_how_the_next_stages_are_trained() {
+    let mut log = tape::until(5, 1_240);
+    let last = log.last().unwrap().clone();
+    log.push(Envelope {
+        seq: last.seq + 1,
+        event: finish(Outcome::Completed, 1_240, ""),
+        ..last
+    });
+    let path = "runs/2026-11-21-1040-shakespeare-k3qf";
+    let mut bench = Bench::new();
+    let slot = bench.hold(log, Holder::Log);
+    let mut opened = Opened::new(path, Holder::Log);
+    opened.stage = Some(StageOf {
+        pipeline: "follow".into(),
+        stage: "base".into(),
+        number: 1,
+        n_stages: 2,
+        resume: Some("llmtui train --resume follow-abcd".into()),
+    });
+    let result = Ok(opened);
+    bench.msg(Msg::Opened { slot, result });
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![Incoming::CaughtUp],
+    });
+    bench.press("r");
+    for size in [(80, 24), (160, 48)] {
+        let words = flowing(&bench.picture(size.0, size.1));
+        let place = "stage base, 1 of 2, of pipeline follow";
+        let next = "go on with the pipeline llmtui train --resume follow-abcd";
+        assert!(words.contains(place) && words.contains(next), "{words}");
+    }
+}
+
 #[test]
 fn an_error_before_the_first_step_is_told_whole_and_once_with_a_way_to_mend_it() {
     let long = "has a value that nobody can read, ".repeat(4);
