@@ -103,6 +103,10 @@ fn a_stage_that_diverged_is_told_of_with_the_way_to_train_it_anew() {
     let said = err(&output);
     assert!(said.contains("stage base ended DIVERGED"), "{said}");
     assert!(said.contains("--redo base -s base.KEY=VALUE"), "{said}");
+    let table = out(&output);
+    assert!(table.contains("done, DIVERGED"), "{table}");
+    let listed = place.go(&["runs"]);
+    assert!(out(&listed).contains("done, DIVERGED"), "{}", out(&listed));
 }
 
 #[test]

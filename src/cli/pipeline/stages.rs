@@ -14,7 +14,7 @@ use crate::pipeline::{
 };
 use crate::plan::start::new_run;
 use crate::run::RunDir;
-use crate::run::index::{self, RunStatus};
+use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -174,13 +174,20 @@ fn train_stage(
     }
 }
 
+/// The verdict on a run whose model is nothing to build on.
+pub fn of_no_use(run: &RunSummary) -> Option<String> {
+    let bad = [Verdict::Diverged, Verdict::NotLearning].map(Verdict::word);
+    run.verdict
+        .clone()
+        .filter(|word| bad.contains(&word.as_str()))
+}
+
 /// Says that a stage has trained to its end and is of no use: what follows builds on it.
 fn warn_of(stage: &str, run: &RunDir, dir: &PipelineDir) {
-    let bad = [Verdict::Diverged, Verdict::NotLearning].map(Verdict::word);
-    let verdict = index::summarize(run).ok().and_then(|run| run.verdict);
+    let verdict = index::summarize(run).ok().and_then(|run| of_no_use(&run));
     let name = dir.path().file_name().unwrap_or_default();
     let name = one_line(&name.to_string_lossy());
-    if let Some(verdict) = verdict.filter(|word| bad.contains(&word.as_str())) {
+    if let Some(verdict) = verdict {
         tell!(
             "note: stage {stage} ended {verdict}, and later stages go on from it; llmtui train --resume {name} --redo {stage} -s {stage}.KEY=VALUE trains it anew"
         );

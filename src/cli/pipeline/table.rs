@@ -1,6 +1,7 @@
 //! Pipelines as tables.
 
 use super::plan::Planned;
+use super::stages::of_no_use;
 use crate::base::human;
 use crate::base::text::{self, one_line};
 use crate::pipeline::{Pipeline, PipelineDir, StageState, State, Status, Work};
@@ -188,7 +189,7 @@ pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
         rows.push(vec![
             stage.name.clone(),
             stage.kind.clone(),
-            stands(stage, live, runs_dir).into(),
+            stands(stage, live, runs_dir),
             human::seconds(stage.spent(runs_dir)),
             made,
         ]);
@@ -196,13 +197,17 @@ pub fn stages(state: &State, live: bool, runs_dir: &Path) -> String {
     columns(&rows)
 }
 
-/// Whatever became of the process that drove it, the run of a stage trains on to its end.
-fn stands(stage: &StageState, live: bool, runs_dir: &Path) -> &'static str {
+/// Whatever became of the process that drove it, the run of a stage trains on to its end. With the verdict of one that is done and
+/// of no use: `done, DIVERGED`.
+fn stands(stage: &StageState, live: bool, runs_dir: &Path) -> String {
+    let run = || stage.run_now(runs_dir);
     match stage.status {
-        Status::Running if !live => stage
-            .run_now(runs_dir)
-            .map_or("crashed", |run| run.status.word()),
-        status => status.word(),
+        Status::Running if !live => run().map_or("crashed", |run| run.status.word()).into(),
+        Status::Done => match run().and_then(|run| of_no_use(&run)) {
+            Some(verdict) => format!("{}, {verdict}", Status::Done.word()),
+            None => Status::Done.word().into(),
+        },
+        status => status.word().into(),
     }
 }
 
