@@ -22,7 +22,7 @@ pub mod store;
 pub use error::CheckpointError;
 pub use fingerprint::Fingerprint;
 pub use manifest::{Fault, Manifest};
-pub use needed::{is_needed, named_by};
+pub use needed::{by_other_runs, is_needed, named_by};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;
@@ -344,7 +344,7 @@ impl Checkpoints {
             .find(|(_, stable)| *stable);
         // Specs are read only where something would go.
         let needed = match self.store.list().len() > keep {
-            true => needed::by_other_runs(&cx.job.run_dir),
+            true => by_other_runs(&cx.job.run_dir),
             false => Default::default(),
         };
         let also: Vec<u64> = best

@@ -241,6 +241,38 @@ fn a_roll_back_returns_to_the_kept_state_and_gives_up_what_came_after() {
     assert_eq!(events.iter().filter(|e| saved(e)).count(), 2);
 }
 
+/// Going back deleted what the other run reads again at its resume.
+#[test]
+fn a_roll_back_over_a_checkpoint_that_another_run_stands_on_is_refused() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let other = run._dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let stands_on = run.checkpoint(4);
+    let spec = format!("train:\n  from: {:?}\n", stands_on.display().to_string());
+    std::fs::write(other.join("spec.yaml"), spec).unwrap();
+    let mut asked = 0;
+    let events = run.go_with(&mut |event, send, _| {
+        let back_to = |step| Request {
+            id: 7,
+            command: Command::Rollback { step },
+        };
+        match event {
+            Event::Stepped { step: 5, .. } if asked == 0 => send.send(back_to(2)).unwrap(),
+            Event::Stepped { step: 6, .. } if asked == 1 => send.send(back_to(4)).unwrap(),
+            _ => return,
+        }
+        asked += 1;
+    });
+    let refused = |e: &&Event| matches!(e, Event::Rejected { why, .. } if why.contains("step 4") && why.contains("@2"));
+    assert_eq!(events.iter().filter(refused).count(), 1, "{events:?}");
+    assert!(!events.contains(&Event::RolledBack { step: 2 }));
+    assert!(
+        events.contains(&Event::RolledBack { step: 4 }),
+        "on it nothing hinders"
+    );
+    assert!(stands_on.exists());
+}
+
 /// A clock that goes on by so many milliseconds each time it is read.
 #[derive(Default)]
 struct Ticking {

@@ -2,7 +2,9 @@
 
 use super::Trainer;
 use super::stop::Flow;
+use crate::base::text;
 use crate::engine::EngineError;
+use crate::engine::checkpoint;
 use crate::engine::due::is_due;
 use crate::engine::infer;
 use crate::wire::{Command, CommandId, Event, Num, Phase, Request};
@@ -170,8 +172,17 @@ impl Trainer<'_, '_> {
     }
 
     /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
-    /// later resume takes them for this one's.
+    /// later resume takes them for this one's. Refused where another run stands on one of them.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
+        let needed = checkpoint::by_other_runs(&self.cx.job.run_dir);
+        if let Some(later) = needed.into_iter().find(|needed| *needed > step) {
+            let run = text::one_line(self.cx.job.run_dir.id());
+            let why = format!(
+                "another run begins from the checkpoint of step {later}, and going back deletes it: branch instead (llmtui train --branch {run}@{step})"
+            );
+            self.cx.port.reject(id, why);
+            return Ok(());
+        }
         let before = self.cx.state.settings(self.cx.spec);
         match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
