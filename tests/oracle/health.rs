@@ -77,9 +77,7 @@ fn probes_see_what_pytorch_sees() {
         clip_norm: 0.0,
     };
     apply(&mut model, &mut *rule, found.norm, rates).unwrap();
-    probes
-        .update(&model, &*rule, (found.loss, found.norm))
-        .unwrap();
+    probes.update(&model, &*rule).unwrap();
     let report = probes.report();
     for (id, known) in &known {
         // Ten iterations from a cold start have not arrived.

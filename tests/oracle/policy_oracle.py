@@ -95,6 +95,9 @@ def main(folder):
         ours = dict(ratio=level, delta=1.35, clip_low=0.2, clip_high=0.28)
         theirs = dict(loss_type="dapo", level=level, delta=1.35, low=0.2, high=0.28)
         cases.append(dict(method={"grpo": ours}, fresh=False, **run(GRPOTrainer, data, **theirs)))
+        # The corrected KL takes the ratio as it is, in front of the cap.
+        ours, theirs = dict(ours, beta=0.1, kl_correction=True), dict(theirs, beta=0.1, correction=True)
+        cases.append(dict(method={"grpo": ours}, fresh=False, **run(GRPOTrainer, data, **theirs)))
     for fresh in [False, True]:
         cases.append(dict(method={"rloo": dict(clip=0.2, beta=0.0)}, fresh=fresh, **run(RLOOTrainer, data, fresh)))
     fixed = {name: values.flatten().tolist() for name, values in data.items()}

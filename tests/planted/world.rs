@@ -279,6 +279,7 @@ pub fn train(plan: &Plan) -> Seen {
             values.insert(id::ENTROPY.into(), Num(entropy));
         }
         if finite {
+            probes.step(seen.loss, seen.norm);
             let scale = llmtui::optim::clip_scale(seen.norm, plan.clip);
             probes.gradient(&model, &*rule, scale).unwrap();
             let rates = Rates {
@@ -292,9 +293,7 @@ pub fn train(plan: &Plan) -> Seen {
                     rule.write_state(name, &mut round).unwrap();
                 }
             }
-            probes
-                .update(&model, &*rule, (seen.loss, seen.norm))
-                .unwrap();
+            probes.update(&model, &*rule).unwrap();
             values.insert(id::CLIPPED.into(), Num(f64::from(u8::from(clipped))));
             let matrices = model
                 .params()

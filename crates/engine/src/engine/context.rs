@@ -22,6 +22,8 @@ pub(super) struct RunContext<'a, 'p> {
     pub state: TrainState,
     /// What makes one evaluation better than another.
     pub best_by: BestBy,
+    /// The reading that decides over the whole validation split, and the step at which it was measured.
+    pub best_by_whole: Option<(u64, Num)>,
 }
 
 impl RunContext<'_, '_> {

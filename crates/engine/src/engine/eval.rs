@@ -8,22 +8,33 @@ use super::broken::NonFinite;
 use super::context::RunContext;
 use super::experience::Experience;
 use super::rollouts::Passed;
+use crate::data::Unit;
+use crate::methods::preference::{CHOSEN, MARGINS, REJECTED};
 use crate::metrics::{id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
 use measure::{Evaluation, Extent, evaluate};
 use std::time::Duration;
 
 impl RunContext<'_, '_> {
-    /// What an evaluation now reads: the whole split after the last step, where the spec names no number of batches, or where
-    /// so many batches hold more rows than there are, which would only be drawn again and again.
+    /// What an evaluation now reads: the whole split after the last step, else as any other.
     fn extent(&self) -> Extent {
-        let eval = &self.spec.eval;
         let last = self.step() >= self.spec.train.max_steps;
+        match (self.spec.eval.rows, last) {
+            (None, true) => Extent::Whole,
+            (Some(rows), true) => Extent::Rows(rows),
+            (_, false) => self.usual_extent(),
+        }
+    }
+
+    /// What evaluations before the last step read: the whole split where the spec names no number of batches, or where so many
+    /// batches hold more rows than there are, which would only be drawn again and again.
+    fn usual_extent(&self) -> Extent {
+        let eval = &self.spec.eval;
         let less = |batches: &usize| {
             let rows = batches.saturating_mul(self.spec.train.micro_batch_size);
             rows < self.data.val_windows()
         };
-        match (eval.batches.filter(|_| !last).filter(less), eval.rows) {
+        match (eval.batches.filter(less), eval.rows) {
             (Some(batches), None) => Extent::Batches(batches),
             (Some(batches), Some(rows)) => {
                 let of_batches = batches.saturating_mul(self.spec.train.micro_batch_size);
@@ -42,39 +53,42 @@ impl RunContext<'_, '_> {
         &mut self,
         experience: &mut dyn Experience,
     ) -> Result<(), EngineError> {
-        let (step, extent) = (self.step(), self.extent());
+        let step = self.step();
+        let (extent, usual) = (self.extent(), self.usual_extent());
         self.port.enter(Phase::Evaluating, step);
         self.state.show_average(true)?;
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         if let Some(rollouts) = experience.rollouts() {
             let broken_off = &mut || port.stop_is_waiting();
-            let found = rollouts.evaluate(&mut self.state.models, extent, broken_off)?;
-            if let Some(found) = found {
-                let examples = rollouts.examples();
-                self.answered(found, examples, begun);
-            }
+            let mut pass = |extent| rollouts.evaluate(&mut self.state.models, extent, broken_off);
+            let Some(found) = pass(extent)? else {
+                return Ok(());
+            };
+            let compared = match extent == usual {
+                true => found.values.clone(),
+                false => match pass(usual)? {
+                    Some(compared) => compared.values,
+                    None => return Ok(()),
+                },
+            };
+            let examples = rollouts.examples();
+            self.answered(found, &compared, examples, begun);
             return Ok(());
         }
-        let found = evaluate(
-            &*self.spec.method,
-            &mut self.state.models,
-            &self.data,
-            (self.spec.seed, self.spec.train.micro_batch_size),
-            extent,
-            &mut || port.stop_is_waiting(),
-        )?;
-        let Some(found) = found else { return Ok(()) };
-        let extras = self
-            .extras
-            .measure(self.spec, &mut self.state.models, extent, &mut || {
-                port.stop_is_waiting()
-            })?;
-        let Some(extras) = extras else { return Ok(()) };
-        let mut values = self.validation_values(&found);
-        values.extend(extras);
+        let Some((found, values)) = self.measured(extent)? else {
+            return Ok(());
+        };
+        // Other rows have another loss: the last evaluation competes on those that the ones before it read.
+        let compared = match extent == usual {
+            true => values.clone(),
+            false => match self.measured(usual)? {
+                Some((_, compared)) => compared,
+                None => return Ok(()),
+            },
+        };
         self.state.progress.val_loss = Some(Num(found.loss));
-        self.remember(&values);
+        self.remember(&values, &compared);
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -99,12 +113,47 @@ impl RunContext<'_, '_> {
         Ok(())
     }
 
+    /// The losses and readings of the validation split, and of the sets beside it; `None` where a stop broke it off.
+    fn measured(&mut self, extent: Extent) -> Result<Option<(Evaluation, Values)>, EngineError> {
+        let port = &mut *self.port;
+        let found = evaluate(
+            &*self.spec.method,
+            &mut self.state.models,
+            &self.data,
+            (self.spec.seed, self.spec.train.micro_batch_size),
+            extent,
+            &mut || port.stop_is_waiting(),
+        )?;
+        let Some(found) = found else { return Ok(None) };
+        let extras = self
+            .extras
+            .measure(self.spec, &mut self.state.models, extent, &mut || {
+                port.stop_is_waiting()
+            })?;
+        Ok(extras.map(|extras| {
+            let mut values = self.validation_values(&found);
+            values.extend(extras);
+            (found, values)
+        }))
+    }
+
     /// Reports how held-out prompts were answered, with answers to look at.
-    fn answered(&mut self, found: Passed, mut examples: Vec<ExaminedExample>, begun: Duration) {
+    fn answered(
+        &mut self,
+        found: Passed,
+        compared: &[(String, f64)],
+        mut examples: Vec<ExaminedExample>,
+        begun: Duration,
+    ) {
         let step = self.step();
-        let values = found.values.into_iter();
-        let values: Values = values.map(|(id, value)| (id, Num(value))).collect();
-        self.remember(&values);
+        let nums = |values: &[(String, f64)]| -> Values {
+            let values = values.iter();
+            values
+                .map(|(id, value)| (id.clone(), Num(*value)))
+                .collect()
+        };
+        let values = nums(&found.values);
+        self.remember(&values, &nums(compared));
         self.port.emit(Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -117,10 +166,14 @@ impl RunContext<'_, '_> {
         self.port.emit(Event::Examined { step, examples });
     }
 
-    /// Notes that this step is evaluated, and whether it is the best.
-    fn remember(&mut self, values: &Values) {
-        self.state.progress.evaluated_at = Some(self.step());
-        self.note_best(values);
+    /// Notes that this step is evaluated, and whether it is the best by what is `compared`: the same readings on the rows that all
+    /// evaluations read.
+    fn remember(&mut self, values: &Values, compared: &Values) {
+        let step = self.step();
+        self.state.progress.evaluated_at = Some(step);
+        let decides = values.get(&self.best_by.metric);
+        self.best_by_whole = decides.map(|value| (step, *value));
+        self.note_best(compared);
     }
 
     /// Holds an evaluation against the best one so far, where it has the reading that decides.
@@ -139,9 +192,12 @@ impl RunContext<'_, '_> {
         // The same step once more is no further evaluation.
         let again = progress.measured.as_ref().is_some_and(|m| m.step == step);
         progress.stale += u64::from(!again);
+        // Of equal ones the later is the best, which is no gain to be patient for.
+        if found.improves_on(progress.best.as_ref()) {
+            progress.stale = 0;
+        }
         if found.replaces(progress.best.as_ref()) {
             progress.best = Some(found.clone());
-            progress.stale = 0;
         }
         progress.measured = Some(found);
     }
@@ -159,7 +215,7 @@ impl RunContext<'_, '_> {
                 1 => "the last evaluation".to_string(),
                 n => format!("{n} evaluations in a row"),
             };
-            let what = format!("{evaluations} brought no new best{best}");
+            let what = format!("{evaluations} brought no improvement{best}");
             let hint = "a resume goes on, and asks again after its next evaluation; eval.patience says how many";
             self.port.warn(step, "early_stop", what, hint);
         }
@@ -182,6 +238,13 @@ impl RunContext<'_, '_> {
             if let Some(mean) = found.readings.mean(metric.id) {
                 set(validation_id(metric.id), mean);
             }
+        }
+        // Few batches hold answers of both labels: the margin of all is that between their means.
+        if self.spec.method.needs().unit == Unit::Judged
+            && let (Some(chosen), Some(rejected)) =
+                (found.readings.mean(CHOSEN), found.readings.mean(REJECTED))
+        {
+            values.insert(validation_id(MARGINS), Num(chosen - rejected));
         }
         values
     }

@@ -55,7 +55,7 @@ use crate::data::DataError;
 use crate::kernels::errors::error_text;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
-use crate::wire::{Event, Num, Outcome, Request};
+use crate::wire::{Best, Event, Num, Outcome, Request};
 use crate::workers::{Lost, LostKind};
 use emit::Port;
 use std::panic::AssertUnwindSafe;
@@ -142,6 +142,8 @@ struct Summary {
     progress: Progress,
     /// Loss over the whole validation split, when the run measured it at its end.
     final_val_loss: Option<Num>,
+    /// The best evaluation, its value over the whole split where that was measured at its step.
+    best: Option<Best>,
 }
 
 /// Does the whole run on the calling thread: `Hello` is the first event and `Finished` the last, whatever happens in
@@ -185,7 +187,7 @@ pub fn run(
         step: progress.step,
         tokens: progress.tokens,
         val_loss: summary.final_val_loss,
-        best: progress.best.clone(),
+        best: summary.best.clone(),
         train_loss: progress.train_loss,
         seconds: (clock.elapsed() - started).as_secs_f64(),
         message,

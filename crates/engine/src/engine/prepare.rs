@@ -147,6 +147,7 @@ pub(super) fn prepare<'a, 'p>(
         extras,
         state,
         best_by: BestBy::of_method(&*spec.method),
+        best_by_whole: None,
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
     cx.state.carrier = stepper.carrier();

@@ -96,6 +96,7 @@ impl Stepper {
             return Ok(Taken::Broken(broken));
         }
         let found = &self.log.last.gradients;
+        self.probes.step(found.loss, found.norm);
         let taken = rescue::judge(
             cx,
             (found.loss, found.norm),
@@ -142,7 +143,7 @@ impl Stepper {
             lr: self.log.last.lr,
             clip_norm: cx.state.clip_norm(cx.spec),
         };
-        let (loss, norm) = (self.log.last.gradients.loss, self.log.last.gradients.norm);
+        let norm = self.log.last.gradients.norm;
         let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
         let scale = clip_scale(norm, rates.clip_norm);
         if let Some(remote) = &mut cx.state.models.remote {
@@ -151,7 +152,7 @@ impl Stepper {
         }
         self.probes.gradient(model, optimizer, scale)?;
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
-        self.probes.update(model, optimizer, (loss, norm))?;
+        self.probes.update(model, optimizer)?;
         Ok(())
     }
 
@@ -381,7 +382,7 @@ fn is_logged(cx: &RunContext<'_, '_>, step: u64) -> bool {
 fn update_ratio(state: &TrainState) -> Option<f64> {
     let infos = state.models.policy.params().trainable();
     let norms = state.optimizer.last_norms();
-    let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
+    let matrices = infos.zip(norms).filter(|(info, _)| info.has_update_ratio());
     let ratios: Vec<f64> = matrices
         .filter_map(|(_, norms)| norms.update_ratio())
         .collect();

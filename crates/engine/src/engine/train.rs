@@ -236,5 +236,11 @@ impl Trainer<'_, '_> {
         let done = progress.step >= self.cx.spec.train.max_steps;
         let measured_here = progress.evaluated_at == Some(progress.step);
         self.summary.final_val_loss = progress.val_loss.filter(|_| done && measured_here);
+        self.summary.best.clone_from(&progress.best);
+        if let (Some(best), Some((step, value))) = (&mut self.summary.best, self.cx.best_by_whole)
+            && best.step == step
+        {
+            best.value = value;
+        }
     }
 }

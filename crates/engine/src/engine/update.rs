@@ -105,7 +105,8 @@ pub fn gradients_seen(
             .normalizer()
             .count(std::slice::from_ref(batch))
             .max(1) as f64;
-        probes.after_micro(micro, model, share * normalizer / own)?;
+        let mean = share * normalizer / own;
+        probes.after_micro(micro, model, (mean, own / normalizer))?;
     }
     found.experts = model.expert_load();
     found.norm = model.params().grad_norm()?;
@@ -149,12 +150,14 @@ fn micro_step_of(method: &dyn Method, model: &mut Model, batch: &Batch, labels: 
     micro_step(method, model, batch, labels, &mut Readings::default()).map(|_| ())
 }
 
-/// The batch with targets drawn from what the model expects at each supervised place; each row is read as one text.
+/// The batch with targets drawn from what the model expects at each supervised place; texts of packed rows are read apart, as the gradient reads them.
 fn with_drawn_labels(model: &mut Model, batch: &Batch, seed: u64, step: u64) -> Result<Batch> {
     let mut drawn = batch.clone();
     for row in 0..batch.batch_size {
         let places = row * batch.seq_len..(row + 1) * batch.seq_len;
-        let logits = model.logits(&batch.inputs[places.clone()], 1, batch.seq_len)?;
+        let first = (!batch.first.is_empty()).then(|| &batch.first[places.clone()]);
+        let inputs = &batch.inputs[places.clone()];
+        let logits = model.logits_of_texts(inputs, first, 1, batch.seq_len)?;
         let logits = logits.flatten_all()?.to_vec1::<f32>()?;
         let vocab = logits.len() / batch.seq_len.max(1);
         let mut rng = Rng::new(seed, Stream::Labels, step, row as u32);
@@ -329,5 +332,36 @@ mod tests {
             "{few} {many}: a factor of 8"
         );
         assert!(many < own / 2.0, "{many} {own}");
+    }
+
+    /// Texts in one row do not see each other, nor may the labels that are drawn for them: their gradient was far from 0.
+    #[test]
+    fn labels_of_packed_texts_are_drawn_as_the_gradient_reads_them() {
+        let (spec, data) = tiny(&["optimizer=sophia"]);
+        let mut state = crate::engine::TrainState::fresh(&spec, &data).unwrap();
+        let model = &mut state.models.policy;
+        let mut batch = data.train_batch(1, 0, 1);
+        let half = batch.seq_len / 2;
+        batch.first = (0..batch.seq_len)
+            .map(|at| if at < half { 0 } else { half as u32 })
+            .collect();
+        let drawn = with_drawn_labels(model, &batch, 1, 7).unwrap();
+        let mut other = batch.clone();
+        other.inputs[0] = (other.inputs[0] + 1) % 60;
+        let beside = with_drawn_labels(model, &other, 1, 7).unwrap();
+        assert_eq!(drawn.targets[half..], beside.targets[half..]);
+        let all = |batch: &Batch| batch.first.clone();
+        assert_eq!(all(&drawn), batch.first);
+        // As one text they would differ: the second half reads the first.
+        batch.first.clear();
+        let logits = |model: &mut Model, first: Option<&[u32]>| {
+            let row = model.logits_of_texts(&batch.inputs, first, 1, batch.seq_len);
+            row.unwrap()
+                .flatten_all()
+                .unwrap()
+                .to_vec1::<f32>()
+                .unwrap()
+        };
+        assert_ne!(logits(model, None), logits(model, Some(&all(&drawn))));
     }
 }

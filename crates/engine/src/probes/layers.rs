@@ -61,7 +61,7 @@ impl Layers {
     fn of(setup: &Setup<'_>) -> Layers {
         let trained = setup.params.iter().filter(|info| info.trains());
         Layers {
-            of: trained.map(|info| (info.layer, info.shape.len() == 2)).collect(),
+            of: trained.map(|info| (info.layer, info.has_update_ratio())).collect(),
             squares: vec![[0.0; 3]; setup.n_layer],
             seen: false,
         }

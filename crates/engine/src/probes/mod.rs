@@ -114,8 +114,8 @@ pub trait Probe: Send {
     fn attention(&mut self, _seen: &AttentionInputs<'_>) {}
     /// Log-sum-exp of each row's logits.
     fn logits(&mut self, _lse: &[f32]) {}
-    /// The flat gradients, summed up to micro-batch number `micro`.
-    fn micro_gradient(&mut self, _micro: usize, _grads: &[f32]) {}
+    /// The flat gradients, summed up to micro-batch number `micro`, whose share of the step is `weight`.
+    fn micro_gradient(&mut self, _micro: usize, _weight: f64, _grads: &[f32]) {}
     /// The step's gradient is whole, and the optimizer has not seen it. The update will scale it by `scale`: clipping.
     ///
     /// # Errors

@@ -52,14 +52,12 @@ impl Momentum {
 
 impl Probe for Momentum {
     fn gradient(&mut self, params: &Params, rule: &dyn UpdateRule, _scale: f64) -> Result<()> {
-        let parts = rule.state();
-        // The first part as long as the gradient is the mean of past ones, in every rule that has one.
-        let Some(part) = parts.iter().find(|part| part.len == params.n_trainable()) else {
+        let Some(part) = rule.mean_gradient() else {
             return Ok(());
         };
         params.read_grads(|grads| self.sample.gather(grads, &mut self.gradient))?;
         let (sample, moment) = (&self.sample, &mut self.moment);
-        rule.read_state(part.name, &mut |mean| sample.gather(mean, moment))?;
+        rule.read_state(part, &mut |mean| sample.gather(mean, moment))?;
         let dot = |a: &[f32], b: &[f32]| self.sample.dots(a, b).iter().sum::<f64>();
         let (g, m) = (&self.gradient, &self.moment);
         let lengths = (dot(g, g) * dot(m, m)).sqrt();

@@ -132,6 +132,8 @@ struct Noise {
     /// Σ ‖g_i‖² of each block, and of what belongs to none.
     parts: Vec<f64>,
     seen: usize,
+    /// Σ w² of their shares of the step.
+    weights: f64,
     all: Averages,
     blocks: Vec<Averages>,
 }
@@ -145,6 +147,7 @@ impl Noise {
             before: Vec::new(),
             parts: vec![0.0; setup.n_layer + 1],
             seen: 0,
+            weights: 0.0,
             all: Averages::new(),
             blocks: vec![Averages::new(); setup.n_layer],
         }
@@ -152,9 +155,9 @@ impl Noise {
 }
 
 impl Probe for Noise {
-    fn micro_gradient(&mut self, micro: usize, grads: &[f32]) {
+    fn micro_gradient(&mut self, micro: usize, weight: f64, grads: &[f32]) {
         if micro == 0 {
-            self.seen = 0;
+            (self.seen, self.weights) = (0, 0.0);
             self.parts.fill(0.0);
             self.before.clear();
         }
@@ -168,6 +171,7 @@ impl Probe for Noise {
         self.parts.iter_mut().zip(squares).for_each(|(sum, x)| *sum += x);
         std::mem::swap(&mut self.before, &mut self.sum);
         self.seen += 1;
+        self.weights += weight * weight;
     }
 
     fn report(&mut self, into: &mut Report) {
@@ -176,8 +180,13 @@ impl Probe for Noise {
             return;
         }
         let sums = self.sample.dots(&self.before, &self.before);
-        let k = self.seen;
-        let squares = |parts, sum| Squares { k, parts, sum };
+        let (k, weights) = (self.seen, self.weights);
+        let squares = |parts, sum| Squares {
+            k,
+            parts,
+            sum,
+            weights,
+        };
         let whole = squares(self.parts.iter().sum(), sums.iter().sum());
         if let Some(consistency) = whole.consistency() {
             into.set(CONSISTENCY.id, consistency);

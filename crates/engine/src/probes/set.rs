@@ -62,6 +62,9 @@ struct Member {
     entry: &'static ProbeEntry,
     probe: Box<dyn Probe>,
     due: bool,
+    /// It saw something of the step in hand. An update that is left out, or one of the critic alone, shows nothing to who looks
+    /// at updates.
+    looked: bool,
 }
 
 /// What probes carry from step to step, by their ids.
@@ -101,6 +104,7 @@ impl Set {
         let begun = self.clock.elapsed();
         for member in &mut self.members {
             if (member.due || always) && member.entry.looks.contains(&look) {
+                member.looked = true;
                 work(&mut *member.probe);
             }
         }
@@ -136,6 +140,7 @@ impl Probes {
                 entry,
                 probe: (entry.make)(setup)?,
                 due: false,
+                looked: false,
             })
         };
         let set = Set {
@@ -180,6 +185,7 @@ impl Probes {
                 set.since = Some(set.clock.elapsed());
             }
             for member in &mut set.members {
+                member.looked = false;
                 member.due = is_logged && member.entry.cadence.is_due(every, step, before);
             }
         }
@@ -196,11 +202,16 @@ impl Probes {
         }
     }
 
-    /// After a micro-batch of this mean loss.
+    /// After a micro-batch of this mean loss, whose share of what the step's normalizer counts is `weight`.
     ///
     /// # Errors
     /// Those of reading gradients.
-    pub fn after_micro(&mut self, micro: usize, model: &mut Model, loss: f64) -> Result<()> {
+    pub fn after_micro(
+        &mut self,
+        micro: usize,
+        model: &mut Model,
+        (loss, weight): (f64, f64),
+    ) -> Result<()> {
         if self.set.is_none() {
             return Ok(());
         }
@@ -212,7 +223,7 @@ impl Probes {
             Some(mut set) if set.wants(Look::MicroGradients) => {
                 model.params().read_grads(|grads| {
                     set.ask(Look::MicroGradients, false, |probe| {
-                        probe.micro_gradient(micro, grads);
+                        probe.micro_gradient(micro, weight, grads);
                     });
                 })
             }
@@ -230,16 +241,8 @@ impl Probes {
         })
     }
 
-    /// After the update.
-    ///
-    /// # Errors
-    /// Those of the probes.
-    pub fn update(
-        &mut self,
-        model: &Model,
-        rule: &dyn UpdateRule,
-        (loss, grad_norm): (f64, f64),
-    ) -> Result<()> {
+    /// Once loss and gradient norm of a step are known, whatever becomes of its update.
+    pub fn step(&mut self, loss: f64, grad_norm: f64) {
         let seen = StepSeen {
             loss,
             grad_norm,
@@ -248,6 +251,13 @@ impl Probes {
         if let Some(mut set) = self.open() {
             set.ask(Look::Steps, true, |probe| probe.step(&seen));
         }
+    }
+
+    /// After the update.
+    ///
+    /// # Errors
+    /// Those of the probes.
+    pub fn update(&mut self, model: &Model, rule: &dyn UpdateRule) -> Result<()> {
         self.look(Look::Update, |probe| probe.update(model.params(), rule))
     }
 
@@ -275,7 +285,9 @@ impl Probes {
         };
         let begun = set.clock.elapsed();
         for member in set.members.iter_mut().filter(|m| m.due) {
-            member.probe.report(&mut report);
+            if member.looked {
+                member.probe.report(&mut report);
+            }
             member.due = false;
         }
         report.layers.retain(|_, values| values.len() == n_layer);

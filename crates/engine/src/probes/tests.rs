@@ -73,13 +73,18 @@ fn run(mut seen_by: impl FnMut(&Model) -> Probes) -> (Vec<f32>, Vec<Report>, Vec
             let share = share.unwrap();
             loss += share;
             probes
-                .after_micro(micro, &mut model, share * MICRO as f64)
+                .after_micro(
+                    micro,
+                    &mut model,
+                    (share * MICRO as f64, 1.0 / MICRO as f64),
+                )
                 .unwrap();
         }
         let norm = model.params().grad_norm().unwrap();
+        probes.step(loss, norm);
         probes.gradient(&model, &*rule, 1.0).unwrap();
         rule.step(model.params_mut(), 1e-2, 1.0).unwrap();
-        probes.update(&model, &*rule, (loss, norm)).unwrap();
+        probes.update(&model, &*rule).unwrap();
         reports.push(probes.report());
     }
     (

@@ -1,7 +1,7 @@
 //! All weights of a model in one flat tensor, the gradients of those that train in another: norms, clipping and optimizers
 //! are one pass each.
 
-use super::role::Role;
+use super::role::{AdapterRole, Role};
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, pages};
 use candle_core::{DType, Device, Result, Tensor};
@@ -46,6 +46,12 @@ pub struct ParamInfo {
 }
 
 impl ParamInfo {
+    /// Whether an update's size over its own says something: that of a matrix. An adapter's B begins at 0, so that every first
+    /// update is large beside it.
+    pub fn has_update_ratio(&self) -> bool {
+        self.shape.len() == 2 && self.role != Role::Adapter(AdapterRole::B)
+    }
+
     /// Whether it has a gradient and is updated.
     pub fn trains(&self) -> bool {
         self.grad.is_some()

@@ -116,6 +116,10 @@ impl UpdateRule for AdamW {
         })
     }
 
+    fn mean_gradient(&self) -> Option<&'static str> {
+        Some(MEAN)
+    }
+
     fn state(&self) -> Vec<StatePart> {
         let len = self.mean.elem_count();
         [(STEPS, PIECES), (MEAN, len), (SQUARE, len)]

@@ -108,6 +108,10 @@ impl UpdateRule for Averaged {
         self.rule.mean_square()
     }
 
+    fn mean_gradient(&self) -> Option<&'static str> {
+        self.rule.mean_gradient()
+    }
+
     fn state(&self) -> Vec<StatePart> {
         let len = self.other.len();
         let own = [

@@ -91,6 +91,10 @@ impl UpdateRule for Lion {
         self.chunks.norms()
     }
 
+    fn mean_gradient(&self) -> Option<&'static str> {
+        Some(MEAN)
+    }
+
     fn state(&self) -> Vec<StatePart> {
         let len = self.mean.elem_count();
         vec![StatePart { name: MEAN, len }]

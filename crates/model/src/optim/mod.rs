@@ -74,6 +74,11 @@ pub trait UpdateRule: Send {
     fn mean_square(&self) -> Option<MeanSquare> {
         None
     }
+    /// The state part that holds the running mean of past gradients, element by element as the gradient lies; `None` for a rule
+    /// without one, or with one in another basis.
+    fn mean_gradient(&self) -> Option<&'static str> {
+        None
+    }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
     /// Hands one part's values to `read`, without a copy where they lie in host memory; errors on an unknown name.

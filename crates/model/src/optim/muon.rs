@@ -208,6 +208,10 @@ impl UpdateRule for Muon {
         self.tensors.norms()
     }
 
+    fn mean_gradient(&self) -> Option<&'static str> {
+        Some(MEAN)
+    }
+
     state_is_held!();
 }
 

@@ -127,6 +127,10 @@ impl UpdateRule for Sophia {
         self.tensors.norms()
     }
 
+    fn mean_gradient(&self) -> Option<&'static str> {
+        Some(MEAN)
+    }
+
     state_is_held!();
 }
 

@@ -175,3 +175,40 @@ fn clipping_scales_only_what_is_too_long() {
     assert!(clip_scale(f64::NAN, 1.0).is_nan());
     assert_eq!(clip_scale(f64::INFINITY, 1.0), 0.0);
 }
+
+/// What a probe holds the gradient against: neither other weights nor a mean in another basis.
+#[test]
+fn the_mean_gradient_of_a_rule_points_where_gradients_do() {
+    let mut with_one = Vec::new();
+    for config in all() {
+        let mut model = model();
+        let mut rule = config.build(model.params()).unwrap();
+        let gradient = |i: usize| (i as f32 * 0.37).sin();
+        for _ in 0..5 {
+            let fill = |grads: &mut [f32]| {
+                grads
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, g)| *g = gradient(i));
+            };
+            model.params_mut().write_grads(fill).unwrap();
+            rule.step(model.params_mut(), 1e-3, 1.0).unwrap();
+        }
+        let Some(part) = rule.mean_gradient() else {
+            continue;
+        };
+        with_one.push(config.entry().id);
+        let mut mean = Vec::new();
+        rule.read_state(part, &mut |values| mean = values.to_vec())
+            .unwrap();
+        assert_eq!(mean.len(), model.params().n_trainable());
+        let dot = |f: &dyn Fn(usize) -> f32, g: &dyn Fn(usize) -> f32| {
+            (0..mean.len()).map(|i| f64::from(f(i) * g(i))).sum::<f64>()
+        };
+        let m = |i: usize| mean[i];
+        let cosine = dot(&m, &gradient) / (dot(&m, &m) * dot(&gradient, &gradient)).sqrt();
+        // Muon keeps sums beside AdamW's means.
+        assert!(cosine > 0.9, "{part}: {cosine}");
+    }
+    assert_eq!(with_one, ["adamw", "muon", "lion", "sophia"]);
+}

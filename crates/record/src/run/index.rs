@@ -347,7 +347,10 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         size => scan::read(run, size).map_err(io_error)?,
     };
     let (vals, passes) = (&scan.measured.vals, &scan.measured.passes);
-    let best = vals.iter().chain(&scan.best_said).map(|(_, loss)| *loss);
+    let lowest = vals.iter().chain(&scan.best_said).map(|(_, loss)| *loss);
+    let lowest = lowest.min_by(f64::total_cmp);
+    // The last evaluation may have read other rows than those before it: the engine compared what can be compared.
+    let said = scan.best_said.filter(|_| scan.outcome.is_some());
     let status = scan.status(alive);
     let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
@@ -361,7 +364,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),
-        best_val_loss: best.min_by(f64::total_cmp),
+        best_val_loss: said.map(|(_, loss)| loss).or(lowest),
         reward: scan.reward,
         pass_at_1: passes.last().map(|(_, share)| *share),
         best_pass_at_1: passes

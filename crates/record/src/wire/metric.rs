@@ -127,12 +127,18 @@ impl Best {
     /// Whether this evaluation takes the place of the best one before it. Of equal ones the later is kept: it trained longer.
     /// One by another reading has nothing to be held against.
     pub fn replaces(&self, before: Option<&Best>) -> bool {
+        let equals = |before: &Best| self.value.0.is_finite() && self.value == before.value;
+        self.improves_on(before) || before.is_some_and(equals)
+    }
+
+    /// Whether this evaluation is better than the best one before it, by the same reading.
+    pub fn improves_on(&self, before: Option<&Best>) -> bool {
         let value = self.value.0;
         value.is_finite()
             && before.is_none_or(|before| match self.direction {
                 _ if self.metric != before.metric => true,
-                Direction::Higher => value >= before.value.0,
-                _ => value <= before.value.0,
+                Direction::Higher => value > before.value.0,
+                _ => value < before.value.0,
             })
     }
 }
@@ -222,7 +228,9 @@ mod tests {
             |new, old, direction| best(new, direction).replaces(Some(&best(old, direction)));
         assert!(replaces(1.0, 2.0, Direction::Lower) && !replaces(2.0, 1.0, Direction::Lower));
         assert!(replaces(2.0, 1.0, Direction::Higher) && !replaces(1.0, 2.0, Direction::Higher));
-        assert!(replaces(1.0, 1.0, Direction::Higher));
+        assert!(replaces(1.0, 1.0, Direction::Higher) && replaces(1.0, 1.0, Direction::Lower));
+        let equal = best(1.0, Direction::Higher);
+        assert!(!equal.improves_on(Some(&equal)));
         assert!(!best(f64::NAN, Direction::Lower).replaces(None));
     }
 }

@@ -182,16 +182,17 @@ impl super::Method for Config {
                 (mean.exp()?, tokens.ones_like()?)
             }
         };
-        let ratio = match self.delta > 0.0 {
+        let capped = match self.delta > 0.0 {
             true => ratio.minimum(self.delta)?,
-            false => ratio,
+            false => ratio.clone(),
         };
         let clips = [self.clip_low, self.clip_high];
-        let losses = policy::clipped((&ratio, &advantages, &counts), clips, readings)?;
+        let losses = policy::clipped((&capped, &advantages, &counts), clips, readings)?;
         let mut losses = losses.broadcast_as(mask.shape())?;
         if self.beta > 0.0 && scored.batch.column(TOKEN_REFERENCE).is_some() {
             let d = (scored.token_column(TOKEN_REFERENCE)? - &scored.logp)?;
             let mut kl = self.kl.estimate(&d)?;
+            // Exact only by the whole ratio: the cap is for the advantages.
             if self.kl_correction {
                 kl = kl.broadcast_mul(&ratio)?;
             }

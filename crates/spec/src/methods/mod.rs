@@ -16,7 +16,7 @@ pub mod ppo;
 mod ppo_shared_tests;
 #[cfg(test)]
 mod ppo_tests;
-mod preference;
+pub mod preference;
 mod pretrain;
 mod reward;
 mod rloo;

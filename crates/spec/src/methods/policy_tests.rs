@@ -98,7 +98,7 @@ impl Oracle {
 #[test]
 fn losses_gradients_and_readings_are_those_of_trl() {
     let oracle = oracle();
-    assert_eq!(oracle.cases.len(), 52);
+    assert_eq!(oracle.cases.len(), 54);
     for case in &oracle.cases {
         let (loss, readings, gradient) = oracle.measured(case, oracle.rows);
         let about = format!("{:?}, fresh: {}", case.method, case.fresh);

@@ -5,9 +5,9 @@ use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
-const CHOSEN: &str = "rewards/chosen";
-const REJECTED: &str = "rewards/rejected";
-const MARGINS: &str = "rewards/margins";
+pub const CHOSEN: &str = "rewards/chosen";
+pub const REJECTED: &str = "rewards/rejected";
+pub const MARGINS: &str = "rewards/margins";
 const ACCURACIES: &str = "rewards/accuracies";
 const LOGPS_CHOSEN: &str = "logps/chosen";
 const LOGPS_REJECTED: &str = "logps/rejected";

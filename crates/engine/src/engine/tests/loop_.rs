@@ -40,6 +40,36 @@ fn a_run_greets_declares_trains_and_finishes_with_the_whole_split() {
     assert_eq!(run.kept().len(), 2 + usize::from(!run.kept().contains(&15)));
 }
 
+/// The whole split is other rows than the batches before. A model that stands still, of which the later is taken, lost to its past
+/// where they are harder.
+#[test]
+fn the_last_evaluation_competes_on_the_rows_that_all_of_them_read() {
+    let mut harder = 0;
+    for seed in 1..=4 {
+        let words = [&format!("seed={seed}"), "eval.every=10", "eval.batches=1"];
+        let events = Run::new(&[&words[..], &["lr=1e-12", "min_lr=0"]].concat()).go();
+        let losses: Vec<f64> = events
+            .iter()
+            .filter_map(|e| match e {
+                Event::Evaluated { values, .. } => Some(values["val/loss"].0),
+                _ => None,
+            })
+            .collect();
+        let [before, last] = losses[..] else {
+            panic!("{losses:?}")
+        };
+        harder += u32::from(last > before);
+        let Some(Event::Finished {
+            best: Some(best), ..
+        }) = events.last()
+        else {
+            panic!("{events:?}")
+        };
+        assert_eq!((best.step, best.value.0), (20, last), "{losses:?}");
+    }
+    assert!(harder > 0, "another seed");
+}
+
 /// A list of runs does not wait for an evaluation.
 #[test]
 fn a_verdict_is_told_before_the_first_evaluation() {

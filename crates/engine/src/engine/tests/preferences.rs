@@ -94,6 +94,20 @@ fn pairs_are_counted_as_examples() {
     assert_eq!(read(Extent::Batches(2)), Some((32, false)));
 }
 
+/// A reading that stands still is no gain: of equal evaluations the later is the best, and patience ends.
+#[test]
+fn patience_ends_where_the_reading_stands_still() {
+    let text = format!("method: reward\n{}", data("preference", false));
+    let words = ["eval.every=4", "eval.patience=2", "lr=1e-9", "min_lr=0"];
+    let mut run = Run::new(&["max_steps=1"]);
+    run.job.spec = spec_of(&text, &words.map(String::from));
+    assert_eq!(
+        finished(&run.go()),
+        (Outcome::Stopped, 12, String::new()),
+        "the first evaluation and two that are as good"
+    );
+}
+
 /// The log called a checkpoint the best so far that was worse than one which nobody had saved.
 #[test]
 fn the_best_by_the_methods_own_reading_is_saved_when_it_is_found() {

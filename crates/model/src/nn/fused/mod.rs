@@ -247,9 +247,15 @@ impl Pass {
         self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None)
     }
 
-    /// Logits (B · T, V) of all tokens of `ids`, into a buffer that may be used again.
-    pub fn logits(&mut self, plan: &Plan, ids: &[u32], seq_len: usize, logits: &mut Vec<f32>) {
-        let hidden = self.hidden(plan, (ids, None), seq_len, None);
+    /// Logits (B · T, V) of all tokens, into a buffer that may be used again.
+    pub fn logits(
+        &mut self,
+        plan: &Plan,
+        texts: (&[u32], Option<&[u32]>),
+        seq_len: usize,
+        logits: &mut Vec<f32>,
+    ) {
+        let hidden = self.hidden(plan, texts, seq_len, None);
         let Pass { arena, kernels, .. } = self;
         kernels.run(Part::Head, || head::logits(plan, arena.get(hidden), logits));
     }

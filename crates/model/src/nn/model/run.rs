@@ -128,14 +128,31 @@ impl Model {
 
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter. Of a reward model the
     /// scores (B, T, 1).
+    ///
+    /// # Errors
+    /// Tokens that are none of the vocabulary, more than seq_len of them, or not B · T.
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
+        self.logits_of_texts(tokens, None, batch_size, seq_len)
+    }
+
+    /// The same of rows that hold several texts: `first` (B, T) is where in its row the text of each token begins.
+    ///
+    /// # Errors
+    /// Those of [`Model::logits`].
+    pub fn logits_of_texts(
+        &mut self,
+        tokens: &[u32],
+        first: Option<&[u32]>,
+        batch_size: usize,
+        seq_len: usize,
+    ) -> Result<Tensor> {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
         if self.backend == Backend::Fused {
             self.tables.extend_to(seq_len);
             let mut logits = Vec::new();
             self.with_plan(|plan, _, pass| {
                 threads::enter(|| {
-                    pass.logits(plan, tokens, seq_len, &mut logits);
+                    pass.logits(plan, (tokens, first), seq_len, &mut logits);
                 });
             })?;
             let width = match self.config.head {
@@ -147,7 +164,7 @@ impl Model {
         }
         let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
         let decoder = self.decoder(Track::Off)?;
-        decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), None)?)
+        decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), first)?)
     }
 
     /// Lets `read` read a text piece by piece, at most seq_len tokens of it: what it is given reads on by some tokens and fills

@@ -7,6 +7,7 @@ use crate::base::registry::Entry;
 use crate::base::stats::median;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::View;
+use std::collections::BTreeMap;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
@@ -35,7 +36,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     let sigma = view.loss()?.sigma;
     let (losses, norms) = (view.recent(metric::LOSS), view.recent(metric::GRAD_NORM));
     let usual = view.typical(metric::GRAD_NORM)?;
-    let odd: Vec<u64> = (BEFORE..losses.len().min(norms.len()).saturating_sub(1))
+    // By step: after a cold start the norms go on and the losses do not.
+    let norms: BTreeMap<u64, f64> = norms.iter().map(|p| (p.step, p.value)).collect();
+    let odd: Vec<u64> = (BEFORE..losses.len().saturating_sub(1))
         .filter(|at| {
             let before: Vec<f64> = losses[at - BEFORE..*at].iter().map(|p| p.value).collect();
             let Some(middle) = median(&before) else {
@@ -46,7 +49,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             here.step > view.warmup() + 100
                 && here.value > middle + line
                 && next.value < middle + line / 2.0
-                && norms[*at].value > TIMES * usual
+                && norms
+                    .get(&here.step)
+                    .is_some_and(|norm| *norm > TIMES * usual)
         })
         .map(|at| losses[at].step)
         .collect();

@@ -51,15 +51,17 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         number(rejected),
         number(margin)
     );
-    let signals = vec![
-        Signal::of(metric::CHOSEN, chosen, of_rewards).at(1),
-        Signal::of(
-            metric::LOSS,
-            loss,
-            format!("loss {}, ln 2 = 0.6931 is due", number(loss)),
-        )
-        .at(1),
-    ];
+    let mut signals = vec![Signal::of(metric::CHOSEN, chosen, of_rewards).at(1)];
+    // Other losses, and terms beside it, begin elsewhere.
+    let dpo = &head.spec["method"]["dpo"];
+    let sigmoid = dpo["loss"].as_str().is_none_or(|loss| loss == "sigmoid");
+    if sigmoid
+        && dpo["mix"].as_array().is_none_or(Vec::is_empty)
+        && dpo["nll_weight"].as_f64().unwrap_or(0.0) == 0.0
+    {
+        let due = format!("loss {}, ln 2 = 0.6931 is due", number(loss));
+        signals.push(Signal::of(metric::LOSS, loss, due).at(1));
+    }
     let dropout = head.spec["model"]["dropout"].as_f64().unwrap_or(0.0);
     Some(match dropout > 0.0 {
         true => Finding::fail(

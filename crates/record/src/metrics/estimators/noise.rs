@@ -1,7 +1,8 @@
 //! Signal and noise of a gradient, from the gradients of the micro-batches that it is the mean of (McCandlish et al. 2018, arXiv
 //! 1812.06162), and how far these point the same way (Li et al. 2026, arXiv 2602.14462).
 
-/// Sums of squares of K micro-batches' gradients and of their sum, all over the step's normalizer: the sum is the gradient.
+/// Sums of squares of K micro-batches' gradients and of their sum, all over the step's normalizer: the sum is the gradient. A
+/// micro-batch's share of what the normalizer counts is its weight w_i.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Squares {
     /// Micro-batches, K.
@@ -10,6 +11,8 @@ pub struct Squares {
     pub parts: f64,
     /// ‖Σ g_i‖².
     pub sum: f64,
+    /// Σ w_i²: 1/K where all count alike.
+    pub weights: f64,
 }
 
 /// Unbiased estimates from one step. Their ratio is not: average both over steps first.
@@ -22,23 +25,21 @@ pub struct Estimate {
 }
 
 impl Squares {
-    /// `gns_simple` in units of micro-batches; `None` of fewer than two.
+    /// `gns_simple` in units of micro-batches of the mean size; `None` of fewer than two. With S/n_i the noise of a micro-batch of
+    /// n_i tokens, E[parts] = ‖G‖² Σ w_i² + S/N and E[sum] = ‖G‖² + S/N.
     pub fn estimate(self) -> Option<Estimate> {
-        let k = self.k as f64;
-        (self.k > 1).then(|| {
-            // The mean of ‖K g_i‖², and ‖mean of K g_i‖².
-            let (small, large) = (k * self.parts, self.sum);
-            Estimate {
-                signal: (k * large - small) / (k - 1.0),
-                noise: (small - large) / (1.0 - 1.0 / k),
-            }
+        (self.k > 1 && self.weights < 1.0).then(|| {
+            let signal = (self.sum - self.parts) / (1.0 - self.weights);
+            let noise = self.k as f64 * (self.parts - signal * self.weights);
+            Estimate { signal, noise }
         })
     }
 
-    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 where all are alike, 0 where they share nothing.
+    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 where all are alike, 0 where they share nothing. Of
+    /// different sizes, that of micro-batches of the mean size.
     pub fn consistency(self) -> Option<f64> {
-        let k = self.k as f64;
-        (self.k > 1 && self.parts > 0.0).then(|| (self.sum - self.parts) / ((k - 1.0) * self.parts))
+        let Estimate { signal, noise } = self.estimate()?;
+        (self.parts > 0.0).then(|| signal / (signal + noise))
     }
 }
 
@@ -79,6 +80,7 @@ mod tests {
             k: gradients.len(),
             parts: gradients.iter().map(|g| square(g)).sum(),
             sum: square(&sum),
+            weights: 1.0 / k,
         }
     }
 
@@ -123,6 +125,44 @@ mod tests {
         }
         close(signal, 1.0, 0.3);
         close(noise, 400.0, 10.0);
+    }
+
+    /// Answers differ in length, and with it what a micro-batch counts: the noise scale came out many times too high.
+    #[test]
+    fn micro_batches_of_different_sizes_are_unbiased_too() {
+        let mut rng = crate::base::rng::Rng::new(7, crate::base::rng::Stream::Init, 1, 0);
+        let (d, steps) = (100, 4000);
+        let sizes: [f64; 4] = [1.0, 2.0, 3.0, 14.0];
+        let total: f64 = sizes.iter().sum();
+        let (mut signal, mut noise) = (0.0, 0.0);
+        for _ in 0..steps {
+            let mut sum = vec![0.0; d];
+            let (mut parts, mut weights) = (0.0, 0.0);
+            for n in sizes {
+                let w = n / total;
+                let mut square = 0.0;
+                for (i, sum) in sum.iter_mut().enumerate() {
+                    let mean = if i == 0 { 1.0 } else { 0.0 };
+                    let g = w * (mean + 0.5 * f64::from(rng.normal()) / n.sqrt());
+                    square += g * g;
+                    *sum += g;
+                }
+                parts += square;
+                weights += w * w;
+            }
+            let seen = Squares {
+                k: sizes.len(),
+                parts,
+                sum: sum.iter().map(|g| g * g).sum(),
+                weights,
+            };
+            let found = seen.estimate().unwrap();
+            signal += found.signal / f64::from(steps);
+            noise += found.noise / f64::from(steps);
+        }
+        close(signal, 1.0, 0.1);
+        // 100 elements of variance 0.25 a token, five tokens on average.
+        close(noise, 5.0, 0.3);
     }
 
     #[test]

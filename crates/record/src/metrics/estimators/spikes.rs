@@ -10,11 +10,13 @@ const WINDOW: usize = 1000;
 const SIGMAS: f64 = 7.0;
 /// Fewer values have no spread to speak of.
 const ENOUGH: usize = 50;
+/// A value beyond so many standard deviations counts as one of so many in what the next ones are measured against (metrics.md, 0.5).
+const WINSOR: f64 = 2.5;
 /// Weight of the past in the running mean.
 const PAST: f64 = 0.97;
 
-/// Steps that stood out of the last thousand before them, `olmo`, in percent. Values that stand out do not widen what the next
-/// ones are measured against.
+/// Steps that stood out of the last thousand before them, `olmo`, in percent. Values that stand out hardly widen what the next
+/// ones are measured against, and a level that lasts becomes the usual one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpikeScore {
@@ -34,14 +36,17 @@ impl SpikeScore {
             return None;
         }
         let n = self.window.len() as f64;
-        let z = (self.window.len() >= ENOUGH).then(|| {
+        let (mut x, mut z) = (x, None);
+        if self.window.len() >= ENOUGH {
             let mean = self.sum / n;
             let sigma = (self.squares / n - mean * mean).max(0.0).sqrt();
-            (x - mean) / sigma.max(1e-9 * mean.abs()).max(f64::MIN_POSITIVE)
-        });
-        if z.is_some_and(|z| z.abs() >= SIGMAS) {
-            self.spikes += 1;
-            return z;
+            let sigma = sigma.max(1e-9 * mean.abs()).max(f64::MIN_POSITIVE);
+            let distance = (x - mean) / sigma;
+            if distance.abs() >= SIGMAS {
+                self.spikes += 1;
+                x = mean + (WINSOR * sigma).copysign(distance);
+            }
+            z = Some(distance);
         }
         self.window.push_back(x);
         self.sum += x;
@@ -131,6 +136,24 @@ mod tests {
         close(score.push(1.1).unwrap(), 1.0, 1e-6);
         score.push(f64::NAN);
         assert_eq!(score.spikes, 2);
+    }
+
+    /// Every step behind a lasting shift was a spike.
+    #[test]
+    fn a_level_that_lasts_is_no_spike_for_long() {
+        let mut score = SpikeScore::default();
+        let noise = |i: usize| 0.03 * ((i * 7919 % 101) as f64 / 50.0 - 1.0);
+        for epoch in 0..3 {
+            for i in 0..300 {
+                score.push(2.0 - 0.4 * epoch as f64 + noise(i));
+            }
+        }
+        assert!((2..60).contains(&score.spikes), "{}", score.spikes);
+        let before = score.spikes;
+        (0..300).for_each(|i| {
+            score.push(1.2 + noise(i));
+        });
+        assert_eq!(score.spikes, before);
     }
 
     #[test]

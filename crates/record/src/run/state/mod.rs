@@ -470,8 +470,15 @@ impl RunState {
         self.series.get(id)?.last().map(|p| p.value)
     }
 
-    /// The evaluation with the lowest validation loss.
+    /// The evaluation with the lowest validation loss. A run that has ended says which one that is: the last one may have read
+    /// other rows than those before it.
     pub fn best_evaluation(&self) -> Option<&Evaluation> {
+        let said = self.finished.as_ref().and_then(|f| f.best.as_ref());
+        if let Some(best) = said.filter(|best| best.metric == crate::metrics::id::VAL_LOSS)
+            && let Some(found) = self.evaluations.iter().rev().find(|e| e.step == best.step)
+        {
+            return Some(found);
+        }
         let measured = self.evaluations.iter().filter(|e| e.val_loss().is_finite());
         measured.min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))
     }

@@ -154,6 +154,19 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
         "the reference would be the untrained model",
         format!("method.{word}.beta=0, or begin from a trained model with train.from"),
     );
+    // A copy of an adapted model is one of its base.
+    judge.want(
+        reference.is_none()
+            || reference == Some(ReferenceChoice::AdapterOff)
+            || config.rollout.cold_start_steps == 0
+            || t.from.is_none()
+            || config.adapter.is_none(),
+        &[&format!("method.{word}.reference"), "rollout.cold_start_steps"],
+        "with an adapter the reference is the base alone, as it was before the cold start",
+        format!(
+            "method.{word}.reference=adapter_off where that is meant, method.{word}.beta=0 for no reference, or an SFT run first and train.from its checkpoint"
+        ),
+    );
 }
 
 /// A second model that learns values, or a value head on the policy's trunk.
