@@ -293,6 +293,9 @@ impl TextModel for HeldModel {
         let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| {
             let token = match step {
                 generate::Step::Read { tokens, kept } => {
+                    // What has rolled out of the context is not read.
+                    let gone = len.saturating_sub(context);
+                    let (tokens, kept) = (gone + tokens, gone + kept);
                     return hear(Step::Read { tokens, kept });
                 }
                 generate::Step::Token(token) => token,

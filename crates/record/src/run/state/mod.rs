@@ -474,7 +474,10 @@ impl RunState {
     /// other rows than those before it.
     pub fn best_evaluation(&self) -> Option<&Evaluation> {
         let said = self.finished.as_ref().and_then(|f| f.best.as_ref());
-        if let Some(best) = said.filter(|best| best.metric == crate::metrics::id::VAL_LOSS)
+        if let Some(best) = said
+            .filter(|best| best.metric == crate::metrics::id::VAL_LOSS)
+            // Older engines told no step.
+            .filter(|best| best.step > 0)
             && let Some(found) = self.evaluations.iter().rev().find(|e| e.step == best.step)
         {
             return Some(found);

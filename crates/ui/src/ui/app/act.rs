@@ -190,6 +190,12 @@ impl App {
             right: String::new(),
             choice: Choice::OpenRun(run.path.clone()),
         }));
+        items.extend(self.themes.names().map(|(name, about)| Item {
+            title: format!("theme {name}"),
+            detail: about.into(),
+            right: String::new(),
+            choice: Choice::Theme(name.into()),
+        }));
         Picker::new("palette", "", items)
     }
 

@@ -36,7 +36,15 @@ pub struct LeaveQuestion {
 impl LeaveQuestion {
     pub fn new(leaving: bool, held: &HeldRun) -> Self {
         let paused = held.state.phase == Some(Phase::Paused);
-        Self::asked(leaving, held.holder, held.name(), paused)
+        let mut asked = Self::asked(leaving, held.holder, held.name(), paused);
+        if held.stage.as_ref().is_some_and(|stage| stage.resume.is_some()) {
+            for (_, choice, _, what) in &mut asked.rows {
+                if *choice == LeaveChoice::StopAfterCheckpoint {
+                    *what = "nothing is lost; its pipeline stops too, and can be resumed";
+                }
+            }
+        }
+        asked
     }
 
     fn asked(leaving: bool, holder: Holder, run: &str, paused: bool) -> Self {
@@ -207,6 +215,22 @@ mod tests {
             LeaveQuestion::asked(false, Holder::Detached, "x", false).rows.len(),
             2
         );
+    }
+
+    #[test]
+    fn who_stops_a_stage_is_told_that_its_pipeline_stops_too() {
+        use crate::ui::msg::{Slot, StageOf};
+        let mut held = HeldRun::opening(Slot(1), "x".into(), crate::base::clock::UnixMillis(0));
+        let stops = |held: &HeldRun| LeaveQuestion::new(true, held).rows[1].3;
+        assert!(!stops(&held).contains("pipeline"));
+        held.stage = Some(StageOf {
+            pipeline: "p".into(),
+            stage: "a".into(),
+            number: 1,
+            n_stages: 2,
+            resume: Some("llmtui train --resume p".into()),
+        });
+        assert!(stops(&held).contains("pipeline"));
     }
 
     #[test]

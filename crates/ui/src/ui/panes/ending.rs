@@ -437,7 +437,6 @@ impl<'a> Ending<'a> {
             match self.longer() {
                 // More steps are for what did all of its own; this one goes on first.
                 Some(_) if self.held.resumable().is_some() => {}
-                _ if judges => {}
                 None => {
                     let command =
                         format!("llmtui train sft -s train.from={name} -s data.path=FILE");
@@ -466,8 +465,8 @@ impl<'a> Ending<'a> {
         Some((step, format!("-s {}", finding.changes().join(" -s "))))
     }
 
-    /// Twice the steps, for a run that no conversations can be taught: a vocabulary of characters has no marks for a
-    /// template, and not all letters.
+    /// Twice the steps, for a run that no conversations can be taught: a reward model writes none; a vocabulary of characters has
+    /// no marks for a template, and not all letters.
     fn longer(&self) -> Option<u64> {
         /// A subword vocabulary begins with every byte.
         const BYTES: u64 = 256;
@@ -475,7 +474,8 @@ impl<'a> Ending<'a> {
         let tokenizer = &head.spec["data"]["tokenizer"];
         let characters = *tokenizer == "char" || !tokenizer["char"].is_null();
         let small = (1..BYTES).contains(&head.vocab_size);
-        (characters || small).then_some(2 * head.max_steps)
+        let judges = self.state().judges();
+        (judges || characters || small).then_some(2 * head.max_steps)
     }
 
     /// A row for each step, more where its command is long and there is room; half a command helps nobody.
@@ -562,7 +562,17 @@ impl<'a> Ending<'a> {
             _ => (seen, held_out),
         };
         samples::curve(buffer, outline, self.state(), lines, &flags, self.theme);
-        self.named(buffer, outline, &self.title(held_out));
+        let title = match lines {
+            (line, points) if !line.is_empty() && !points.is_empty() => {
+                let what = match line {
+                    id::TRAIN_LOSS => "loss".into(),
+                    other => self.title(other),
+                };
+                format!("{what}: train (line), val (points)")
+            }
+            _ => self.title(held_out),
+        };
+        self.named(buffer, outline, &title);
     }
 
     fn sample(&self, buffer: &mut Buffer, outline: Rect) {

@@ -21,7 +21,7 @@ use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Holder, Msg, Slot};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt, YES};
-use crate::ui::panes::{batch, chat, health, home, samples};
+use crate::ui::panes::{batch, chat, examples, health, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -363,8 +363,12 @@ impl Pane for RunPane {
                 if held.state.finished.is_some() {
                     hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
                 }
-                if !held.state.checkpoints.is_empty() {
+                // A reward model writes nothing.
+                if !held.state.checkpoints.is_empty() && !held.state.judges() {
                     hints.push((A::Open(&chat::ENTRY), "chat"));
+                }
+                if held.state.judges() && !held.state.examined.is_empty() {
+                    hints.push((A::Open(&examples::ENTRY), "examples"));
                 }
                 if !held.state.samples.is_empty() {
                     hints.push((A::Open(&samples::ENTRY), "samples"));

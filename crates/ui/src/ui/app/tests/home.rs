@@ -281,6 +281,32 @@ fn many_runs_have_two_thirds_of_the_screen_and_presets_stay_in_reach() {
     }
 }
 
+/// Rows above the window stayed hidden when it had grown, and nothing said that there are some.
+#[test]
+fn runs_out_of_sight_are_counted_and_come_back_when_the_window_grows() {
+    let many = |n: usize| {
+        let mut all = Vec::new();
+        for i in 0..n {
+            let mut run = runs().remove(1);
+            run.id = format!("2026-11-21-09{i:02}-quickstart-a{i:03}");
+            run.created_as = run.id.clone();
+            run.path = format!("runs/{}", run.id).into();
+            all.push(run);
+        }
+        all
+    };
+    let mut bench = bench_with(many(20));
+    let small = bench.press("g").picture(80, 24);
+    assert!(small.contains("more"), "{small}");
+    let end = bench.press("end").picture(80, 24);
+    assert!(end.contains("▲") && !end.contains("a000 "), "{end}");
+    let grown = bench.picture(160, 60);
+    for i in 0..20 {
+        assert!(grown.contains(&format!("quickstart-a{i:03}")), "{grown}");
+    }
+    assert!(!grown.contains("▲"), "{grown}");
+}
+
 #[test]
 fn a_failed_run_says_why_and_has_no_verdict_that_nobody_gave() {
     let mut failed = runs().remove(3);

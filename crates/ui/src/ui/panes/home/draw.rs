@@ -197,7 +197,20 @@ impl HomePane {
             u16::from(!store.unreadable.is_empty() && area.height > 2),
         );
         self.page = usize::from(area.height).max(1);
-        self.scroll_runs = scroll_to(selected, self.scroll_runs, area.height.into());
+        let height = usize::from(area.height);
+        // A window that has grown shows what it has room for.
+        let last = runs.len().saturating_sub(height);
+        self.scroll_runs = scroll_to(selected, self.scroll_runs, height).min(last);
+        let hidden = runs.len() - height.min(runs.len());
+        if hidden > 0 {
+            let below = last - self.scroll_runs;
+            let words = match below {
+                0 => format!(" {} {hidden} more ", theme.glyphs().up),
+                _ => format!(" {} {below} more ", theme.glyphs().down),
+            };
+            let more = Line::styled(words, theme.style(Meaning::Muted)).right_aligned();
+            frame.render_widget(more, head);
+        }
         for ((i, listed), y) in runs
             .iter()
             .enumerate()

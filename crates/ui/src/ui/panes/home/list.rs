@@ -97,10 +97,10 @@ impl HomePane {
                 .all(|word| text.to_lowercase().contains(word))
         };
         let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
+        // By what the list shows.
         let loss = |run: &RunSummary| {
-            run.best_val_loss
-                .filter(|x| x.is_finite())
-                .unwrap_or(f64::MAX)
+            let shown = run.val_loss.or(run.best_val_loss);
+            shown.filter(|x| x.is_finite()).unwrap_or(f64::MAX)
         };
         match self.sort {
             Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),

@@ -19,6 +19,7 @@ use crate::ui::widgets::{bar, finding};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the form's labels.
@@ -33,7 +34,7 @@ pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: 
     let Some(shown) = &pane.shown else {
         return empty(pane, frame, area, context);
     };
-    let lines = Below::new(shown, area.width, context);
+    let lines = Below::new((shown, &pane.run), area.width, context);
     let below = below_rows(&lines, area, rows_needed(shown, area.width, theme));
     let (top, bottom) = split_bottom(area, below);
     if area.width < NARROW {
@@ -546,7 +547,11 @@ struct Below {
 }
 
 impl Below {
-    fn new(shown: &Shown, width: u16, context: &PaneContext) -> Below {
+    fn new(
+        (shown, run): (&Shown, &Option<PathBuf>),
+        width: u16,
+        context: &PaneContext,
+    ) -> Below {
         let theme = context.theme;
         let width = usize::from(width).saturating_sub(2);
         let wrap = |text: &str, indent: usize| {
@@ -586,6 +591,10 @@ impl Below {
             let lines = wrap(words, 0).into_iter();
             fits.extend(lines.map(|line| vec![word(line, Meaning::Warn)]));
         }
+        // A run is another matter than the preset that it is named after.
+        let held = context.store.held.as_ref();
+        let held = held.filter(|held| run.is_some() && *run == held.identity());
+        let name = held.map_or(shown.request.name.as_str(), |held| held.name());
         let said = shown.plan.advice.iter().filter(|a| a.id != "too_large");
         let advice = said.flat_map(|advice| {
             let quiet = advice.status > Status::Warn;
@@ -605,7 +614,7 @@ impl Below {
         Below {
             advice: advice.collect(),
             fits,
-            command: format!("llmtui plan {}", one_line(&shown.request.name)),
+            command: format!("llmtui plan {}", one_line(name)),
         }
     }
 }
