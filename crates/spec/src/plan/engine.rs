@@ -74,9 +74,14 @@ pub fn ledger(request: &Request) -> Ledger {
 /// That of the data, one that is read to hold a start model's against it, and those of reward models.
 fn tokenizers(request: &Request, ledger: &mut Ledger) {
     let copies = if request.extras.has_base { 2 } else { 1 };
-    let scored = request.answers().map_or(0, |_| request.extras.rewards.tokens);
+    let scored = request
+        .answers()
+        .map_or(0, |_| request.extras.rewards.tokens);
     let tokens = copies * request.arch.vocab_size() + scored;
-    let how = format!("{} tokens × {TOKEN_BYTES} B: the vocabulary in several maps", grouped(tokens));
+    let how = format!(
+        "{} tokens × {TOKEN_BYTES} B: the vocabulary in several maps",
+        grouped(tokens)
+    );
     ledger.add(Part::Tokenizer, (TOKEN_BYTES * tokens) as f64, how);
 }
 

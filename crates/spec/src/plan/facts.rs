@@ -65,8 +65,7 @@ pub struct Facts {
 impl Facts {
     /// The method as this build trains it, with its defaults; `None` where it does not.
     pub fn trained(&self) -> Option<MethodConfig> {
-        let word = self.spec_word;
-        serde_json::from_value(serde_json::json!({ word: {} })).ok()
+        MethodConfig::usual(self.spec_word)
     }
 
     /// Sequences of an example.

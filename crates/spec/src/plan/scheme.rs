@@ -1,7 +1,7 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 use crate::nn::ParamInfo;
-use crate::spec::RunConfig;
+use crate::optim::OptimizerConfig;
 use crate::spec::schema::{Node, root};
 
 /// Number formats of the state of trainable parameters.
@@ -119,14 +119,13 @@ impl UpdateState {
 
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
-        match self.word() {
-            "adamw8bit" => "8-bit moments and their scales",
-            "adafactor" => "means of rows and columns",
-            "soap" => "f32 moments, Gram matrices and bases",
-            "sophia" => "f32 mean and curvature",
-            "schedule_free" => "f32 moments and the average",
-            _ => "f32 moments",
-        }
+        let optimizer = self.optimizer();
+        optimizer.map_or("f32 moments", |optimizer| optimizer.keeps())
+    }
+
+    /// The optimizer of a spec by this name, with its defaults; `None` for a rule that only other trainers have.
+    pub(super) fn optimizer(self) -> Option<OptimizerConfig> {
+        optimizer_by(self.word())
     }
 
     /// The rule of a spec's optimizer with its own settings, for these parameters; `None` where no optimizer is called so.
@@ -136,8 +135,7 @@ impl UpdateState {
         if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
             return Some(plain);
         }
-        let config = serde_json::json!({ "optimizer": { word: {} } });
-        let RunConfig { optimizer, .. } = serde_json::from_value(config).ok()?;
+        let optimizer = optimizer_by(&word)?;
         let trained = infos.iter().filter(|info| info.trains());
         Some(UpdateState::Own {
             word: optimizer.entry().id,
@@ -161,6 +159,11 @@ impl UpdateState {
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
     }
+}
+
+/// With its defaults.
+fn optimizer_by(word: &str) -> Option<OptimizerConfig> {
+    serde_json::from_value(serde_json::json!({ word: {} })).ok()
 }
 
 /// The table of planning, one row for each pair.

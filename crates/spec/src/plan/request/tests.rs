@@ -76,3 +76,27 @@ fn adapters_of_a_spec_change_in_what_is_named_alone() {
     quantized.adapt(None, None);
     assert_eq!(quantized.n_trainable(), before.n_trainable());
 }
+
+/// A method of a spec that no list here has would be planned as pretraining.
+#[test]
+fn every_method_of_a_spec_is_planned_as_itself() {
+    for entry in crate::methods::MethodConfig::ENTRIES {
+        let method = Method::by_word(entry.id);
+        let method = method.unwrap_or_else(|| panic!("{} is planned as another", entry.id));
+        assert_eq!(
+            (method.word(), method.facts().spec_word),
+            (entry.id, entry.id)
+        );
+        let trained = method.facts().trained().unwrap();
+        assert_eq!(
+            method.rolls_out(),
+            trained.on_policy().is_some(),
+            "{}",
+            entry.id
+        );
+        let critic = trained
+            .on_policy()
+            .is_some_and(|method| method.critic().is_some());
+        assert_eq!(method.facts().critic, critic, "{}", entry.id);
+    }
+}

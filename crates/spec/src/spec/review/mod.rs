@@ -77,7 +77,7 @@ impl Subject<'_> {
 }
 
 fn learns_preferences(spec: &RunSpec) -> bool {
-    ["dpo", "kto", "orpo", "simpo", "cpo"].contains(&spec.method.entry().id)
+    matches!(spec.method.needs().unit, Unit::Pair | Unit::Judged)
 }
 
 /// What is said of one setting.
