@@ -78,6 +78,10 @@ fn tokenizers(request: &Request, ledger: &mut Ledger) {
         .answers()
         .map_or(0, |_| request.extras.rewards.tokens);
     let tokens = copies * request.arch.vocab_size() + scored;
+    // Those of toys are in the measure of the program itself.
+    if TOKEN_BYTES * tokens < MIB as u64 {
+        return;
+    }
     let how = format!(
         "{} tokens × {TOKEN_BYTES} B: the vocabulary in several maps",
         grouped(tokens)
