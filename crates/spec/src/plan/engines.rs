@@ -113,8 +113,8 @@ fn lacks(request: &Request) -> Option<String> {
         "experts"
     } else if !request
         .update
-        .optimizer()
-        .is_some_and(|rule| rule.on_torch())
+        .config()
+        .is_some_and(|config| config.optimizer.on_torch())
     {
         "optimizers other than adamw and adamw8bit"
     } else {
@@ -125,7 +125,9 @@ fn lacks(request: &Request) -> Option<String> {
 
 /// Blocks of values with a scale each, which do not end where fsdp2 cuts tensors.
 fn has_blocks(update: UpdateState) -> bool {
-    update.optimizer().is_some_and(|rule| rule.has_blocks())
+    update
+        .config()
+        .is_some_and(|config| config.optimizer.has_blocks())
 }
 
 /// One way to put it on GPUs.

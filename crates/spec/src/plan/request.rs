@@ -1,5 +1,7 @@
 //! A planning request: a model, how it is trained, and on what.
 
+mod answers;
+
 use super::arch::Arch;
 use super::facts::{FACTS, Facts};
 use super::gpus::{Gpu, Price};
@@ -8,7 +10,8 @@ use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, param_infos_of};
-use crate::spec::{BatchStage, RolloutLength, Saves, TrainConfig};
+use crate::spec::{BatchStage, Saves, TrainConfig};
+pub use answers::{Answers, RewardModels};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
 /// [`FACTS`].
@@ -447,44 +450,6 @@ pub struct Ranks {
     pub worth_compiling: u64,
 }
 
-/// How this program's engine learns from the model's own answers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answers {
-    /// Tokens of a prompt and its answer at most.
-    pub tokens: u64,
-    /// Whether the loss compares with a reference model.
-    pub has_reference: bool,
-    /// Whether the policy that answered is asked before it learns.
-    pub has_old_policy: bool,
-    /// The share of the steps that learn the data's own answers first: their batches do not go through the model in parts.
-    pub cold_share: f64,
-    /// Steps that learn from a rollout.
-    pub cycle: u64,
-    /// Tokens of an answer alone at most.
-    pub max_new_tokens: u64,
-    /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
-    pub length: Option<RolloutLength>,
-    /// Prompts of the training split, where they were counted.
-    pub prompts: Option<u64>,
-}
-
-impl Answers {
-    /// Whether the data's own answers are learned first.
-    pub fn has_cold_start(self) -> bool {
-        self.cold_share > 0.0
-    }
-}
-
-/// Reward models that score answers, together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RewardModels {
-    pub params: u64,
-    /// Tokens of their tokenizers.
-    pub tokens: u64,
-    /// What this engine holds for them: f32 weights, and the buffers of the pass that reads answers.
-    pub bytes: u64,
-}
-
 /// What a plan says of the reference model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReferencePlan {
@@ -615,26 +580,6 @@ impl Request {
     pub fn is_from_scratch(&self) -> bool {
         let adapts = self.lora.is_some() || self.adapter.is_some();
         self.method == Method::Pretrain && !adapts && !self.extras.has_base
-    }
-
-    /// How it learns from answers of its own, where a spec says; a method that does not, after a change, has none.
-    pub fn answers(&self) -> Option<Answers> {
-        self.extras.answers.filter(|_| self.method.rolls_out())
-    }
-
-    /// Whether a second model says what answers are worth: a value head on the policy is the policy's own.
-    pub fn has_critic(&self) -> bool {
-        self.method.facts().critic && !self.arch.config().value_head
-    }
-
-    /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.
-    pub fn rollout_length(&self) -> Option<RolloutLength> {
-        self.answers()?.length
-    }
-
-    /// Prompts of the training split, where there are rollouts and they were counted.
-    pub fn prompts(&self) -> Option<u64> {
-        self.answers()?.prompts.filter(|n| *n > 0)
     }
 
     /// Where the reference comes from.

@@ -1,7 +1,7 @@
 //! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 use crate::nn::ParamInfo;
-use crate::optim::OptimizerConfig;
+use crate::spec::RunConfig;
 use crate::spec::schema::{Node, root};
 
 /// Number formats of the state of trainable parameters.
@@ -119,13 +119,13 @@ impl UpdateState {
 
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
-        let optimizer = self.optimizer();
-        optimizer.map_or("f32 moments", |optimizer| optimizer.keeps())
+        let config = self.config();
+        config.map_or("f32 moments", |config| config.optimizer.keeps())
     }
 
-    /// The optimizer of a spec by this name, with its defaults; `None` for a rule that only other trainers have.
-    pub(super) fn optimizer(self) -> Option<OptimizerConfig> {
-        optimizer_by(self.word())
+    /// A spec with the optimizer of this name; `None` for a rule that only other trainers have.
+    pub(super) fn config(self) -> Option<RunConfig> {
+        updated_by(self.word())
     }
 
     /// The rule of a spec's optimizer with its own settings, for these parameters; `None` where no optimizer is called so.
@@ -135,7 +135,7 @@ impl UpdateState {
         if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
             return Some(plain);
         }
-        let optimizer = optimizer_by(&word)?;
+        let RunConfig { optimizer, .. } = updated_by(&word)?;
         let trained = infos.iter().filter(|info| info.trains());
         Some(UpdateState::Own {
             word: optimizer.entry().id,
@@ -161,9 +161,9 @@ impl UpdateState {
     }
 }
 
-/// With its defaults.
-fn optimizer_by(word: &str) -> Option<OptimizerConfig> {
-    serde_json::from_value(serde_json::json!({ word: {} })).ok()
+/// The default spec with an optimizer by name.
+fn updated_by(word: &str) -> Option<RunConfig> {
+    serde_json::from_value(serde_json::json!({ "optimizer": { word: {} } })).ok()
 }
 
 /// The table of planning, one row for each pair.
