@@ -18,7 +18,7 @@ use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::ranks::{on_gpus_named, on_ranks};
 use crate::plan::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, RowLengths, Said,
+    AttentionKind, BaseFormat, Checkpointing, Logits, LoraTargets, Method, RowLengths, Said,
 };
 use crate::plan::scheme::{Precision, UpdateState};
 use crate::plan::solve::what_fits;
@@ -411,16 +411,11 @@ fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.quantize {
         request.base = pick("quantize", word, &BaseFormat::ALL)?;
     }
-    let targets = match &args.lora_targets {
-        Some(word) => pick("lora-targets", word, &LoraTargets::ALL)?,
-        None => LoraTargets::All,
-    };
-    let adapters = args.lora_rank.is_some()
-        || args.lora_targets.is_some()
-        || request.base != BaseFormat::Whole;
-    if adapters {
-        let rank = args.lora_rank.unwrap_or(8);
-        request.lora = Some(Lora { rank, targets });
+    let targets = args.lora_targets.as_deref();
+    let targets = targets.map(|word| pick("lora-targets", word, &LoraTargets::ALL));
+    let targets = targets.transpose()?;
+    if args.lora_rank.is_some() || targets.is_some() || request.base != BaseFormat::Whole {
+        request.adapt(args.lora_rank, targets);
     }
     if let Some(word) = &args.optimizer {
         let word = word.to_lowercase();

@@ -145,6 +145,12 @@ impl Dataset {
         }
     }
 
+    /// The share of all tokens that the validation split has.
+    pub fn held_out_share(&self) -> f64 {
+        let (held_out, trained) = (self.val_tokens() as f64, self.epoch_tokens() as f64);
+        held_out / (held_out + trained).max(1.0)
+    }
+
     /// Target tokens of one pass over the training split.
     pub fn epoch_tokens(&self) -> u64 {
         match &self.splits {

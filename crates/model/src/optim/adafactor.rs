@@ -57,6 +57,26 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "means of rows and columns"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "eps",
+            value: self.eps,
+            beside: super::Beside::Squares,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::Elements
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let len = |info: &ParamInfo| adafactor::state_len(&info.shape) * size_of::<f32>();

@@ -51,6 +51,30 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 moments"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "eps",
+            value: self.eps,
+            beside: super::Beside::Roots,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        Some((self.beta1, self.beta2))
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::AdamW
+    }
+
+    fn on_torch(&self) -> bool {
+        true
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         2 * groups::trained_bytes(infos)
     }

@@ -53,6 +53,34 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "8-bit moments and their scales"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "eps",
+            value: self.eps,
+            beside: super::Beside::Roots,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        Some((self.beta1, self.beta2))
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::AdamW
+    }
+
+    fn on_torch(&self) -> bool {
+        true
+    }
+
+    fn has_blocks(&self) -> bool {
+        true
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let of = |len: usize| 2 * (len + size_of::<f32>() * len.div_ceil(BLOCK));

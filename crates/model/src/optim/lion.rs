@@ -47,6 +47,22 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 moments"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        None
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::Elements
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         groups::trained_bytes(infos)
     }

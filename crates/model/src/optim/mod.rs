@@ -3,11 +3,13 @@
 use crate::kernels::matmul::ComputeDtype;
 pub use crate::kernels::update::Norms as TensorNorms;
 use crate::nn::{ParamInfo, Params};
+pub use about::{Beside, Epsilon, RateScale};
 pub use average::Averaged;
 use candle_core::Result;
 pub use groups::{Group, by_decay};
 pub use muon::Scale as MuonScale;
 
+mod about;
 mod adafactor;
 mod adamw;
 mod adamw8bit;
@@ -31,6 +33,21 @@ pub trait Optimizer {
     fn weight_decay(&self) -> f64;
     /// Bytes of state that the rule keeps for those of the parameters that train.
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
+    /// What it keeps from step to step, in words.
+    fn keeps(&self) -> &'static str;
+    /// What it adds to what it divides by; `None` where it divides by nothing that gradients make small.
+    fn epsilon(&self) -> Option<Epsilon>;
+    /// β1 and β2 of a rule that is Adam but for how it keeps its moments.
+    fn adam_betas(&self) -> Option<(f64, f64)>;
+    fn rate_scale(&self) -> RateScale;
+    /// Whether ranks of PyTorch have it (`engine: torch`): by β1, β2 and ε.
+    fn on_torch(&self) -> bool {
+        false
+    }
+    /// Whether its state has blocks with a scale each, which do not end where tensors are cut into shares.
+    fn has_blocks(&self) -> bool {
+        false
+    }
     /// Whether the rule asks for gradients on labels that the model draws itself, which a language model alone can give.
     fn needs_curvature(&self) -> bool {
         false

@@ -120,6 +120,26 @@ fn shape(info: &ParamInfo) -> Option<muon::Shape> {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 moments"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "adamw_eps",
+            value: self.adamw_eps,
+            beside: super::Beside::Roots,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::Matrices
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let moments = |info: &ParamInfo| if shape(info).is_some() { 1 } else { 2 };

@@ -52,6 +52,26 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 moments and the average"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "eps",
+            value: self.eps,
+            beside: super::Beside::Roots,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::High
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         3 * groups::trained_bytes(infos)
     }

@@ -87,6 +87,26 @@ impl Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 moments, Gram matrices and bases"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        Some(super::Epsilon {
+            key: "eps",
+            value: self.eps,
+            beside: super::Beside::Roots,
+        })
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::Elements
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         let trained = infos.iter().filter(|info| info.trains());
         let len = |info: &ParamInfo| info.len + self.shape(info).basis_len();

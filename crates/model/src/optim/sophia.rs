@@ -56,6 +56,22 @@ impl Default for Config {
 impl super::Optimizer for Config {
     rates!();
 
+    fn keeps(&self) -> &'static str {
+        "f32 mean and curvature"
+    }
+
+    fn epsilon(&self) -> Option<super::Epsilon> {
+        None
+    }
+
+    fn adam_betas(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    fn rate_scale(&self) -> super::RateScale {
+        super::RateScale::AdamW
+    }
+
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
         2 * groups::trained_bytes(infos)
     }

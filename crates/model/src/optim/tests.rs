@@ -11,6 +11,27 @@ fn all() -> Vec<OptimizerConfig> {
     words.map(config).collect()
 }
 
+/// Ranks of PyTorch are told β1, β2 and ε; blocks are no matter where nothing is cut.
+#[test]
+fn what_a_rule_says_of_itself_agrees() {
+    for rule in all() {
+        let id = rule.entry().id;
+        let adam = rule.adam_betas().is_some() && rule.epsilon().is_some();
+        assert!(adam || !rule.on_torch(), "{id}");
+        assert!(rule.on_torch() || !rule.has_blocks(), "{id}");
+        let settings = serde_json::to_value(&rule).unwrap();
+        if let Some(epsilon) = rule.epsilon() {
+            assert_eq!(settings[id][epsilon.key], epsilon.value, "{id}");
+        } else {
+            assert!(
+                settings[id].get("eps").is_none(),
+                "{id} divides by something"
+            );
+        }
+        assert!(!rule.keeps().is_empty());
+    }
+}
+
 pub fn model() -> Model {
     let config = ModelConfig {
         n_layer: 1,

@@ -16,7 +16,7 @@ use crate::data::chat::AUTO;
 use crate::data::source::{self, ReadContext, SourceConfig, bad_text};
 use crate::data::tokenizer;
 use crate::hardware::{GpuSummary, Summary};
-use crate::models::{self, SourceError, tokenizer_place};
+use crate::models::{self, ModelSource, SourceError, tokenizer_place};
 use crate::plan::learn;
 use crate::spec::BaseModel;
 use serde_json::Value;
@@ -270,6 +270,8 @@ pub struct ModelFacts {
     /// `model_type` of its config.
     pub family: String,
     pub n_params: Option<u64>,
+    /// Bytes of its weights in a quantized GGUF file.
+    pub packed_bytes: Option<u64>,
     /// Spec keys and values for the same model; empty if `unfit` gives a reason.
     pub settings: Vec<(String, String)>,
     /// Why this build cannot train it; empty if it can.
@@ -332,6 +334,7 @@ fn facts_of(
             return Ok(ModelFacts {
                 family: outline.family,
                 n_params: outline.n_params,
+                packed_bytes: None,
                 settings: Vec::new(),
                 unfit: error.to_string(),
                 chat_template: outline.has_chat_template,
@@ -363,6 +366,7 @@ fn facts_of(
     Ok(ModelFacts {
         family: base.family,
         n_params: Some(base.n_params),
+        packed_bytes: packed_bytes(path),
         settings,
         unfit: String::new(),
         chat_template: base.has_chat_template,
@@ -370,6 +374,12 @@ fn facts_of(
         template: tokenizer.as_ref().and_then(adds),
         reading: tokenizer.map(|tokenizer| Reading::of(&tokenizer, sample)),
     })
+}
+
+/// Bytes of a quantized file's weights.
+fn packed_bytes(path: &Path) -> Option<u64> {
+    let file = models::is_gguf(path).then(|| ModelSource::open(path).ok());
+    file??.packed_bytes()
 }
 
 /// The settings for its tokenizer.

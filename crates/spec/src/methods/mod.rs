@@ -391,3 +391,10 @@ crate::base::registry! {
         pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, grpo: Grpo, rloo: Rloo, ppo: Ppo
     }
 }
+
+impl MethodConfig {
+    /// The method of a word with its defaults; `None` where none is called so.
+    pub fn usual(word: &str) -> Option<MethodConfig> {
+        serde_json::from_value(serde_json::json!({ word: {} })).ok()
+    }
+}

@@ -91,10 +91,11 @@ fn larger_pieces(request: &Request, limit: u64) -> Option<Finding> {
 
 /// Ranks whose operations are launched one by one.
 fn compiling(request: &Request, list: &mut Vec<Finding>) {
-    let passes = request.tokens * request.grad_accum / request.batch_tokens().max(1);
     let Some(ranks) = request.extras.ranks else {
         return;
     };
+    let steps = request.tokens / request.batch_tokens().max(1);
+    let passes = steps.saturating_mul(request.grad_accum);
     // One GPU compiles such a run by itself.
     let eager = !ranks.compiled.unwrap_or(request.n_devices == 1);
     if eager && request.estimator == Estimator::General && passes >= ranks.worth_compiling {

@@ -4,6 +4,7 @@ use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Estimator, Logits, Lora, LoraTargets, Method, Request,
 };
 use super::scheme::{Precision, UpdateState};
+use super::solve::with_seq_len;
 use super::{Verdict, plan, reference};
 use serde::Serialize;
 
@@ -172,13 +173,17 @@ fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
     (changes, now)
 }
 
-/// Halves the micro-batch until it fits or is one; the batch per step is unchanged.
+/// Halves the micro-batch until it fits or is the least that the method takes; the batch per step is unchanged.
 fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
-    let before = r.micro_batch;
-    while r.micro_batch > 1 && plan(r).verdict() != Some(Verdict::Fits) {
-        let all = r.micro_batch * r.grad_accum;
-        r.micro_batch = r.micro_batch.div_ceil(2);
-        r.grad_accum = all.div_ceil(r.micro_batch);
+    let (before, all) = (r.micro_batch, r.micro_batch * r.grad_accum);
+    // Judged answers are compared with the others of their micro-batch.
+    let least = if r.is_judged() { 2 } else { 1 };
+    while plan(r).verdict() != Some(Verdict::Fits) {
+        let half = r.micro_batch.div_ceil(2).min(r.micro_batch - 1);
+        let Some(part) = (least..=half).rev().find(|n| all.is_multiple_of(*n)) else {
+            break;
+        };
+        (r.micro_batch, r.grad_accum) = (part, all / part);
         r.extras.eval_batch = r.extras.eval_batch.min(r.micro_batch);
     }
     let (now, accum) = (r.micro_batch, r.grad_accum);
@@ -264,12 +269,13 @@ fn eight_bits(r: &mut Request) -> Option<(String, String)> {
     })
 }
 
-/// Halves the length until it fits, but not below 512 (or a quarter of a short one).
+/// Halves the length until it fits, but not below 512 (or a quarter of a short one), nor to that of an answer without its prompt.
 fn shorter(r: &mut Request) -> Option<(String, String)> {
     let before = r.seq_len;
-    let floor = 512.min(before / 4).max(1);
+    let answer = r.answers().map_or(0, |answers| answers.max_new_tokens);
+    let floor = 512.min(before / 4).max(answer + 1);
     while r.seq_len / 2 >= floor && plan(r).verdict() != Some(Verdict::Fits) {
-        r.seq_len /= 2;
+        *r = with_seq_len(r, r.seq_len / 2);
     }
     let now = r.seq_len;
     (now < before).then(|| {
@@ -308,7 +314,7 @@ fn qlora(r: &mut Request) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Device, models, reference_request};
+    use crate::plan::{Device, models, reference_request, target};
 
     fn on(name: &str, method: Method, gb: u64) -> Request {
         let mut request = reference_request(models::find(name).unwrap());
@@ -367,6 +373,40 @@ mod tests {
             needs = change.needs_bytes;
         }
         assert_eq!(needs, plan(&ladder.request).p50_bytes());
+    }
+
+    /// The request of a preset on a machine whose memory no change fits into: every rung goes as far as it may.
+    fn cramped(preset: &str, set: &[&str]) -> Request {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        let mut request = target::resolve(preset, &set, &Default::default()).unwrap();
+        request.device = Device::limit("limit", Some(1_000_000));
+        request
+    }
+
+    /// What the ladder names can be typed: the spec loads with it, and learns from as many rows a step as before.
+    #[test]
+    fn changes_of_a_spec_load_and_keep_its_batch() {
+        for (preset, set) in [
+            ("quickstart", &["micro_batch_size=10"][..]),
+            ("quickstart", &["micro_batch_size=5", "grad_accum_steps=3"]),
+            ("kto-demo", &["micro_batch_size=6"]),
+            ("grpo-sort", &["micro_batch_size=5", "rollout.group_size=5"]),
+            ("grpo-arithmetic", &["rollout.max_new_tokens=15"]),
+        ] {
+            let request = cramped(preset, set);
+            let rows = request.micro_batch * request.grad_accum;
+            for change in rungs(&request) {
+                let words = change.flag.split("-s ").map(str::trim);
+                let words = words.filter(|word| !word.is_empty());
+                let all = set.iter().copied().chain(words);
+                let all: Vec<String> = all.map(String::from).collect();
+                let loaded = crate::spec::load(preset, &all, &Default::default());
+                let loaded = loaded.unwrap_or_else(|e| panic!("{preset} {all:?}: {e}"));
+                let train = &loaded.spec.train;
+                let now = (train.micro_batch_size * train.grad_accum_steps) as u64;
+                assert_eq!(now, rows, "{preset} {all:?}");
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! test compares with real steps; the estimates for GPU trainers are in `general`.
 
 use super::ledger::{Ledger, Part};
-use super::request::{Checkpointing, Method, Preflight, ReferencePlan, Request};
+use super::request::{Answers, Checkpointing, Preflight, ReferencePlan, Request};
 use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::data::ANSWER_PLACES;
@@ -12,6 +12,8 @@ use crate::nn::{AdapterConfig, HeadKind, ModelConfig};
 /// The process around any model, as resident memory: 27 MiB are pages of the program's own file, the rest threads, heap and
 /// buffers. Measured as what runs of toy models took beyond the other parts: 31 to 43 MiB (release build, Linux).
 const RUNTIME: f64 = 36.0 * MIB;
+/// A token of a tokenizer: 35 MB measured for the 49,152 of SmolLM2.
+const TOKEN_BYTES: u64 = 700;
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// The engine's memory at its peak.
@@ -56,8 +58,10 @@ pub fn ledger(request: &Request) -> Ledger {
     passes(request, &mut ledger);
     reference(request, &mut ledger);
     critic(request, &mut ledger);
+    rewards(request, &mut ledger);
     let how = "tokens of 4 B, plus tokenizer leftovers: 1 B per character, about 70 B per subword";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
+    tokenizers(request, &mut ledger);
     ledger.add(
         Part::Context,
         RUNTIME,
@@ -65,6 +69,24 @@ pub fn ledger(request: &Request) -> Ledger {
     );
     preflight(request, &mut ledger);
     ledger
+}
+
+/// That of the data, one that is read to hold a start model's against it, and those of reward models.
+fn tokenizers(request: &Request, ledger: &mut Ledger) {
+    let copies = if request.extras.has_base { 2 } else { 1 };
+    let scored = request
+        .answers()
+        .map_or(0, |_| request.extras.rewards.tokens);
+    let tokens = copies * request.arch.vocab_size() + scored;
+    // Those of toys are in the measure of the program itself.
+    if TOKEN_BYTES * tokens < MIB as u64 {
+        return;
+    }
+    let how = format!(
+        "{} tokens × {TOKEN_BYTES} B: the vocabulary in several maps",
+        grouped(tokens)
+    );
+    ledger.add(Part::Tokenizer, (TOKEN_BYTES * tokens) as f64, how);
 }
 
 /// The model of a pass, as the request computes it.
@@ -144,7 +166,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     ledger.add(Part::Logits, head as f64, how);
     rollouts(request, ledger);
     // Held-out prompts are answered by the same passes as others; a pass over whole answers asks the policy that wrote them.
-    let eval_batch = match request.extras.answers {
+    let eval_batch = match request.answers() {
         Some(answers) if answers.has_old_policy || asks_without_adapter(request) => batch,
         Some(_) => 0,
         None => request.extras.eval_batch as usize * sequences,
@@ -161,7 +183,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
 /// Rows of a micro-batch that learn at once: its own answers go through the model in parts.
 fn rows_at_once(request: &Request, batch: usize) -> usize {
     let config = request.arch.config();
-    if request.extras.answers.is_none() || config.moe.is_some() {
+    if request.answers().is_none() || config.moe.is_some() {
         return batch;
     }
     batch.min(ANSWER_PLACES.div_ceil(request.seq_len.max(1) as usize))
@@ -170,11 +192,7 @@ fn rows_at_once(request: &Request, batch: usize) -> usize {
 /// What a cold start needs beyond a pass over a part of the answers. The first rollout is written and read while its buffers
 /// are still there; a separate critic learns behind them.
 fn cold_start(request: &Request, batch: usize, part: Footprint) -> u64 {
-    if !request
-        .extras
-        .answers
-        .is_some_and(|answers| answers.cold_start)
-    {
+    if !request.answers().is_some_and(Answers::has_cold_start) {
         return 0;
     }
     let adapter = request.engine_adapter();
@@ -185,15 +203,9 @@ fn cold_start(request: &Request, batch: usize, part: Footprint) -> u64 {
     whole.total().saturating_sub(part.total() + behind)
 }
 
-/// Whether a second model says what to expect.
-fn has_critic(request: &Request) -> bool {
-    // A value head on the policy's trunk is among the policy's own parameters.
-    request.method == Method::Ppo && !request.arch.config().value_head
-}
-
 /// The passes in which a separate critic learns.
 fn critic_pass(request: &Request) -> Option<Footprint> {
-    if !has_critic(request) {
+    if !request.has_critic() {
         return None;
     }
     let (adapter, batch) = (request.engine_adapter(), request.micro_batch as usize);
@@ -217,7 +229,7 @@ fn asks_without_adapter(request: &Request) -> bool {
 
 /// Keys and values of the answers that are written at once, the logits of their next tokens, and a pass that reads them.
 fn rollouts(request: &Request, ledger: &mut Ledger) {
-    let Some(answers) = request.extras.answers else {
+    let Some(answers) = request.answers() else {
         return;
     };
     let (config, shape) = (request.arch.config(), request.arch.shape());
@@ -269,6 +281,19 @@ fn critic(request: &Request, ledger: &mut Ledger) {
     ledger.add(Part::Critic, bytes as f64, how);
 }
 
+/// The models that score answers, which are read with the first of them and stay.
+fn rewards(request: &Request, ledger: &mut Ledger) {
+    let models = request.extras.rewards;
+    if request.answers().is_none() || models.params == 0 {
+        return;
+    }
+    let how = format!(
+        "{} frozen parameters × 4 B, and the pass that reads answers",
+        short(models.params as f64)
+    );
+    ledger.add(Part::RewardModel, models.bytes as f64, how);
+}
+
 /// The parameters of the model that a separate critic is, and how many train.
 fn critic_params(request: &Request) -> (u64, u64) {
     let (arch, shape) = (&request.arch, request.arch.shape());
@@ -286,7 +311,7 @@ fn critic_params(request: &Request) -> (u64, u64) {
 
 /// What a separate critic keeps from step to step: weights, adapters and moments; 0 where there is none.
 pub(super) fn critic_bytes(request: &Request) -> u64 {
-    if !has_critic(request) {
+    if !request.has_critic() {
         return 0;
     }
     let (weights, trained) = critic_params(request);
@@ -312,7 +337,8 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
     let sequences = rows * request.method.sequences() as usize;
     let at_once = (sequences, request.seq_len as usize);
     let probe = footprint::training(of, at_once, request.checkpointing.engine());
-    let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);
+    let always = [Part::Data, Part::Tokenizer, Part::Context].map(|part| ledger.bytes(part));
+    let always: u64 = always.iter().sum();
     let checking = 2.0 * (ledger.states() as f64 + probe.total() as f64) + always as f64;
     let steady = ledger.steady() as f64;
     if checking > steady {

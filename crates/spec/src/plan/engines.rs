@@ -111,7 +111,11 @@ fn lacks(request: &Request) -> Option<String> {
         "quantized bases"
     } else if request.arch.config().moe.is_some() {
         "experts"
-    } else if !is_adamw(request.update) && !has_8_bit_moments(request.update) {
+    } else if !request
+        .update
+        .config()
+        .is_some_and(|config| config.optimizer.on_torch())
+    {
         "optimizers other than adamw and adamw8bit"
     } else {
         return None;
@@ -119,16 +123,11 @@ fn lacks(request: &Request) -> Option<String> {
     Some(format!("PyTorch ranks (engine: torch) have no {what} yet"))
 }
 
-fn is_adamw(update: UpdateState) -> bool {
-    matches!(
-        update,
-        UpdateState::AdamW | UpdateState::Own { word: "adamw", .. }
-    )
-}
-
 /// Blocks of values with a scale each, which do not end where fsdp2 cuts tensors.
-fn has_8_bit_moments(update: UpdateState) -> bool {
-    update.word() == "adamw8bit"
+fn has_blocks(update: UpdateState) -> bool {
+    update
+        .config()
+        .is_some_and(|config| config.optimizer.has_blocks())
 }
 
 /// One way to put it on GPUs.
@@ -154,7 +153,7 @@ fn on_gpus(request: &Request, gpus: &Gpus) -> EngineChoice {
     };
     // First the GPUs that are there, then the fewest that would do.
     let mut all: Vec<Way> = ways(have, false).collect();
-    let can_share = !has_8_bit_moments(request.update);
+    let can_share = !has_blocks(request.update);
     if have > 1 && can_share {
         all.extend(ways(have, true));
     }

@@ -65,8 +65,7 @@ pub struct Facts {
 impl Facts {
     /// The method as this build trains it, with its defaults; `None` where it does not.
     pub fn trained(&self) -> Option<MethodConfig> {
-        let word = self.spec_word;
-        serde_json::from_value(serde_json::json!({ word: {} })).ok()
+        MethodConfig::usual(self.spec_word)
     }
 
     /// Sequences of an example.
@@ -95,9 +94,9 @@ impl Facts {
         }
     }
 
-    /// Bytes per parameter besides the trained copies: frozen models at two bytes each.
-    pub fn frozen_bytes_per_param(&self) -> f64 {
-        2.0 * (f64::from(u8::from(self.has_reference())) + f64::from(u8::from(self.reward_model)))
+    /// Frozen models besides the trained ones.
+    pub fn frozen_copies(&self) -> f64 {
+        f64::from(u8::from(self.has_reference())) + f64::from(u8::from(self.reward_model))
     }
 
     /// FLOPs per token of a training sequence in units of the parameter count: forward 2, backward 4 (2 through a frozen

@@ -1,8 +1,10 @@
 //! What no engine trains, by the words of a validated spec: a model by itself is planned without one, and would be planned for nothing.
 
-use super::request::{Method, Request};
+use super::reference::ROLLOUTS;
+use super::request::{Answers, Estimator, Method, Request};
 use crate::data::Unit;
 use crate::methods::ReferenceChoice;
+use crate::spec::RolloutConfig;
 
 /// What cannot be planned, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl Request {
     }
 
     /// Whether single answers are judged (KTO).
-    fn is_judged(&self) -> bool {
+    pub(super) fn is_judged(&self) -> bool {
         let trained = self.method.facts().trained();
         trained.is_some_and(|method| method.needs().unit == Unit::Judged)
     }
@@ -63,6 +65,35 @@ impl Request {
             self.micro_batch = self.micro_batch.max(2);
         }
         self.reference = needs.and_then(|needs| needs.reference).unwrap_or_default();
+        if method.rolls_out() {
+            self.write_answers();
+        }
+    }
+
+    /// A method on its own answers writes some at once, and one of this engine as a spec's defaults say.
+    fn write_answers(&mut self) {
+        if self.rollouts == 0 {
+            self.rollouts = ROLLOUTS;
+        }
+        let (tokens, engine) = (self.seq_len, self.estimator == Estimator::Engine);
+        let has_reference = self.method.has_reference();
+        let usual = RolloutConfig::default();
+        match &mut self.extras.answers {
+            Some(answers) => answers.has_reference = has_reference,
+            none if engine => {
+                *none = Some(Answers {
+                    tokens,
+                    has_reference,
+                    has_old_policy: false,
+                    cold_share: 0.0,
+                    cycle: usual.cycle(),
+                    max_new_tokens: usual.max_new_tokens as u64,
+                    length: None,
+                    prompts: None,
+                });
+            }
+            _ => {}
+        }
     }
 }
 

@@ -3,9 +3,7 @@
 
 use super::arch::Arch;
 use super::ledger::{Ledger, Part};
-use super::request::{
-    AttentionKind, BaseFormat, Checkpointing, Logits, Method, ReferencePlan, Request,
-};
+use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, ReferencePlan, Request};
 use super::scheme::{BytesPerParam, Precision, bytes_per_param};
 use crate::base::human::{grouped, short};
 use crate::nn::NormPlacement;
@@ -370,7 +368,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 /// Models besides the policy.
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
-    let frozen = 2.0 * n / frozen_shard(request);
+    reward_models(request, ledger);
     if request.reference_plan() == ReferencePlan::Copy {
         // A rank that shares the policy shares its copy as it is.
         let each = if request.extras.ranks.is_some() {
@@ -384,12 +382,7 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         });
         ledger.add(Part::Reference, bytes, how);
     }
-    if request.method == Method::Ppo {
-        ledger.add(
-            Part::RewardModel,
-            frozen,
-            format!("as large as the policy: {} × 2 B", short(n)),
-        );
+    if request.has_critic() {
         let trained = match request.lora {
             Some(_) => request.n_trainable() as f64 * bytes.sum(),
             None => {
@@ -404,6 +397,22 @@ fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         };
         ledger.add(Part::Critic, trained, how);
     }
+}
+
+/// Those of a spec; of a method that needs one, without a spec, one as large as the policy. Ranks leave scoring to the process that
+/// drives them.
+fn reward_models(request: &Request, ledger: &mut Ledger) {
+    let (n, what) = match request.answers() {
+        _ if request.extras.ranks.is_some() => return,
+        Some(_) => (request.extras.rewards.params, ""),
+        None if request.method.facts().reward_model => {
+            (request.arch.n_params(), "as large as the policy: ")
+        }
+        None => return,
+    };
+    let how = format!("{what}{} × 2 B", short(n as f64));
+    let bytes = 2.0 * n as f64 / frozen_shard(request);
+    ledger.add(Part::RewardModel, bytes, how);
 }
 
 fn shard_of(request: &Request, from: u8) -> f64 {

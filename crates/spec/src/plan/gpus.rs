@@ -75,6 +75,7 @@ pub const GPUS: &[Gpu] = &[
     gpu("A100-80", 81_920, [312.0, 2039.0], price(1.10, 1.50, SPECIALISED)),
     gpu("H100-PCIe", 81_559, [756.0, 2000.0], price(1.99, 3.51, RUNPOD)),
     gpu("H100", 81_559, [989.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
+    gpu("H100-NVL", 95_830, [835.0, 3900.0], None),
     gpu("H200", 143_771, [989.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
     gpu("B200", 183_359, [2250.0, 8000.0], price(5.98, 10.57, RUNPOD)),
     gpu("MI300X", 196_592, [1307.0, 5300.0], None),
@@ -93,6 +94,20 @@ const ALIASES: &[(&str, &str)] = &[
     ("a10080gb", "A100-80"),
     ("a10040gb", "A100-40"),
     ("a10080pcie", "A100-80-PCIe"),
+    // As NVML names them: `NVIDIA A100-SXM4-80GB`, `NVIDIA A100 80GB PCIe`, `NVIDIA A100-PCIE-40GB`.
+    ("a100sxm480gb", "A100-80"),
+    ("a100sxm440gb", "A100-40"),
+    ("a100sxm80gb", "A100-80"),
+    ("a100sxm40gb", "A100-40"),
+    ("a10080gbpcie", "A100-80-PCIe"),
+    ("a100pcie80gb", "A100-80-PCIe"),
+    ("a100pcie40gb", "A100-40"),
+    ("a100pcie", "A100-80-PCIe"),
+    ("h100sxm5", "H100"),
+    ("h100sxm580gb", "H100"),
+    ("h100pcie80gb", "H100-PCIe"),
+    ("h100nvl", "H100-NVL"),
+    ("h200141gb", "H200"),
     ("h100sxm", "H100"),
     ("h10080gb", "H100"),
     ("h200sxm", "H200"),
@@ -159,6 +174,41 @@ mod tests {
         }
         assert!(find("h101").is_none());
         assert!(nearest("h101").contains(&"H100"));
+    }
+
+    /// Names as the drivers give them.
+    #[test]
+    fn names_of_nvml_are_found() {
+        for (said, meant) in [
+            ("NVIDIA A100-SXM4-80GB", "A100-80"),
+            ("NVIDIA A100-SXM4-40GB", "A100-40"),
+            ("NVIDIA A100-PCIE-40GB", "A100-40"),
+            ("NVIDIA A100 80GB PCIe", "A100-80-PCIe"),
+            ("A100-SXM4-40GB", "A100-40"),
+            ("NVIDIA H100 PCIe", "H100-PCIe"),
+            ("NVIDIA H100 NVL", "H100-NVL"),
+            ("NVIDIA H100 80GB HBM3", "H100"),
+            ("NVIDIA H200", "H200"),
+            ("NVIDIA B200", "B200"),
+            ("NVIDIA L4", "L4"),
+            ("NVIDIA L40S", "L40S"),
+            ("NVIDIA A10", "A10"),
+            ("NVIDIA A10G", "A10"),
+            ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+            ("NVIDIA GeForce RTX 5090", "RTX-5090"),
+            ("AMD Instinct MI300X", "MI300X"),
+        ] {
+            assert_eq!(find(said).map(|g| g.name), Some(meant), "{said}");
+        }
+        // Others of the same family are not taken for one that is listed.
+        for other in [
+            "NVIDIA RTX A6000",
+            "NVIDIA A100X",
+            "Tesla V100-SXM2-16GB",
+            "NVIDIA L40",
+        ] {
+            assert_eq!(find(other).map(|g| g.name), None, "{other}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
-use super::request::{Device, Estimator, Request, RowLengths, Rows, Said};
+use super::request::{Device, Estimator, Method, Request, RowLengths, Rows, Said};
 use super::{plan, room, target, work};
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::{read_plain_text, write_atomic};
@@ -48,6 +48,14 @@ pub struct Observation {
     /// The dtype of its matmuls: `f32`, `bf16`. Absent in older versions' lines.
     #[serde(default)]
     pub products: String,
+    /// Its method in a spec. Absent in older versions' lines.
+    #[serde(default)]
+    pub method: String,
+}
+
+/// Runs whose speeds tell of one another: writing answers takes a token at a time, and each method on them asks other models.
+fn pace(method: Method) -> Option<Method> {
+    Some(method).filter(|method| method.rolls_out())
 }
 
 /// The calibration from a finished or stopped run; `None` if it has too few readings.
@@ -77,6 +85,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         measured_bytes: most as u64,
         flops_per_second: median(&speeds).map(|speed| speed * per_token),
         products: request.precision.products().into(),
+        method: request.method.word().into(),
     })
 }
 
@@ -179,12 +188,20 @@ impl Machine {
         median(&ratios).filter(|_| ratios.len() >= ENOUGH)
     }
 
-    /// Model FLOP/s that similar models reached with this matmul dtype: the median of past
-    /// runs.
-    pub fn flops_per_second(&self, n_params: u64, products: &str) -> Option<f64> {
+    /// Model FLOP/s that similar models reached with this method and matmul dtype: the median of past runs. Where no run wrote
+    /// answers as this one does, runs that wrote none.
+    pub fn flops_per_second(&self, n_params: u64, products: &str, method: Method) -> Option<f64> {
+        let own = self.speed_at(pace(method), n_params, products);
+        own.or_else(|| self.speed_at(None, n_params, products))
+    }
+
+    fn speed_at(&self, wanted: Option<Method>, n_params: u64, products: &str) -> Option<f64> {
         let speed = |factor: f64| {
-            let alike =
-                |o: &&Observation| within(factor, o.n_params, n_params) && o.products == products;
+            let alike = |o: &&Observation| {
+                let of = Method::by_word(&o.method).map(pace);
+                let same = o.products == products && of == Some(wanted);
+                same && within(factor, o.n_params, n_params)
+            };
             let alike = self.runs.iter().filter(alike);
             let speeds: Vec<f64> = alike.filter_map(|o| o.flops_per_second).collect();
             median(&speeds)
@@ -213,7 +230,9 @@ impl Machine {
             return;
         }
         let products = request.precision.products();
-        if let Some(speed) = self.flops_per_second(request.arch.n_params(), products) {
+        if let Some(speed) =
+            self.flops_per_second(request.arch.n_params(), products, request.method)
+        {
             device.peak_flops = Some(speed);
             (request.mfu, request.mfu_said) = (1.0, Said::Learned);
         } else if let Some(speed) = &self.speed
@@ -238,6 +257,7 @@ mod tests {
             measured_bytes: measured,
             flops_per_second: Some(1e11),
             products: "f32".into(),
+            method: "sft".into(),
         }
     }
 
@@ -361,6 +381,7 @@ mod tests {
         for (preset, set) in [
             ("quickstart", &[][..]),
             ("dpo-demo", &[]),
+            ("ppo-demo", &[]),
             ("quickstart", &["adapter.lora.rank=4"]),
         ] {
             let state = run(preset, set);
@@ -432,9 +453,42 @@ mod tests {
             runs: vec![observation("r", 1, 1)],
             ..Machine::default()
         };
-        assert_eq!(machine.flops_per_second(2_000_000, "f32"), Some(1e11));
-        assert_eq!(machine.flops_per_second(2_000_000, "bf16"), None);
-        assert_eq!(machine.flops_per_second(124_000_000, "f32"), None);
+        assert_eq!(
+            machine.flops_per_second(2_000_000, "f32", Method::Pretrain),
+            Some(1e11)
+        );
+        assert_eq!(
+            machine.flops_per_second(2_000_000, "bf16", Method::Pretrain),
+            None
+        );
+        assert_eq!(
+            machine.flops_per_second(124_000_000, "f32", Method::Pretrain),
+            None
+        );
+    }
+
+    /// A step that writes its answers token by token is no measure of one that reads a text, nor of another method on answers.
+    #[test]
+    fn methods_on_own_answers_keep_their_speed_to_themselves() {
+        let of = |run: &str, method: &str, speed| Observation {
+            method: method.into(),
+            flops_per_second: Some(speed),
+            ..observation(run, 1, 1)
+        };
+        let mut machine = Machine {
+            runs: vec![of("a", "ppo", 2e11)],
+            ..Machine::default()
+        };
+        let speed = |machine: &Machine, method| machine.flops_per_second(800_000, "f32", method);
+        assert_eq!(speed(&machine, Method::Ppo), Some(2e11));
+        assert_eq!(speed(&machine, Method::Grpo), None);
+        assert_eq!(speed(&machine, Method::Pretrain), None);
+        machine.runs.push(of("b", "dpo", 7e10));
+        // A line of an older version names no method.
+        machine.runs.push(of("c", "", 1.0));
+        assert_eq!(speed(&machine, Method::Pretrain), Some(7e10));
+        assert_eq!(speed(&machine, Method::Grpo), Some(7e10));
+        assert_eq!(speed(&machine, Method::Ppo), Some(2e11));
     }
 
     #[test]

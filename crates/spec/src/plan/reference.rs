@@ -15,7 +15,7 @@ const SEQ_LEN: u64 = 2048;
 /// Rows per chunk of the loss.
 pub const CHUNK: u64 = 1024;
 /// Completions sampled at once by a rollout method.
-const ROLLOUTS: u64 = 16;
+pub(super) const ROLLOUTS: u64 = 16;
 /// Default number of fine-tuning examples.
 const EXAMPLES: u64 = 10_000;
 

@@ -1,5 +1,7 @@
 //! A planning request: a model, how it is trained, and on what.
 
+mod answers;
+
 use super::arch::Arch;
 use super::facts::{FACTS, Facts};
 use super::gpus::{Gpu, Price};
@@ -7,8 +9,9 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
-use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, param_infos_of};
-use crate::spec::{BatchStage, RolloutLength, Saves, TrainConfig};
+use crate::nn::{ActivationCheckpointing, AdapterConfig, ParamInfo, Role, param_infos_of};
+use crate::spec::{BatchStage, Saves, TrainConfig};
+pub use answers::{Answers, RewardModels};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
 /// [`FACTS`].
@@ -117,6 +120,16 @@ impl LoraTargets {
             .find(|(_, t)| *t == self)
             .map_or("", |(word, _)| word)
     }
+
+    /// As a spec says them.
+    fn config(self) -> Targets {
+        match self {
+            LoraTargets::Minimal => Targets::Minimal,
+            LoraTargets::Attention => Targets::AttentionOnly,
+            LoraTargets::Ffn => Targets::FfnOnly,
+            LoraTargets::All => Targets::All,
+        }
+    }
 }
 
 impl Lora {
@@ -138,12 +151,7 @@ impl Lora {
     fn config(self) -> LoraConfig {
         LoraConfig {
             rank: self.rank as usize,
-            targets: match self.targets {
-                LoraTargets::Minimal => Targets::Minimal,
-                LoraTargets::Attention => Targets::AttentionOnly,
-                LoraTargets::Ffn => Targets::FfnOnly,
-                LoraTargets::All => Targets::All,
-            },
+            targets: self.targets.config(),
             ..LoraConfig::default()
         }
     }
@@ -379,6 +387,8 @@ pub struct EngineExtras {
     pub rows: RowLengths,
     /// The model's own answers, where a spec learns from those.
     pub answers: Option<Answers>,
+    /// The models that score those.
+    pub rewards: RewardModels,
     /// Bytes of a base that stays in its file's formats under adapters.
     pub packed_bytes: Option<u64>,
     /// Ranks of PyTorch, where a spec is trained by those.
@@ -438,23 +448,6 @@ pub struct Ranks {
     pub compiled: Option<bool>,
     /// Micro-batches from which on it pays.
     pub worth_compiling: u64,
-}
-
-/// How this program's engine learns from the model's own answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answers {
-    /// Tokens of a prompt and its answer at most.
-    pub tokens: u64,
-    /// Whether the loss compares with a reference model.
-    pub has_reference: bool,
-    /// Whether the policy that answered is asked before it learns.
-    pub has_old_policy: bool,
-    /// Whether the data's own answers are learned first: their batches do not go through the model in parts.
-    pub cold_start: bool,
-    /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
-    pub length: Option<RolloutLength>,
-    /// Prompts of the training split, where they were counted.
-    pub prompts: Option<u64>,
 }
 
 /// What a plan says of the reference model.
@@ -589,35 +582,34 @@ impl Request {
         self.method == Method::Pretrain && !adapts && !self.extras.has_base
     }
 
-    /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.
-    pub fn rollout_length(&self) -> Option<RolloutLength> {
-        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
-        answers.length
-    }
-
-    /// Prompts of the training split, where there are rollouts and they were counted.
-    pub fn prompts(&self) -> Option<u64> {
-        let answers = self.extras.answers.filter(|_| self.method.rolls_out())?;
-        answers.prompts.filter(|n| *n > 0)
-    }
-
     /// Where the reference comes from.
     pub fn reference_plan(&self) -> ReferencePlan {
-        let own = self.extras.answers.map(|answers| answers.has_reference);
+        let own = self.answers().map(|answers| answers.has_reference);
         let has_reference = own.unwrap_or_else(|| self.method.has_reference());
         match (has_reference, self.reference) {
             (false, _) => ReferencePlan::None,
             (true, ReferenceChoice::Precomputed) => ReferencePlan::Precomputed,
             (true, ReferenceChoice::AdapterOff) => ReferencePlan::AdapterOff,
-            (true, ReferenceChoice::Auto) if self.lora.is_some() => ReferencePlan::AdapterOff,
+            (true, ReferenceChoice::Auto) if self.is_its_own_reference() => {
+                ReferencePlan::AdapterOff
+            }
             (true, ReferenceChoice::Auto | ReferenceChoice::Frozen) => ReferencePlan::Copy,
         }
+    }
+
+    /// Whether the model without its adapter stays what it was: no table of the base trains beside it.
+    fn is_its_own_reference(&self) -> bool {
+        let trains = |adapter: AdapterConfig| {
+            let tables = [Role::Embedding, Role::Head];
+            tables.iter().any(|role| adapter.trains_whole(*role))
+        };
+        self.lora.is_some() && !self.engine_adapter().is_some_and(trains)
     }
 
     /// Whether the loss is linear in log-probabilities, so that the head never holds all logits: that of fresh answers
     /// without a reference is, too.
     pub fn is_linear(&self) -> bool {
-        match self.extras.answers {
+        match self.answers() {
             Some(answers) => !answers.has_reference && !answers.has_old_policy,
             None => self.method.is_linear(),
         }
@@ -656,6 +648,21 @@ impl Request {
             (least, most) if least < most => format!("ranks {least} to {most}"),
             (rank, _) => format!("rank {rank}"),
         })
+    }
+
+    /// Trains adapters of another rank or on other layers; what is not named stays as it was, or is usual.
+    pub fn adapt(&mut self, rank: Option<u64>, targets: Option<LoraTargets>) {
+        let said = self.lora.unwrap_or(Lora {
+            rank: 8,
+            targets: LoraTargets::All,
+        });
+        if let (Some(targets), Some(AdapterConfig::Lora(lora))) = (targets, &mut self.adapter) {
+            lora.targets = targets.config();
+        }
+        self.lora = Some(Lora {
+            rank: rank.unwrap_or(said.rank),
+            targets: targets.unwrap_or(said.targets),
+        });
     }
 
     /// The adapters of this program's own engine.

@@ -119,14 +119,13 @@ impl UpdateState {
 
     /// What it keeps in this program's engine, in words.
     pub fn kept(self) -> &'static str {
-        match self.word() {
-            "adamw8bit" => "8-bit moments and their scales",
-            "adafactor" => "means of rows and columns",
-            "soap" => "f32 moments, Gram matrices and bases",
-            "sophia" => "f32 mean and curvature",
-            "schedule_free" => "f32 moments and the average",
-            _ => "f32 moments",
-        }
+        let config = self.config();
+        config.map_or("f32 moments", |config| config.optimizer.keeps())
+    }
+
+    /// A spec with the optimizer of this name; `None` for a rule that only other trainers have.
+    pub(super) fn config(self) -> Option<RunConfig> {
+        updated_by(self.word())
     }
 
     /// The rule of a spec's optimizer with its own settings, for these parameters; `None` where no optimizer is called so.
@@ -136,8 +135,7 @@ impl UpdateState {
         if let Some(plain) = plain.into_iter().find(|rule| rule.word() == word) {
             return Some(plain);
         }
-        let config = serde_json::json!({ "optimizer": { word: {} } });
-        let RunConfig { optimizer, .. } = serde_json::from_value(config).ok()?;
+        let RunConfig { optimizer, .. } = updated_by(&word)?;
         let trained = infos.iter().filter(|info| info.trains());
         Some(UpdateState::Own {
             word: optimizer.entry().id,
@@ -161,6 +159,11 @@ impl UpdateState {
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
     }
+}
+
+/// The default spec with an optimizer by name.
+fn updated_by(word: &str) -> Option<RunConfig> {
+    serde_json::from_value(serde_json::json!({ "optimizer": { word: {} } })).ok()
 }
 
 /// The table of planning, one row for each pair.

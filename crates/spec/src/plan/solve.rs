@@ -70,6 +70,10 @@ pub fn with_seq_len(request: &Request, seq_len: u64) -> Request {
             .with(|config| config.seq_len = seq_len as usize);
     }
     request.seq_len = seq_len;
+    // A prompt and its answer may be as long as the context.
+    if let Some(answers) = &mut request.extras.answers {
+        answers.tokens = seq_len;
+    }
     request
 }
 

@@ -1,16 +1,18 @@
 //! From a name to a [`Request`]: a preset, a spec file, a model on this disk, or a reference model.
 
 use super::arch::Arch;
+use super::data_bytes::both_splits;
 use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
     Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
-    Preflight, Ranks, Request, RowLengths, Rows, Said,
+    Preflight, Ranks, Request, RewardModels, RowLengths, Rows, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Packing, Surroundings, Unit};
 use crate::models::{ModelSource, SourceError};
+use crate::nn::footprint::{self, ComputeDtype, Subject};
 use crate::nn::{self, compute_dtype_name, param_infos_of};
 use crate::run::state::Head;
 use crate::spec::{self, RunSpec, Sizes, SpecErrors, SpecSources};
@@ -61,6 +63,8 @@ pub struct DataSize {
     pub pass_tokens: Option<u64>,
     /// Tokens of the validation split that its loss is over.
     pub val_tokens: Option<u64>,
+    /// The share of all tokens that is held out.
+    pub held_out: Option<f64>,
     /// Desirable and undesirable answers, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
     /// Mean lengths of rows of one sequence each.
@@ -77,9 +81,10 @@ impl DataSize {
             epoch_tokens: Some(data.epoch_tokens()),
             pass_tokens: Some(data.pass_tokens()),
             val_tokens: Some(data.val_loss_tokens()),
+            held_out: Some(data.held_out_share()),
             labels: data.labels(),
             rows: rows(spec, data),
-            bytes: data_bytes(spec, data.epoch_tokens()),
+            bytes: both_splits(spec, data.epoch_tokens(), data.tokenizer.vocab_size()),
         }
     }
 
@@ -228,31 +233,15 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     }
 }
 
-/// Bytes per token during tokenization: its id and its characters; for a subword tokenizer also its piece, offsets and
-/// masks, whose memory the allocator keeps.
-const CHARACTER: f64 = 5.0;
-const SUBWORD: f64 = 75.0;
-
-/// Both splits.
-fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
-    // Of rows that are counted the share is unknown, and small.
-    let share = spec.data.val_share().unwrap_or(0.0);
-    let all = epoch_tokens as f64 / (1.0 - share.clamp(0.0, 0.9));
-    let each = match spec.data.tokenizer.entry().id {
-        "char" => CHARACTER,
-        _ => SUBWORD,
-    };
-    (each * all) as u64
-}
-
 /// The request of a run, from its `Started` event; `None` if the spec is not valid in this build.
 pub fn of_run(head: &Head) -> Option<Request> {
     // JSON is YAML.
     let spec = RunSpec::from_yaml(&head.spec.to_string()).ok()?.in_steps();
+    let vocab_size = usize::try_from(head.vocab_size).ok()?;
     let data = DataSize {
-        vocab_size: usize::try_from(head.vocab_size).ok()?,
+        vocab_size,
         epoch_tokens: Some(head.epoch_tokens),
-        bytes: data_bytes(&spec, head.epoch_tokens),
+        bytes: both_splits(&spec, head.epoch_tokens, vocab_size),
         ..DataSize::default()
     };
     let mut request = of_spec(&spec, data);
@@ -328,6 +317,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             // Of a stream both are the same.
             pass_tokens: data.pass_tokens.filter(|n| Some(*n) != data.epoch_tokens),
             answers: answers(spec, data),
+            rewards: reward_models(spec),
             packed_bytes: spec.packed_base().and_then(packed_bytes),
             ranks: ranks(spec),
             has_base: spec.train.from.is_some(),
@@ -346,6 +336,7 @@ fn settings(spec: &RunSpec, data: DataSize, method: Method) -> Vec<Finding> {
         step_tokens: Some(spec.batch_tokens() * method.sequences()),
         pass_tokens: None,
         val_tokens: data.val_tokens,
+        held_out: data.held_out,
         labels: data.labels,
         here: false,
         ..Sizes::default()
@@ -399,13 +390,45 @@ fn answers(spec: &RunSpec, data: DataSize) -> Option<Answers> {
         tokens: spec.model.seq_len as u64,
         has_reference: spec.method.needs().reference.is_some(),
         has_old_policy: spec.rollout.cycle() > 1 || spec.model.value_head,
-        cold_start: spec.rollout.cold_start_steps > 0,
+        cold_share: cold_share(spec),
+        cycle: spec.rollout.cycle(),
+        max_new_tokens: spec.rollout.max_new_tokens as u64,
         length: spec.rollout_length(),
         // A row of a pass is one prompt.
         prompts: data
             .pass_tokens
             .map(|pass| pass / spec.model.seq_len.max(1) as u64),
     })
+}
+
+/// The share of the steps that learn the data's own answers.
+fn cold_share(spec: &RunSpec) -> f64 {
+    let (cold, all) = (spec.rollout.cold_start_steps, spec.train.max_steps.max(1));
+    cold.min(all) as f64 / all as f64
+}
+
+/// The models that score a spec's answers, by their descriptions; one that is not there takes nothing, and loading says so.
+fn reward_models(spec: &RunSpec) -> RewardModels {
+    let mut all = RewardModels::default();
+    for reward in spec.rewards.iter().map(|weighted| &weighted.reward) {
+        let source = reward.model().map(ModelSource::open);
+        let Some(Ok(source)) = source else { continue };
+        let (config, n) = (source.config(), source.n_params());
+        let arch = Arch::of(config, 0);
+        let of = Subject {
+            config,
+            shape: arch.shape(),
+            adapter: None,
+            is_packed: false,
+            arithmetic: ComputeDtype::F32,
+        };
+        let tokens = spec.model.seq_len.min(config.seq_len);
+        let pass = footprint::evaluation(of, (reward.read_at_once(), tokens));
+        all.params += n;
+        all.tokens += arch.vocab_size();
+        all.bytes += 4 * n + pass.total();
+    }
+    all
 }
 
 /// Sequences per evaluation batch. During training it is a full batch; the final one covers the held-out data, which
@@ -451,5 +474,7 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
     request
 }
 
+#[cfg(test)]
+mod companions;
 #[cfg(test)]
 mod tests;

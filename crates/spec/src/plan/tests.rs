@@ -420,7 +420,7 @@ fn preference_methods_count_both_answers_and_their_reference() {
     ] {
         assert_eq!(ledger(&request(none)).bytes(Part::Reference), 0, "{none:?}");
     }
-    let passes = |set: &[&str]| super::work::passes(&request(set));
+    let passes = |set: &[&str]| super::passes::passes(&request(set));
     assert_eq!(passes(&[]), 8.0);
     assert_eq!(passes(&["method.dpo.reference=precomputed"]), 6.0);
     assert_eq!(passes(&["adapter.lora.rank=4"]), 6.0);

@@ -2,6 +2,7 @@
 
 use super::arch::Arch;
 use super::engine::critic_bytes;
+use super::passes::passes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
 use crate::spec::CheckpointSize;
 use serde::Serialize;
@@ -15,18 +16,6 @@ pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
 /// `12·L·n_head·head_dim·s`.
 pub fn attention_per_token(arch: &Arch, seq_len: f64) -> f64 {
     (12 * arch.n_layer() * arch.q_width()) as f64 * seq_len
-}
-
-/// FLOPs per token in units of N, as the table of methods counts them.
-pub fn passes(request: &Request) -> f64 {
-    // A frozen matrix needs the gradient with respect to its input but not to its weights.
-    let policy = if request.lora.is_some() { 4.0 } else { 6.0 };
-    let all = request.method.facts().flops_per_token(policy);
-    match request.reference_plan() {
-        // Scored once, before the first step.
-        ReferencePlan::Precomputed => all - 2.0,
-        _ => all,
-    }
 }
 
 /// FLOPs of all passes for a token, attention and the padding beside it included: what this engine's time is told from, and what
@@ -129,8 +118,8 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
     };
     let moments = (request.update.engine_bytes() * trained as f64) as u64;
     // A cold start moves what the answers are held against.
-    let answers = request.extras.answers;
-    let anchored = answers.is_some_and(|answers| answers.cold_start)
+    let answers = request.answers();
+    let anchored = answers.is_some_and(|answers| answers.has_cold_start())
         && request.reference_plan() == ReferencePlan::Copy;
     let anchor = if anchored { base } else { 0 };
     let tensors = base + adapters + moments + critic_bytes(request) + anchor;

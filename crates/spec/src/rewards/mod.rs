@@ -80,6 +80,11 @@ pub trait Reward: Send + Sync {
         None
     }
 
+    /// Texts that such a model reads at once.
+    fn read_at_once(&self) -> usize {
+        1
+    }
+
     /// Makes the paths of the settings absolute.
     fn fix_paths(&mut self, _absolute: &dyn Fn(&std::path::Path) -> std::path::PathBuf) {}
 

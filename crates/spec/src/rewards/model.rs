@@ -50,6 +50,10 @@ impl Reward for Config {
             .map(PathBuf::as_path)
     }
 
+    fn read_at_once(&self) -> usize {
+        self.batch
+    }
+
     fn fix_paths(&mut self, absolute: &dyn Fn(&Path) -> PathBuf) {
         if !self.path.as_os_str().is_empty() {
             self.path = absolute(&self.path);

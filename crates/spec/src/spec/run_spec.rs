@@ -233,6 +233,7 @@ impl RunSpec {
             pass_tokens: Some(data.pass_tokens()),
             padded: data.is_padded(),
             val_tokens: Some(data.val_loss_tokens()),
+            held_out: Some(data.held_out_share()),
             labels: data.labels(),
             unused_template: data.unused_template,
             here: true,

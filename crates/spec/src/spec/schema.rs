@@ -1,6 +1,7 @@
 //! The schema of a spec, as a tree generated from the types in `config` and their registries: the single source for
 //! validation, help and the generated documentation.
 
+use super::run_spec::shorten;
 use crate::base::every;
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -157,12 +158,17 @@ fn build(schema: &Value, here: &Value, default: &Value) -> Node {
         default.clone()
     };
     let types = type_names(target);
-    Node {
+    let mut node = Node {
         kind: kind(schema, target, &types, &default),
         nullable: optional || types.contains(&"null"),
         doc,
-        default,
-    }
+        default: Value::Null,
+    };
+    // As people write it: 0.8, not the nearest value in single precision.
+    let mut default = default;
+    shorten(&node, &mut default);
+    node.default = default;
+    node
 }
 
 /// The content of an `Option` of something larger than a plain value, and that it is one: `anyOf` it and null.
@@ -266,6 +272,21 @@ mod tests {
         let ranks = root.at("adapter.lora.rank_pattern").unwrap();
         let expected = "a map, each value a whole number from 1 to 4096";
         assert_eq!(ranks.expected(), expected);
+    }
+
+    /// A setting in single precision that nobody changed is the default.
+    #[test]
+    fn defaults_read_as_they_are_written() {
+        let node = root().at("sample.sampling.temperature").unwrap();
+        assert_eq!(node.default, 0.8);
+        assert!(crate::spec::is_default(
+            "sample.sampling.temperature",
+            &Value::from(0.8)
+        ));
+        root().walk("", &mut |path, node| {
+            let digits = node.default.as_f64().map_or(0, |x| format!("{x:e}").len());
+            assert!(digits < 12, "{path}: {}", node.default);
+        });
     }
 
     #[test]

@@ -188,9 +188,8 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         "engine: torch has no train.ema_decay, no train.z_loss and no neftune_alpha",
         "leave them out, or engine: candle",
     );
-    let eight_bits = matches!(config.optimizer, OptimizerConfig::AdamW8bit(_));
     judge.want(
-        eight_bits || matches!(config.optimizer, OptimizerConfig::AdamW(_)),
+        config.optimizer.on_torch(),
         &["engine", "optimizer"],
         format!(
             "engine: torch updates by adamw or adamw8bit alone, not by {}",
@@ -199,7 +198,7 @@ fn engine(config: &RunConfig, judge: &mut Judge) {
         "optimizer: adamw, or engine: candle",
     );
     judge.want(
-        !eight_bits || torch.shard == torch::Shard::Ddp,
+        !config.optimizer.has_blocks() || torch.shard == torch::Shard::Ddp,
         &["engine.torch.shard", "optimizer"],
         "fsdp2 cuts tensors where the blocks of 8-bit moments do not end",
         "engine.torch.shard=ddp, or optimizer: adamw, whose moments are shared",

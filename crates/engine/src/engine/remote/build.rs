@@ -1,7 +1,7 @@
 //! What ranks build: the model's shape, its parameters' places in the flat buffers, and the update rule.
 
 use crate::nn::{ActivationCheckpointing, Model};
-use crate::optim::{OptimizerConfig, by_decay};
+use crate::optim::by_decay;
 use crate::spec::RunSpec;
 use crate::workers::torch;
 use serde_json::{Value, json};
@@ -42,12 +42,10 @@ pub(super) fn build(
             )
         })
         .collect();
-    let optimizer = match &spec.optimizer {
-        OptimizerConfig::AdamW(it) => {
-            json!({"kind": "adamw", "beta1": it.beta1, "beta2": it.beta2, "eps": it.eps})
-        }
-        OptimizerConfig::AdamW8bit(it) => {
-            json!({"kind": "adamw8bit", "beta1": it.beta1, "beta2": it.beta2, "eps": it.eps})
+    let rule = &spec.optimizer;
+    let optimizer = match (rule.on_torch(), rule.adam_betas(), rule.epsilon()) {
+        (true, Some((beta1, beta2)), Some(eps)) => {
+            json!({"kind": rule.entry().id, "beta1": beta1, "beta2": beta2, "eps": eps.value})
         }
         _ => Value::Null,
     };

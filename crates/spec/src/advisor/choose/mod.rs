@@ -6,6 +6,7 @@ mod rules;
 
 pub use crate::plan::{FACTS, Facts, MethodId};
 pub use fit::{Adapter, Fit};
+pub(in crate::advisor) use rules::CPT_ADAPTER_TOKENS;
 pub use rules::{RULES, Rule, Verdict};
 
 use crate::spec::schema;
@@ -134,6 +135,8 @@ pub struct Inputs {
     pub reward: Reward,
     /// Parameters of the trained model.
     pub n_params: u64,
+    /// Bytes of its weights in a quantized GGUF file, where it starts from one.
+    pub packed_bytes: Option<u64>,
     /// Bytes of main memory available for training.
     pub memory: Option<u64>,
     /// Bytes of the largest GPU: relevant for methods that this build leaves to other trainers.
@@ -152,6 +155,8 @@ pub struct Advice {
     pub fit: Fit,
     /// This build trains it.
     pub available: bool,
+    /// It would, from a quantized GGUF file of the model, which is still to be made.
+    pub quantize_first: bool,
 }
 
 impl Advice {
@@ -187,7 +192,7 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
     let rule = rules.find(|rule| (rule.when)(inputs));
     let decided = rule.map_or(Verdict::Unfit, |rule| rule.verdict);
     let mut options = fit::options(facts, inputs);
-    let beside = options.len() > 1;
+    let beside = (options.len() > 1, inputs.packed_bytes.is_some());
     if decided == Verdict::Unfit {
         options.truncate(1);
     }
@@ -200,13 +205,16 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
                 verdict = Verdict::Unfit;
             }
         }
+        let trains = available(facts) && trainable(adapter);
+        let quantize_first = adapter == Adapter::QLora && inputs.packed_bytes.is_none();
         Advice {
             facts,
             adapter,
             verdict,
             why,
             fit,
-            available: available(facts) && trainable(adapter),
+            available: trains && !quantize_first,
+            quantize_first: trains && quantize_first,
         }
     };
     options.into_iter().map(advice).collect()

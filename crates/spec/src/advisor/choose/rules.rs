@@ -27,8 +27,8 @@ pub struct Rule {
 /// Compute-optimal tokens per parameter (Hoffmann et al. 2022).
 const TOKENS_PER_PARAM: u64 = 20;
 /// Domain tokens from which continued pretraining pays off.
-const CPT_TOKENS: u64 = 1_000_000_000;
-const CPT_ADAPTER_TOKENS: u64 = 50_000_000;
+pub(super) const CPT_TOKENS: u64 = 1_000_000_000;
+pub(in crate::advisor) const CPT_ADAPTER_TOKENS: u64 = 50_000_000;
 /// Examples from which SFT pays off; below, they go into the prompt.
 const SFT_ROWS: u64 = 500;
 const FEW_ROWS: u64 = 100;

@@ -105,6 +105,7 @@ impl Wizard {
             start: self.answers.start.unwrap_or(Start::Scratch),
             reward,
             n_params: model.or_else(preset).unwrap_or(1_000_000),
+            packed_bytes: self.start_model().and_then(|m| m.packed_bytes),
             memory: self.context.machine.memory,
             gpu_memory: self.context.machine.gpu_memory(),
         }

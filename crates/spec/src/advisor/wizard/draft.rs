@@ -4,7 +4,7 @@
 use super::answers::{Begin, DataAnswer};
 use super::pass::Pass;
 use super::{PresetInfo, Wizard};
-use crate::advisor::choose::{Adapter, DataKind, Start};
+use crate::advisor::choose::{Adapter, CPT_ADAPTER_TOKENS, DataKind, MethodId, Start};
 use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::data::chat::PLAIN;
@@ -32,7 +32,9 @@ const LORA_LR: f64 = 0.2;
 const TEMPLATE_LORA_LR: f64 = 10.0;
 /// Steps below which smaller batches teach more than fewer updates.
 const ENOUGH_UPDATES: f64 = 100.0;
-const LORA_RANK: &str = "8";
+const LORA_RANK: u64 = 8;
+/// For much new text, as the rule of continued pretraining says.
+const HIGH_RANK: u64 = 64;
 /// In the sentence of a template that trains without an adapter.
 const ALL_WEIGHTS: &str = "all weights";
 
@@ -173,7 +175,13 @@ impl Wizard {
                     }
                     _ => "LoRA: the model is frozen, and small matrices beside it are trained",
                 };
-                list.push(rec("adapter.lora.rank", LORA_RANK, why));
+                let rank = self.lora_rank(model).to_string();
+                list.push(rec("adapter.lora.rank", rank, why));
+            }
+            let is_ppo = self.answers.method == Some(MethodId::Ppo);
+            if model.packed_bytes.is_some() && (form == Some(Adapter::Lora) || is_ppo) {
+                let why = "the weights of the file become f32: four bytes each";
+                list.push(rec("train.dequantize", "true", why));
             }
             if let Some(path) = preset.settle("optimizer.*.lr")
                 && let Some(lr) = preset.value(&path).as_f64()
@@ -202,6 +210,23 @@ impl Wizard {
             }
         }
         list
+    }
+
+    /// Much new text takes adapters of a high rank, though no higher than half of the model's width.
+    fn lora_rank(&self, model: &ModelFacts) -> u64 {
+        let much = self
+            .inputs()
+            .tokens
+            .is_some_and(|n| n >= CPT_ADAPTER_TOKENS);
+        if self.answers.method != Some(MethodId::ContinuedPretrain) || !much {
+            return LORA_RANK;
+        }
+        let width = model
+            .settings
+            .iter()
+            .find(|(path, _)| path == "model.d_model");
+        let width = width.and_then(|(_, text)| text.parse::<u64>().ok());
+        width.map_or(HIGH_RANK, |width| HIGH_RANK.min(width / 2).max(1))
     }
 
     /// The sentence of a preset as this recipe trains it: a template for all weights may get an adapter.

@@ -9,6 +9,7 @@ use crate::advisor::template::TemplateTokens;
 use crate::base::finding::Finding;
 use crate::base::human;
 use crate::data::Unit;
+use crate::plan::data_bytes::data_bytes;
 use crate::plan::engines::{self, Gpus};
 use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
@@ -87,22 +88,24 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let pass = data.and_then(|facts| Pass::of(facts, spec));
     let sequences = spec.method.needs().unit.sequences();
     let own_text = spec.data.val_path.is_some();
+    // A start model brings its own.
+    let said = spec.data.tokenizer.vocab_size().or(spec.model.vocab_size);
+    let vocab_size = said.unwrap_or(distinct);
     DataSize {
-        // A start model brings its own.
-        vocab_size: (spec.data.tokenizer.vocab_size())
-            .or(spec.model.vocab_size)
-            .unwrap_or(distinct),
+        vocab_size,
         epoch_tokens: pass.map(|pass| pass.tokens as u64),
         pass_tokens: pass.and_then(|pass| pass.padded_tokens(sequences, spec.model.seq_len)),
         // A text of its own was not looked at.
         val_tokens: pass
             .filter(|_| !own_text)
             .map(|pass| pass.val_tokens as u64),
+        held_out: pass
+            .filter(|_| !own_text)
+            .map(|pass| pass.val_tokens / (pass.val_tokens + pass.tokens).max(1.0)),
         rows: pass
             .filter(|_| spec.method.needs().unit != Unit::Prompt)
             .and_then(|pass| pass.row_lengths(sequences, spec.model.seq_len)),
-        // Tokens of four bytes each, and the text during tokenization.
-        bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
+        bytes: tokens.map_or(0, |tokens| data_bytes(spec, tokens, vocab_size)),
         ..DataSize::default()
     }
 }
@@ -295,6 +298,7 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
         pass_tokens: size.pass_tokens.or(size.epoch_tokens),
         padded: size.pass_tokens.is_some(),
         val_tokens: size.val_tokens,
+        held_out: size.held_out,
         labels: size.labels,
         unused_template: false,
         here: spec.engine.torch().is_none(),

@@ -2,6 +2,7 @@
 
 mod data;
 mod fitting;
+mod forms;
 mod imports;
 mod lengths;
 mod refused;

@@ -49,3 +49,54 @@ fn every_word_means_one_thing() {
     assert_eq!(Method::by_word("DPO"), Some(Method::Dpo));
     assert_eq!(Method::Pretrain.word(), "pretrain");
 }
+
+/// The options of a plan on a spec that has adapters: one of them leaves the others as the spec says them.
+#[test]
+fn adapters_of_a_spec_change_in_what_is_named_alone() {
+    let set = [
+        "adapter.lora.rank=4".to_string(),
+        "adapter.lora.dora=true".into(),
+    ];
+    let request = || {
+        let sources = crate::spec::SpecSources::default();
+        crate::plan::target::resolve("sft-lora-demo", &set, &sources).unwrap()
+    };
+    let (mut fewer, mut larger, mut quantized) = (request(), request(), request());
+    let before = request();
+    fewer.adapt(None, Some(LoraTargets::Minimal));
+    assert_eq!(fewer.lora.unwrap().rank, 4);
+    // The head of the plan and its numbers are about the same adapters.
+    assert!(fewer.n_trainable() < before.n_trainable() / 2);
+    let AdapterConfig::Lora(config) = fewer.engine_adapter().unwrap();
+    assert!(config.dora && config.targets == Targets::Minimal);
+    larger.adapt(Some(8), None);
+    assert_eq!(larger.lora.unwrap().targets, before.lora.unwrap().targets);
+    assert!(larger.n_trainable() > before.n_trainable());
+    // --quantize alone: the rank is the spec's.
+    quantized.adapt(None, None);
+    assert_eq!(quantized.n_trainable(), before.n_trainable());
+}
+
+/// A method of a spec that no list here has would be planned as pretraining.
+#[test]
+fn every_method_of_a_spec_is_planned_as_itself() {
+    for entry in crate::methods::MethodConfig::ENTRIES {
+        let method = Method::by_word(entry.id);
+        let method = method.unwrap_or_else(|| panic!("{} is planned as another", entry.id));
+        assert_eq!(
+            (method.word(), method.facts().spec_word),
+            (entry.id, entry.id)
+        );
+        let trained = method.facts().trained().unwrap();
+        assert_eq!(
+            method.rolls_out(),
+            trained.on_policy().is_some(),
+            "{}",
+            entry.id
+        );
+        let critic = trained
+            .on_policy()
+            .is_some_and(|method| method.critic().is_some());
+        assert_eq!(method.facts().critic, critic, "{}", entry.id);
+    }
+}

@@ -43,7 +43,7 @@ fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {
     assert_eq!(batch(&little[..2]), 12);
 }
 
-fn here() -> SpecSources {
+pub(super) fn here() -> SpecSources {
     SpecSources {
         config_dir: None,
         project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),

@@ -1,6 +1,6 @@
 //! What a tool does where its file is silent, written into the spec: this program's own defaults would train another run.
 //!
-//! Sources: transformers 4.57 `TrainingArguments`; TRL 1.0 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
+//! Sources: transformers 4.57 `TrainingArguments`; TRL 1.16 `*Config`, `ModelConfig`; LLaMA-Factory 0.9 `hparams/`; Axolotl
 //! 0.12 `utils/schemas/` and `core/builders/base.py`; PEFT 0.17 `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`.
 
 use super::shared::{NO_RATE, NOTHING_HELD_OUT, STEPS, WHOLE_TURNS};
@@ -96,7 +96,7 @@ impl Dialect {
 
     /// Defaults of a method.
     fn of_method(self, method: &str) -> &'static [Silent] {
-        const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "256");
+        const ANSWER: Silent = (&["max_completion_length"], "rollout.max_new_tokens", "512");
         const ONE_ANSWER: Silent = (&["answers to each prompt"], "rollout.group_size", "1");
         match (self, method) {
             (Dialect::LlamaFactory, "simpo") => &[
@@ -244,8 +244,11 @@ impl Reader {
         }
         // Rows that share a window make longer batches and fewer steps.
         if method == "sft" {
-            let packing = &["packing", "neat_packing", "sample_packing"];
-            self.silent(map, (packing, "data.packing", "padded"));
+            let (keys, path) = (&["packing", "sample_packing"], "data.packing");
+            // Its way of packing, which implies packing where it is on and says nothing where it is off.
+            if map.get("neat_packing") != Some(&Value::Bool(true)) {
+                self.silent(map, (keys, path, "padded"));
+            }
             self.silent_mask(map);
         }
         if !says_held_out(map) {

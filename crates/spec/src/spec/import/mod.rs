@@ -28,6 +28,7 @@ use super::issue::Issue;
 use super::layer;
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
+use crate::methods::MethodConfig;
 use data::Sets;
 use mixer::Mixer;
 use serde_json::{Map, Value};
@@ -483,10 +484,8 @@ impl Reader {
 
     /// Whether the method learns from answers that the model writes.
     fn writes_answers(&self) -> bool {
-        matches!(
-            &*plain(&self.draft.value("method")),
-            "grpo" | "rloo" | "ppo"
-        )
+        let method = MethodConfig::usual(&plain(&self.draft.value("method")));
+        method.is_some_and(|method| method.on_policy().is_some())
     }
 
     /// Whether a tool's method is a loss of one of ours.

@@ -3,6 +3,8 @@
 use super::data::{MISSING, is_file, part_of};
 use super::layout::{Layout, Learns, layout, usual_roles};
 use super::{Fate, Reader, brief, plain};
+use crate::data::Unit;
+use crate::methods::MethodConfig;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -24,9 +26,6 @@ const PARTS: &[(&str, &str)] = &[
     ("split", "split"),
     ("revision", "revision"),
 ];
-
-/// Methods that learn from preferences.
-const LEARN_PAIRS: [&str; 5] = ["dpo", "orpo", "cpo", "simpo", "reward"];
 
 /// What `path` may say where `data_files` are files of this disk: loaders of Hugging Face's `datasets`.
 const LOADERS: [&str; 5] = ["json", "csv", "parquet", "arrow", "text"];
@@ -221,9 +220,10 @@ impl Reader {
         map: &Map<String, Value>,
     ) -> Vec<Map<String, Value>> {
         let (names, is_file) = self.places_of_set(place, map);
-        let learns = match &*plain(&self.draft.value("method")) {
-            "kto" => Learns::Labels,
-            method if LEARN_PAIRS.contains(&method) => Learns::Pairs,
+        let method = MethodConfig::usual(&plain(&self.draft.value("method")));
+        let learns = match method.map(|method| method.needs().unit) {
+            Some(Unit::Judged) => Learns::Labels,
+            Some(Unit::Pair | Unit::Ranked) => Learns::Pairs,
             _ => Learns::Texts,
         };
         let set = Set {

@@ -45,9 +45,10 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if batch <= FAR * critical {
         return Vec::new();
     }
-    let less = ((accum as f64 * critical / batch).ceil() as usize).clamp(1, accum);
+    let least = subject.least_accum();
+    let less = ((accum as f64 * critical / batch).ceil() as usize).clamp(least, accum);
     let fix = match accum {
-        1 => format!(
+        _ if accum == least => format!(
             "-s train.micro_batch_size={}",
             ((spec.train.micro_batch_size as f64 * critical / batch) as usize).max(1)
         ),

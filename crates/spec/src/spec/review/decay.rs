@@ -2,7 +2,7 @@
 
 use super::{Subject, one_digit, poor};
 use crate::base::finding::Finding;
-use crate::optim::OptimizerConfig;
+use crate::optim::{OptimizerConfig, RateScale};
 
 /// Passes of AdamW's memory over the run: 1 / (lr · decay) steps is its length.
 const MOST: f64 = 60.0;
@@ -20,7 +20,7 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let steps = spec.train.max_steps as f64;
     let set = |value: String| format!("-s {}={value}", subject.of_optimizer("weight_decay"));
     // Muon's rate is not one of single elements.
-    let own = matches!(spec.optimizer, OptimizerConfig::Muon(_));
+    let own = spec.optimizer.rate_scale() == RateScale::Matrices;
     let strong = lr * decay > STRONG || lr * decay * steps > MOST && lr * decay > 1e-3;
     if !own && steps > 100.0 && strong {
         let memory = match (1.0 / (lr * decay)).round() {

@@ -9,6 +9,8 @@ use crate::methods::MethodConfig;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 4.0 / 3.0;
 const SLACK: f64 = 1.15;
+/// The largest weight that a spec takes.
+const MOST_WEIGHT: f64 = 1_000.0;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (MethodConfig::Kto(kto), Some((good, bad))) = (&subject.spec.method, subject.sizes.labels)
@@ -34,6 +36,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         true => ("desirable", "undesirable", LEAST * bad / good),
         false => ("undesirable", "desirable", good / bad / LEAST),
     };
+    // Both as they are to one another, within the range of a weight.
+    let (weight, beside) = match weight <= MOST_WEIGHT {
+        true => (format!("{weight:.2}"), "1".to_string()),
+        false => (MOST_WEIGHT.to_string(), two_digits(MOST_WEIGHT / weight)),
+    };
     vec![poor(
         "method.kto.desirable_weight",
         format!(
@@ -41,11 +48,16 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
             kto.desirable_weight, kto.undesirable_weight
         ),
         format!(
-            "-s method.kto.{key}_weight={:.2} -s method.kto.{other}_weight=1",
-            weight.max(0.01)
+            "-s method.kto.{key}_weight={weight} -s method.kto.{other}_weight={beside}"
         ),
         SOURCE,
     )]
+}
+
+/// `0.48`
+fn two_digits(x: f64) -> String {
+    let rounded: f64 = format!("{x:.1e}").parse().unwrap_or(x);
+    rounded.to_string()
 }
 
 const SOURCE: &str = "Ethayarajh et al. 2024, arXiv 2402.01306; TRL's KTOTrainer: weights times numbers in 1:1 to 4:3";

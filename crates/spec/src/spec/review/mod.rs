@@ -4,6 +4,7 @@
 
 use super::RunSpec;
 use crate::base::finding::Finding;
+use crate::data::Unit;
 use crate::nn::param_infos_of;
 
 /// What is known of the run besides its spec. A plan for another machine says nothing of this one.
@@ -17,6 +18,8 @@ pub struct Sizes {
     pub padded: bool,
     /// Tokens of the validation split that its loss is over: the supervised ones.
     pub val_tokens: Option<u64>,
+    /// The share of the data's tokens that is held out of them.
+    pub held_out: Option<f64>,
     /// Desirable and undesirable answers of the training data, where answers are judged one by one.
     pub labels: Option<(u64, u64)>,
     /// The data's chat template, that of the start model, writes none of the rows: they are texts that are continued.
@@ -53,6 +56,20 @@ impl Subject<'_> {
         learns_preferences(self.spec)
     }
 
+    /// The fewest rows of a micro-batch: a judged answer is held against the others.
+    fn least_rows(&self) -> usize {
+        match self.spec.method.needs().unit {
+            Unit::Judged => 2,
+            _ => 1,
+        }
+    }
+
+    /// The fewest micro-batches of a step: more than the last stage of a batch ramp takes.
+    fn least_accum(&self) -> usize {
+        let stages = &self.spec.train.batch_ramp;
+        stages.last().map_or(1, |stage| stage.grad_accum_steps + 1)
+    }
+
     /// The key of a setting of the optimizer, as after `-s`.
     fn of_optimizer(&self, key: &str) -> String {
         format!("optimizer.{}.{key}", self.spec.optimizer.entry().id)
@@ -60,7 +77,7 @@ impl Subject<'_> {
 }
 
 fn learns_preferences(spec: &RunSpec) -> bool {
-    ["dpo", "kto", "orpo", "simpo", "cpo"].contains(&spec.method.entry().id)
+    matches!(spec.method.needs().unit, Unit::Pair | Unit::Judged)
 }
 
 /// What is said of one setting.

@@ -2,17 +2,18 @@
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
-use crate::optim::OptimizerConfig;
+use crate::optim::Epsilon;
 
 /// From this size on, and with batches as large, the short memory is the rule.
 const LARGE: f64 = 1e8;
 const LARGE_BATCH: u64 = 100_000;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
-    let (beta1, beta2, eps) = match &subject.spec.optimizer {
-        OptimizerConfig::AdamW(c) => (c.beta1, c.beta2, c.eps),
-        OptimizerConfig::AdamW8bit(c) => (c.beta1, c.beta2, c.eps),
-        _ => return Vec::new(),
+    let optimizer = &subject.spec.optimizer;
+    let (Some((beta1, beta2)), Some(Epsilon { value: eps, .. })) =
+        (optimizer.adam_betas(), optimizer.epsilon())
+    else {
+        return Vec::new();
     };
     let mut list = Vec::new();
     let set = |key: &str, value: &str| format!("-s {}={value}", subject.of_optimizer(key));

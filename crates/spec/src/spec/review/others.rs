@@ -2,7 +2,12 @@
 
 use super::{Subject, poor};
 use crate::base::finding::Finding;
-use crate::nn::ActivationCheckpointing;
+use crate::nn::{ActivationCheckpointing, ModelConfig};
+
+/// Heads of fewer features are told of.
+const NARROW: usize = 16;
+/// Features of an advised head, about.
+const USUAL: usize = 32;
 
 pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let (spec, mut list) = (subject.spec, Vec::new());
@@ -43,11 +48,12 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     let head_dim = spec.model.head_width();
-    if head_dim < 16 {
+    // The heads of a trained model are what they are.
+    if head_dim < NARROW && subject.begins_at_random() {
         list.push(poor(
             "model.n_head",
             format!("heads of {head_dim} features are too narrow to attend well"),
-            format!("-s model.n_head={}", (spec.model.d_model / 32).max(1)),
+            wider_heads(&spec.model),
             "32 to 128 features a head in all published models",
         ));
     }
@@ -60,4 +66,31 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         ));
     }
     list
+}
+
+/// Fewer heads that the model takes, with groups of queries as they are, or else the same ones wider.
+fn wider_heads(model: &ModelConfig) -> String {
+    if model.head_dim.is_some() {
+        return format!("-s model.head_dim={USUAL}");
+    }
+    let group = (model.n_head / model.kv_heads().max(1)).max(1);
+    let fewer = (1..=model.d_model / USUAL).rev().chain([1]);
+    for n in fewer.filter(|n| *n < model.n_head) {
+        let shared = [model.n_kv_head, Some((n / group).max(1))];
+        for n_kv_head in shared {
+            let fewer = ModelConfig {
+                n_head: n,
+                n_kv_head: n_kv_head.filter(|_| model.n_kv_head.is_some()),
+                ..model.clone()
+            };
+            if fewer.faults().is_empty() && fewer.head_width() >= NARROW {
+                let shared = match fewer.n_kv_head {
+                    same if same == model.n_kv_head => String::new(),
+                    other => format!(" -s model.n_kv_head={}", other.unwrap_or(n)),
+                };
+                return format!("-s model.n_head={n}{shared}");
+            }
+        }
+    }
+    format!("-s model.head_dim={USUAL}, or a larger model.d_model")
 }

@@ -101,9 +101,11 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     let steps = train.steps_within((good * pass as f64 / micro_step) as u64);
     let accum = train.grad_accum_steps;
     // Fewer steps are no way where one of them reads the data several times.
-    let fix = match step as f64 > good * pass as f64 && accum > 1 {
+    let least = subject.least_accum();
+    let fix = match step as f64 > good * pass as f64 && accum > least {
         true => {
-            let fits = (accum as f64 * pass as f64 / step as f64).floor().max(1.0);
+            let fits = (accum as f64 * pass as f64 / step as f64).floor() as usize;
+            let fits = fits.max(least);
             format!("more data, or smaller batches: -s train.grad_accum_steps={fits}")
         }
         false => less_often(steps, subject.begins_at_random()),

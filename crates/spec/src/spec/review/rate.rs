@@ -2,7 +2,7 @@
 
 use super::{Subject, one_digit, poor};
 use crate::base::finding::Finding;
-use crate::optim::{MuonScale, OptimizerConfig};
+use crate::optim::{MuonScale, OptimizerConfig, RateScale};
 
 const KAPLAN: &str = "Kaplan et al. 2020, arXiv 2001.08361, appendix D.6: 0.003239 − 0.0001395 ln N; GPT-3's table agrees";
 /// A rate so many times the usual one is told.
@@ -63,10 +63,7 @@ fn optimizers_own(subject: &Subject<'_>) -> Option<Finding> {
 
 fn from_scratch(subject: &Subject<'_>) -> Option<Finding> {
     let (lr, usual) = (subject.spec.optimizer.lr(), usual(subject.n_params));
-    let like_adam = matches!(
-        subject.spec.optimizer,
-        OptimizerConfig::AdamW(_) | OptimizerConfig::AdamW8bit(_) | OptimizerConfig::Sophia(_)
-    );
+    let like_adam = subject.spec.optimizer.rate_scale() == RateScale::AdamW;
     if !like_adam || !subject.begins_at_random() || subject.spec.method.entry().id != "pretrain" {
         return None;
     }
@@ -179,8 +176,8 @@ fn from_rewards(subject: &Subject<'_>) -> Option<Finding> {
 fn extreme(subject: &Subject<'_>) -> Option<Finding> {
     let lr = subject.spec.optimizer.lr();
     let other = matches!(
-        subject.spec.optimizer,
-        OptimizerConfig::Muon(_) | OptimizerConfig::ScheduleFree(_)
+        subject.spec.optimizer.rate_scale(),
+        RateScale::High | RateScale::Matrices
     );
     (lr > 5e-3 && !other).then(|| {
         poor(

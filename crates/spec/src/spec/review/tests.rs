@@ -4,11 +4,14 @@ use super::*;
 use crate::base::finding::Finding;
 use crate::spec::{SpecSources, load};
 
+mod loads;
+
 const KNOWN: Sizes = Sizes {
     step_tokens: Some(8_192),
     pass_tokens: Some(400_000_000),
     padded: false,
     val_tokens: Some(1_000_000),
+    held_out: None,
     labels: None,
     unused_template: false,
     here: true,

@@ -33,8 +33,12 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         (then < now).then(|| format!("-s train.{key}={then}"))
     };
     let smaller: Vec<String> = [
-        set("micro_batch_size", rows, fits),
-        set("grad_accum_steps", accum, (fits / rows).max(1)),
+        set("micro_batch_size", rows, fits.max(subject.least_rows())),
+        set(
+            "grad_accum_steps",
+            accum,
+            (fits / rows).max(subject.least_accum()),
+        ),
     ]
     .into_iter()
     .flatten()

@@ -58,9 +58,10 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     } else {
         None
     };
+    let beta2 = spec.optimizer.adam_betas().map(|(_, beta2)| beta2);
     if let Some(told) = told {
         list.push(poor("schedule", told, set(usual), SOURCE));
-    } else if let Some(beta2) = beta2(&spec.optimizer).filter(|_| subject.begins_at_random()) {
+    } else if let Some(beta2) = beta2.filter(|_| subject.begins_at_random()) {
         // A run of few steps cannot wait so long.
         let settled = (2.0 / (1.0 - beta2)).min(0.01 * steps as f64) as u64;
         if warmup > 0 && warmup < settled / 2 {
@@ -76,12 +77,4 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         }
     }
     list
-}
-
-fn beta2(optimizer: &OptimizerConfig) -> Option<f64> {
-    match optimizer {
-        OptimizerConfig::AdamW(config) => Some(config.beta2),
-        OptimizerConfig::AdamW8bit(config) => Some(config.beta2),
-        _ => None,
-    }
 }

@@ -24,6 +24,7 @@ impl Ask for Method {
             let suits = advice.verdict != Verdict::Unfit;
             let detail = match (suits, advice.fit.need(), advice.available) {
                 (false, ..) => why.to_string(),
+                _ if advice.quantize_first => format!("quantize the model first · {why}"),
                 (true, _, false) if advice.facts.trained_copies() > 0.0 => {
                     format!("not in this build yet · {why}")
                 }
@@ -96,6 +97,10 @@ impl Ask for Method {
         if advice.verdict == Verdict::Unfit {
             let why = advice.why.last().map_or("", |(_, why)| why.as_str());
             return wizard.refuse(format!("{title} does not fit: {why}"));
+        }
+        if advice.quantize_first {
+            let why = advice.why.last().map_or("", |(_, why)| why.as_str());
+            return wizard.refuse(format!("{title} of this model: {why}"));
         }
         if advice.available {
             wizard.answers.method = Some(advice.facts.id);

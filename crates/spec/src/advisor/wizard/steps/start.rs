@@ -147,7 +147,8 @@ fn leave(wizard: &mut Wizard) -> Outcome {
     };
     // What suits the data, and was refused for its memory alone.
     let large = |a: &&choose::Advice| {
-        a.available && a.fit == choose::Fit::TooLarge && a.why.len() > 1 && reads(a.facts.id)
+        let refused = a.available && a.fit == choose::Fit::TooLarge;
+        (refused || a.quantize_first) && a.why.len() > 1 && reads(a.facts.id)
     };
     if wizard.start_model().is_some()
         && !list.iter().any(open)

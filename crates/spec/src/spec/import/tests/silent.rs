@@ -80,7 +80,7 @@ fn what_the_file_leaves_out_is_what_the_tool_does_without_it() {
     assert_eq!(value(&dpo, "optimizer.adamw.lr"), 1e-6);
     let grpo = format!("{TRL}reward_funcs: [f]\n");
     assert_eq!(value(&grpo, "rollout.group_size"), 8);
-    assert_eq!(value(&grpo, "rollout.max_new_tokens"), 256);
+    assert_eq!(value(&grpo, "rollout.max_new_tokens"), 512);
     let simpo = format!("{LF}stage: dpo\npref_loss: simpo\n");
     assert_eq!(value(&simpo, "method.simpo.beta"), 0.1);
     // The spec says where a value comes from, and so does the report.
@@ -227,6 +227,17 @@ fn keys_of_the_data_and_of_noise_have_their_equivalents() {
     assert_eq!(lf("train_on_prompt: true", "data.train_on"), "all");
     assert_eq!(lf("mask_history: true", "data.train_on"), "completion");
     assert_eq!(lf("neat_packing: true", "data.packing"), "packed");
+    assert_eq!(lf("neat_packing: false", "data.packing"), "padded");
+    let both = |neat: bool| {
+        lf(
+            &format!("packing: true\nneat_packing: {neat}"),
+            "data.packing",
+        )
+    };
+    assert_eq!(
+        (both(true), both(false)),
+        (json!("packed"), json!("packed"))
+    );
     let text = format!(
         "{AX}lora_model_dir: out\nloss_watchdog_threshold: 5.0\neval_sample_packing: false\nevals_per_epoch: 4\n"
     );

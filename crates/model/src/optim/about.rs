@@ -1,0 +1,32 @@
+//! What an update rule says of its settings, for those who judge them.
+
+/// What is added to a divisor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Epsilon {
+    /// Its key among the rule's settings.
+    pub key: &'static str,
+    pub value: f64,
+    pub beside: Beside,
+}
+
+/// What it is added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// Roots of mean squares.
+    Roots,
+    /// The squares themselves.
+    Squares,
+}
+
+/// What a rule's learning rate is the rate of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateScale {
+    /// Single elements, as long as AdamW's steps: its usual rates hold.
+    AdamW,
+    /// Single elements, by steps of another length.
+    Elements,
+    /// The same, at rates that are high for any other rule.
+    High,
+    /// Whole matrices.
+    Matrices,
+}

@@ -1,0 +1,96 @@
+//! Passes through the model for a token that is learned from, in units of its parameters.
+
+use super::request::{Answers, ReferencePlan, Request};
+
+/// A pass that keeps nothing for a gradient.
+const FORWARD: f64 = 2.0;
+
+/// FLOPs per token in units of N: by the steps of a spec on its own answers, else as the table of methods counts them.
+pub fn passes(request: &Request) -> f64 {
+    if let Some(answers) = request.answers() {
+        return of_answers(request, answers);
+    }
+    let facts = request.method.facts();
+    let all = facts.flops_per_token(learned(request));
+    match request.reference_plan() {
+        // Scored once, before the first step.
+        ReferencePlan::Precomputed => all - FORWARD,
+        // Left out (GRPO and RLOO with beta 0), though the table counts it.
+        ReferencePlan::None if facts.reference => all - FORWARD,
+        _ => all,
+    }
+}
+
+/// A frozen matrix needs the gradient with respect to its input but not to its weights.
+fn learned(request: &Request) -> f64 {
+    if request.lora.is_some() { 4.0 } else { 6.0 }
+}
+
+/// A rollout is written, scored and compared once, however many steps learn from it; those of a cold start learn from no rollout.
+fn of_answers(request: &Request, answers: Answers) -> f64 {
+    let has_critic = request.has_critic();
+    let models = 1.0 + f64::from(u8::from(has_critic));
+    // Sampling, the reference, the policy before it learns, and the critic's values.
+    let asked = [
+        true,
+        request.reference_plan() != ReferencePlan::None,
+        answers.has_old_policy,
+        has_critic,
+    ];
+    let asked = asked.iter().filter(|asked| **asked).count() as f64;
+    let n = request.arch.n_active().max(1) as f64;
+    let scored = request.extras.rewards.params as f64 / n;
+    let written = FORWARD * (asked + scored) / answers.cycle.max(1) as f64;
+    let step = models * learned(request) + written;
+    answers.cold_share * learned(request) + (1.0 - answers.cold_share) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::request::Method;
+    use crate::plan::{models, reference_request, target};
+
+    fn of(preset: &str, set: &[&str]) -> f64 {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        passes(&target::resolve(preset, &set, &Default::default()).unwrap())
+    }
+
+    /// A step learns once from what a rollout was written for, and a cold start writes none.
+    #[test]
+    fn steps_on_own_answers_cost_what_they_do() {
+        let near = |preset, set: &[&str], wanted: f64| {
+            let n = of(preset, set);
+            assert!(
+                (n - wanted).abs() < 1e-9,
+                "{preset} {set:?}: {n}, not {wanted}"
+            );
+        };
+        // 350 of 900 steps learn the data's answers; the others write theirs and learn from them, without a reference.
+        near("grpo-arithmetic", &[], (350.0 * 6.0 + 550.0 * 8.0) / 900.0);
+        let all = "rollout.cold_start_steps=0";
+        near("grpo-arithmetic", &[all], 8.0);
+        near("grpo-arithmetic", &[all, "method.grpo.beta=0.1"], 10.0);
+        // Two steps learn from a rollout: what was written is read by the policy once more, before it learns.
+        near("grpo-arithmetic", &[all, "rollout.epochs=2"], 8.0);
+        near("grpo-arithmetic", &[all, "rollout.epochs=4"], 7.0);
+        // Policy and critic learn; the policy writes, and is asked with its reference and its critic, once in two steps.
+        let step = 12.0 + 8.0 / 2.0;
+        near("ppo-demo", &[], (450.0 * 6.0 + 400.0 * step) / 850.0);
+    }
+
+    /// By the table, a model by itself: PPO of four epochs, GRPO without the reference that its default leaves out.
+    #[test]
+    fn a_model_by_itself_is_counted_by_the_table() {
+        let mut request = reference_request(models::find("tinyllama-1.1b").unwrap());
+        for (method, wanted) in [
+            (Method::Grpo, 8.0),
+            (Method::Ppo, 56.0),
+            (Method::Dpo, 8.0),
+            (Method::Sft, 6.0),
+        ] {
+            request.set_method(method);
+            assert_eq!(passes(&request), wanted, "{method:?}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! How a run learns from the model's own answers, and who scores them.
+
+use super::Request;
+use crate::spec::RolloutLength;
+
+/// How this program's engine learns from the model's own answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answers {
+    /// Tokens of a prompt and its answer at most.
+    pub tokens: u64,
+    /// Whether the loss compares with a reference model.
+    pub has_reference: bool,
+    /// Whether the policy that answered is asked before it learns.
+    pub has_old_policy: bool,
+    /// The share of the steps that learn the data's own answers first: their batches do not go through the model in parts.
+    pub cold_share: f64,
+    /// Steps that learn from a rollout.
+    pub cycle: u64,
+    /// Tokens of an answer alone at most.
+    pub max_new_tokens: u64,
+    /// Prompts and answers of its steps; `None` once another batch or number of tokens was asked for.
+    pub length: Option<RolloutLength>,
+    /// Prompts of the training split, where they were counted.
+    pub prompts: Option<u64>,
+}
+
+impl Answers {
+    /// Whether the data's own answers are learned first.
+    pub fn has_cold_start(self) -> bool {
+        self.cold_share > 0.0
+    }
+}
+
+/// Reward models that score answers, together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RewardModels {
+    pub params: u64,
+    /// Tokens of their tokenizers.
+    pub tokens: u64,
+    /// What this engine holds for them: f32 weights, and the buffers of the pass that reads answers.
+    pub bytes: u64,
+}
+
+impl Request {
+    /// How it learns from answers of its own, where a spec says; a method that does not, after a change, has none.
+    pub fn answers(&self) -> Option<Answers> {
+        self.extras.answers.filter(|_| self.method.rolls_out())
+    }
+
+    /// Whether a second model says what answers are worth: a value head on the policy is the policy's own.
+    pub fn has_critic(&self) -> bool {
+        self.method.facts().critic && !self.arch.config().value_head
+    }
+
+    /// Prompts and answers of its steps, where the method learns from answers of its own and they are known.
+    pub fn rollout_length(&self) -> Option<RolloutLength> {
+        self.answers()?.length
+    }
+
+    /// Prompts of the training split, where there are rollouts and they were counted.
+    pub fn prompts(&self) -> Option<u64> {
+        self.answers()?.prompts.filter(|n| *n > 0)
+    }
+}
