@@ -61,9 +61,18 @@ impl Progress {
                 step, prompt, text, ..
             } => sampled(*step, prompt, text),
             Event::Checkpointed {
-                path, bytes, best, ..
+                path,
+                bytes,
+                best,
+                by,
+                ..
             } => {
-                let best = if *best { ", best so far" } else { "" };
+                let by = by.as_ref().and_then(|by| by.not_by_loss());
+                let best = match (best, by) {
+                    (false, _) => String::new(),
+                    (true, None) => ", best so far".into(),
+                    (true, Some(words)) => format!(", best so far by {words}"),
+                };
                 vec![format!(
                     "checkpoint {} ({}){best}",
                     one_line(path),
@@ -598,6 +607,7 @@ mod tests {
                     seconds: 0.1,
                     best: true,
                     val_loss: None,
+                    by: None,
                 },
             ),
             (

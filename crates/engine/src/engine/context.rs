@@ -22,6 +22,8 @@ pub(super) struct RunContext<'a, 'p> {
     pub state: TrainState,
     /// What makes one evaluation better than another.
     pub best_by: BestBy,
+    /// An evaluation lacked that reading, and the log says so.
+    pub lacks_best: bool,
 }
 
 impl RunContext<'_, '_> {

@@ -159,6 +159,7 @@ pub(super) fn prepare<'a, 'p>(
         extras,
         state,
         best_by: BestBy::of_method(&*spec.method),
+        lacks_best: false,
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
     cx.state.carrier = stepper.carrier();

@@ -1,6 +1,7 @@
 //! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, who says
 //! steps means those instead of epochs, and who changes the peak learning rate keeps the floor's share of it.
 
+use super::RunConfig;
 use super::issue::Origin;
 use super::merge::Merged;
 use crate::optim::OptimizerConfig;
@@ -90,7 +91,7 @@ fn scale_floor(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
 fn peak(value: &Value) -> Option<f64> {
     match value.get("optimizer") {
         Some(optimizer) => OptimizerConfig::deserialize(optimizer).ok(),
-        None => Some(OptimizerConfig::default()),
+        None => Some(RunConfig::default().optimizer),
     }
     .map(|optimizer| optimizer.lr())
 }
