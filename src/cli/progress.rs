@@ -138,7 +138,15 @@ impl Progress {
         match (head.max_steps, head.batch_tokens) {
             (0, _) => {}
             (_, 0) => known.push(format!("{steps} steps")),
-            (_, n) => known.push(format!("{steps} steps of {} tokens", human::grouped(n))),
+            (_, n) => {
+                let ramps = head.spec["train"]["batch_ramp"].as_array();
+                let upto = match ramps.is_some_and(|stages| !stages.is_empty()) {
+                    true => "up to ",
+                    false => "",
+                };
+                let tokens = human::grouped(n);
+                known.push(format!("{steps} steps of {upto}{tokens} tokens"));
+            }
         }
         let known = match known.is_empty() {
             true => String::new(),

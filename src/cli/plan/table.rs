@@ -196,7 +196,9 @@ fn memory(plan: &Plan, style: &Style) -> String {
         (_, 1) => "memory of the GPU",
         _ => "memory of each GPU",
     };
-    let unit = Unit::of(plan.p90_bytes());
+    let parts = plan.memory.parts();
+    let least = parts.iter().map(|part| part.bytes).filter(|bytes| *bytes > 0);
+    let unit = Unit::of(plan.p90_bytes(), least.min().unwrap_or(0));
     let gap = " ".repeat(BAR);
     let [ten, two] = unit.names;
     let mut out = style.line(&format!(
@@ -243,10 +245,13 @@ struct Unit {
 }
 
 impl Unit {
-    /// The unit for amounts up to `most`.
-    fn of(most: u64) -> Unit {
+    /// The unit for amounts from `least` up to `most`: a small one shows its digits, as long as the large ones stay readable.
+    fn of(most: u64, least: u64) -> Unit {
         let (names, scales) = match most {
             0..1_000_000_000 => (["MB", "MiB"], [1e6, 1_048_576.0]),
+            0..10_000_000_000 if (1..5_000_000).contains(&least) => {
+                (["MB", "MiB"], [1e6, 1_048_576.0])
+            }
             _ => (["GB", "GiB"], [1e9, 1_073_741_824.0]),
         };
         let decimals = if most as f64 / scales[0] >= 100.0 {

@@ -333,7 +333,15 @@ fn sources(state: &RunState) -> impl Iterator<Item = &str> {
 pub(super) fn data(state: &RunState) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(head) = &state.head {
-        flatten("", &head.spec["data"], &mut facts);
+        let mut data = head.spec["data"].clone();
+        // The built-in text is read where nothing else is named.
+        let others = ["path", "sources", "synthetic"];
+        if others.iter().any(|key| is_said(&data[*key]))
+            && let Some(data) = data.as_object_mut()
+        {
+            data.shift_remove("corpus");
+        }
+        flatten("", &data, &mut facts);
         if head.epoch_tokens > 0 {
             facts.push(fact(
                 "tokens of an epoch",
@@ -352,6 +360,14 @@ pub(super) fn data(state: &RunState) -> Vec<Fact> {
         }
     }
     facts
+}
+
+fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
 }
 
 /// Nested values as `a.b.c`; of lists the first few.
