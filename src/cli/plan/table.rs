@@ -6,9 +6,10 @@ use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::{Checkpointing, RowLengths, Said};
+use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
+use crate::spec::BatchStage;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the label, of the bar, of an amount.
@@ -273,6 +274,22 @@ impl Unit {
     }
 }
 
+/// `micro-steps of a step: 1 until step 10, 2 until step 20, then 4`: the tokens are fewer than those of as many whole steps.
+fn ramp(request: &Request) -> Option<String> {
+    let stage = |stage: &BatchStage| {
+        let until = crate::base::human::grouped(stage.until_step);
+        format!("{} until step {until}", stage.grad_accum_steps)
+    };
+    let stages: Vec<String> = request.batch_ramp.iter().map(stage).collect();
+    (!stages.is_empty()).then(|| {
+        format!(
+            "micro-steps of a step: {}, then {}",
+            stages.join(", "),
+            request.grad_accum
+        )
+    })
+}
+
 fn work(plan: &Plan, style: &Style) -> String {
     let (r, work) = (&plan.request, &plan.work);
     let mut rows: Vec<(&str, String)> = Vec::new();
@@ -309,6 +326,7 @@ fn work(plan: &Plan, style: &Style) -> String {
             rows.tokens, rows.places
         ),
     };
+    rows.extend(ramp(r).map(|words| ("batch ramp", words)));
     let tokens = short(r.tokens as f64);
     rows.push((label, format!("{tokens}{assumed}{rows_of}{per}")));
     rows.push(("compute", work.compute_words()));
