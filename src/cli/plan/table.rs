@@ -539,6 +539,26 @@ mod tests {
         render(&plan(&request), engine.as_ref(), &Style { ascii, width })
     }
 
+    /// 0.00 GB of weights beside a gigabyte of CUDA.
+    #[test]
+    fn a_small_part_is_shown_with_digits_and_a_ramp_is_told() {
+        let mut request = reference_request(models::find("gpt2").unwrap());
+        request.device = Device::of(gpus::find("h100").unwrap());
+        let all = plan(&request);
+        let least = 1_700_000;
+        assert_eq!(Unit::of(1_200_000_000, least).names, ["MB", "MiB"]);
+        assert_eq!(Unit::of(1_200_000_000, 200_000_000).names, ["GB", "GiB"]);
+        assert_eq!(Unit::of(100_000_000_000, least).names, ["GB", "GiB"]);
+        assert!(ramp(&all.request).is_none());
+        request.grad_accum = 4;
+        request.batch_ramp = vec![BatchStage {
+            grad_accum_steps: 1,
+            until_step: 10,
+        }];
+        let text = render(&plan(&request), None, &Style { ascii: true, width: None });
+        assert!(text.contains("micro-steps of a step: 1 until step 10, then 4"), "{text}");
+    }
+
     #[test]
     fn the_page_fits_its_terminal_and_tells_what_matters() {
         let text = page(Some(80), false);

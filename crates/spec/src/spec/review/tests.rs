@@ -37,7 +37,7 @@ fn a_floor_at_the_peak_is_no_decay() {
     let flat = |words: &[&str]| {
         let found = said("quickstart", words, KNOWN).into_iter();
         found
-            .filter(|f| f.place == "schedule")
+            .filter(|f| f.fix.contains("min_lr"))
             .map(|f| f.fix)
             .collect::<Vec<_>>()
     };

@@ -41,7 +41,7 @@ fn of_two_keys_for_one_setting_the_one_that_does_not_count_says_so() {
 fn secrets_are_not_printed_and_what_is_off_is_one_line() {
     let off: String = (0..30).map(|i| format!("an_option_{i}: {}\n", ["null", "false"][i % 2])).collect();
     let text = format!(
-        "dataset_name: d\nhub_token: hf_verysecret\nwandb_api_key: abcdef\neos_token: </s>\nbf16: false\n{off}"
+        "model_name_or_path: m\ndataset_name: d\nhub_token: hf_verysecret\nwandb_api_key: abcdef\neos_token: </s>\nbf16: false\n{off}"
     );
     let imported = import("x", &text, None).unwrap();
     let report = format!("{:?}\n{}", imported.lines, imported.draft.to_yaml(&[]));
