@@ -266,22 +266,33 @@ fn a_split_of_few_rows_names_a_seed_that_keeps_the_share() {
         .collect();
     std::fs::write(dir.path().join("a.jsonl"), rows.join("\n")).unwrap();
     let split = |seed: &str| {
-        let words = ["split", "a.jsonl", "--val", "0.2", "--force", "--seed", seed];
+        let words = [
+            "split", "a.jsonl", "--val", "0.2", "--force", "--seed", seed,
+        ];
         llmtui(dir.path(), &words)
     };
     let told = |output: &std::process::Output| {
         let text = String::from_utf8(output.stderr.clone()).unwrap();
         let after = text.split_once("--seed ").map(|(_, rest)| rest.to_string());
-        after.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>())
+        after.map(|rest| {
+            rest.chars()
+                .take_while(char::is_ascii_digit)
+                .collect::<String>()
+        })
     };
-    let named: Vec<String> = (0..40).filter_map(|seed| told(&split(&seed.to_string()))).collect();
+    let named: Vec<String> = (0..40)
+        .filter_map(|seed| told(&split(&seed.to_string())))
+        .collect();
     assert!(!named.is_empty());
     let output = split(&named[0]);
     assert_eq!((output.status.code(), told(&output)), (Some(0), None));
     assert_eq!(lines(&dir.path().join("a.val.jsonl")).len(), 4);
     let gone = llmtui(dir.path(), &["split", "a.jsonl", "--out", "no/such"]);
     let said = String::from_utf8(gone.stderr).unwrap();
-    assert!(gone.status.code() == Some(2) && said.contains("mkdir -p no/such"), "{said}");
+    assert!(
+        gone.status.code() == Some(2) && said.contains("mkdir -p no/such"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -50,12 +50,13 @@ impl SpecArgs {
         {
             return Err(run_ref::is_a_pipeline(target).into());
         }
-        let loaded = spec::load(target, &set, &sources).map_err(|errors| {
-            match mistyped_pipeline(target, &sources) {
-                Some(failure) => failure.into(),
-                None => anyhow::Error::from(errors),
-            }
-        })?;
+        let loaded =
+            spec::load(target, &set, &sources).map_err(|errors| {
+                match mistyped_pipeline(target, &sources) {
+                    Some(failure) => failure.into(),
+                    None => anyhow::Error::from(errors),
+                }
+            })?;
         super::eval::known(&loaded.spec.eval.tasks, cx)?;
         Ok(loaded)
     }

@@ -84,7 +84,14 @@ mod tests {
         let closed = Incoming::Closed(Some("the log cannot be read: a bad sector".into()));
         events.try_send(closed).unwrap();
         let log = Path::new("runs/a/events.jsonl");
-        let error = print(Link::new(incoming, None), false, &|line| line, &mut Vec::new(), log).unwrap_err();
+        let error = print(
+            Link::new(incoming, None),
+            false,
+            &|line| line,
+            &mut Vec::new(),
+            log,
+        )
+        .unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.exit, Exit::Machine);
         assert!(failure.what.contains("the log cannot be read"), "{failure}");

@@ -124,7 +124,10 @@ mod tests {
     #[test]
     fn signs_become_plain_letters() {
         let plain = ascii("LEARNING  train loss 4.15 → 1.76 · 2 × ≤ 3 … «x»");
-        assert_eq!(plain, "LEARNING  train loss 4.15 -> 1.76 - 2 x <= 3 ... \"x\"");
+        assert_eq!(
+            plain,
+            "LEARNING  train loss 4.15 -> 1.76 - 2 x <= 3 ... \"x\""
+        );
         // Names keep their letters.
         assert_eq!(ascii("Hägele"), "Hägele");
     }

@@ -106,7 +106,11 @@ fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
                 None => continue,
             },
         };
-        let is_path = Path::new(word).is_dir();
+        // As a path a word is read where it leads to a run or a pipeline, or has a slash.
+        let path = Path::new(word);
+        let holds = |file: &str| path.join(file).is_file();
+        let is_path =
+            word.contains('/') && path.is_dir() || holds("run.json") || holds("pipeline.yaml");
         if !is_path && !names.contains(word) {
             let whole = one_line(names.last().map_or("", String::as_str));
             let what = format!(

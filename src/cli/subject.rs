@@ -90,8 +90,9 @@ fn own_log(path: &Path, cx: &Context) -> Result<Option<RunDir>, Failure> {
     let mut head = String::new();
     let read = open_plain(path).map(|file| file.take(FIRST).read_to_string(&mut head));
     let first = head.lines().next().filter(|_| read.is_ok());
-    let Some(Event::Hello { run, pid, .. }) =
-        first.and_then(|line| decode_envelope(line).ok()).map(|envelope| envelope.event)
+    let Some(Event::Hello { run, pid, .. }) = first
+        .and_then(|line| decode_envelope(line).ok())
+        .map(|envelope| envelope.event)
     else {
         return Ok(None);
     };

@@ -138,7 +138,10 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 5, grad_accum_steps: 4}]}",
-        &["{grad_accum_steps: 4, until_step: 5} ends no later", "step 10"],
+        &[
+            "{grad_accum_steps: 4, until_step: 5} ends no later",
+            "step 10",
+        ],
     ),
     (
         "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 20, grad_accum_steps: 2}]}",

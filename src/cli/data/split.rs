@@ -66,7 +66,10 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if train.rows() == 0 || val.rows() == 0 {
         let rows = train.rows() + val.rows();
-        let what = format!("with {rows} rows and seed {} one side would be empty", args.seed);
+        let what = format!(
+            "with {rows} rows and seed {} one side would be empty",
+            args.seed
+        );
         let hint = match closest_seed(args.val, &keys) {
             Some((seed, held)) => format!("--seed {seed} holds out {held} of {rows}"),
             None => "another --val, or more rows".into(),

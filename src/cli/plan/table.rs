@@ -198,7 +198,10 @@ fn memory(plan: &Plan, style: &Style) -> String {
         _ => "memory of each GPU",
     };
     let parts = plan.memory.parts();
-    let least = parts.iter().map(|part| part.bytes).filter(|bytes| *bytes > 0);
+    let least = parts
+        .iter()
+        .map(|part| part.bytes)
+        .filter(|bytes| *bytes > 0);
     let unit = Unit::of(plan.p90_bytes(), least.min().unwrap_or(0));
     let gap = " ".repeat(BAR);
     let [ten, two] = unit.names;
@@ -555,8 +558,18 @@ mod tests {
             grad_accum_steps: 1,
             until_step: 10,
         }];
-        let text = render(&plan(&request), None, &Style { ascii: true, width: None });
-        assert!(text.contains("micro-steps of a step: 1 until step 10, then 4"), "{text}");
+        let text = render(
+            &plan(&request),
+            None,
+            &Style {
+                ascii: true,
+                width: None,
+            },
+        );
+        assert!(
+            text.contains("micro-steps of a step: 1 until step 10, then 4"),
+            "{text}"
+        );
     }
 
     #[test]

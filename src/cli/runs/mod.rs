@@ -362,7 +362,10 @@ mod tests {
         };
         let text = |metric: &str| table(&[run(metric)], UnixMillis(0), true, None);
         let dpo = text("val/rewards/accuracies");
-        assert!(dpo.contains(" accuracies 0.8125 ") && !dpo.contains("0.6000"), "{dpo}");
+        assert!(
+            dpo.contains(" accuracies 0.8125 ") && !dpo.contains("0.6000"),
+            "{dpo}"
+        );
         assert!(text("val/loss").contains(" 0.6000 "));
     }
 

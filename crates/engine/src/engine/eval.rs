@@ -147,7 +147,8 @@ impl RunContext<'_, '_> {
             "hold out rows that measure it (for KTO answers with both labels), or -s eval.best_by= one of {}",
             measured.join(", ")
         );
-        self.port.warn(self.state.progress.step, "best_by", what, &hint);
+        self.port
+            .warn(self.state.progress.step, "best_by", what, &hint);
     }
 
     /// Holds an evaluation against the best one so far, where it has the reading that decides.

@@ -397,16 +397,27 @@ fn the_overview_says_what_was_read_and_which_checkpoint_is_the_best() {
         stepped(2, 150, json!({"train/loss": 0.5})),
         saved,
     ]);
-    for words in ["150, 75 a step", "val/rewards/accuracies 0.75", "last training loss"] {
+    for words in [
+        "150, 75 a step",
+        "val/rewards/accuracies 0.75",
+        "last training loss",
+    ] {
         assert!(own.contains(words), "{words}: {own}");
     }
-    assert!(!own.contains("128 a step") && !own.contains("tinyshakespeare"), "{own}");
+    assert!(
+        !own.contains("128 a step") && !own.contains("tinyshakespeare"),
+        "{own}"
+    );
     let uneven = text(vec![
         started(json!({"path": null, "corpus": "tinyshakespeare"})),
         stepped(1, 70, json!({"train/loss": 1.0})),
         stepped(2, 151, json!({"reward": 0.5})),
     ]);
-    for words in ["151, 75 a step on average", "tinyshakespeare", "of the cold start"] {
+    for words in [
+        "151, 75 a step on average",
+        "tinyshakespeare",
+        "of the cold start",
+    ] {
         assert!(uneven.contains(words), "{words}: {uneven}");
     }
 }

@@ -152,7 +152,9 @@ mod tests {
             for optimizer in ["lion", "adafactor", "adamw8bit"] {
                 let words = [format!("optimizer={optimizer}")];
                 let loaded = load(&preset.name, &words, &SpecSources::default());
-                let spec = loaded.unwrap_or_else(|e| panic!("{}: {e}", preset.name)).spec;
+                let spec = loaded
+                    .unwrap_or_else(|e| panic!("{}: {e}", preset.name))
+                    .spec;
                 let (lr, min_lr) = (spec.optimizer.lr(), spec.schedule.min_lr());
                 assert!(min_lr.is_none_or(|floor| floor < lr), "{}", preset.name);
             }

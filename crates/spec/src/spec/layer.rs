@@ -214,7 +214,9 @@ impl Reader<'_> {
                 let dotted = path.join(".");
                 let hint = match (self.origin)(said) {
                     Origin::Set(_) => match switch(&dotted, node, &Value::Bool(false)) {
-                        off if off.is_empty() => format!("leave it out, or name a setting: {dotted}.KEY=VALUE"),
+                        off if off.is_empty() => {
+                            format!("leave it out, or name a setting: {dotted}.KEY=VALUE")
+                        }
                         off => off,
                     },
                     _ => "remove the key, or indent what belongs to it".into(),

@@ -193,15 +193,14 @@ fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
     let other = FORMATS.iter().find(|(name, _)| *name == word);
     let other = other.and_then(|(_, ours)| words.iter().find(|known| known == ours));
     let mut beginning = words.iter().filter(|known| known.starts_with(&word));
-    let only = beginning.next().filter(|_| beginning.next().is_none() && !word.is_empty());
-    other
-        .or(only)
-        .map(String::as_str)
-        .or_else(|| {
-            // Of three letters two are no slip.
-            let slips = (word.chars().count() / 3).clamp(1, 3);
-            super::issue::within(slips, &word, words.iter().map(String::as_str))
-        })
+    let only = beginning
+        .next()
+        .filter(|_| beginning.next().is_none() && !word.is_empty());
+    other.or(only).map(String::as_str).or_else(|| {
+        // Of three letters two are no slip.
+        let slips = (word.chars().count() / 3).clamp(1, 3);
+        super::issue::within(slips, &word, words.iter().map(String::as_str))
+    })
 }
 
 /// The value in canonical form, or what is wrong with it and how to fix it.

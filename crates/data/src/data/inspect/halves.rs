@@ -51,7 +51,11 @@ pub fn closest_seed(val: f64, keys: &[u128]) -> Option<(u64, u64)> {
     let wanted = val * keys.len() as f64;
     let both = (0..SEEDS).map(held);
     let both = both.filter(|(_, n)| (1..keys.len() as u64).contains(n));
-    both.min_by(|(_, a), (_, b)| (*a as f64 - wanted).abs().total_cmp(&(*b as f64 - wanted).abs()))
+    both.min_by(|(_, a), (_, b)| {
+        (*a as f64 - wanted)
+            .abs()
+            .total_cmp(&(*b as f64 - wanted).abs())
+    })
 }
 
 #[cfg(test)]

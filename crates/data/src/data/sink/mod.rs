@@ -190,7 +190,9 @@ fn exists(path: &Path) -> SinkError {
 
 fn unwritable(path: &Path, error: &io::Error) -> SinkError {
     let what = format!("cannot be written: {error}");
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.exists()) {
         let fix = format!("create its folder: mkdir -p {}", shown(folder));
         return SinkError::new(path, "its folder does not exist", &fix);

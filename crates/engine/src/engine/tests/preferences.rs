@@ -123,9 +123,12 @@ fn held_out_answers_of_one_label_are_warned_of_once() {
         let words: Vec<&str> = words.iter().map(String::as_str).chain(rest).collect();
         let events = Run::new(&words).go();
         let said = events.iter().filter_map(|event| match event {
-            Event::Warned { code, message, hint, .. } if code == "best_by" => {
-                Some(format!("{message}; {hint}"))
-            }
+            Event::Warned {
+                code,
+                message,
+                hint,
+                ..
+            } if code == "best_by" => Some(format!("{message}; {hint}")),
             _ => None,
         });
         said.collect::<Vec<_>>()
@@ -133,7 +136,9 @@ fn held_out_answers_of_one_label_are_warned_of_once() {
     let told = warned(file("one.jsonl", [true, true]));
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].contains("val/rewards/margins") && told[0].contains("both labels") && told[0].contains("val/loss"),
+        told[0].contains("val/rewards/margins")
+            && told[0].contains("both labels")
+            && told[0].contains("val/loss"),
         "{told:?}"
     );
     assert!(warned(file("both.jsonl", [true, false])).is_empty());

@@ -254,7 +254,10 @@ fn a_short_run_that_finished_is_too_early_to_judge() {
         finding: Box::new(Finding::pass("few").named(VERDICT, TOO_EARLY)),
     };
     let events = [hello(), started(1), stepped(1, 4.0), early];
-    log(&run, events.into_iter().chain([finished(Outcome::Completed, 1)]));
+    log(
+        &run,
+        events.into_iter().chain([finished(Outcome::Completed, 1)]),
+    );
     let summary = summarize(&run).unwrap();
     assert_eq!(summary.status, RunStatus::Finished);
     assert_eq!(summary.verdict.as_deref(), Some(TOO_EARLY));
@@ -278,10 +281,21 @@ fn the_best_is_the_newest_that_the_log_calls_so_and_a_roll_back_takes_it_back() 
             direction: crate::wire::Direction::Higher,
         }),
     };
-    let best = || summarize(&run).unwrap().best.map(|best| (best.step, best.value.0));
-    log(&run, [hello(), started(9), stepped(1, 4.0), saved(1, 0.5, true)]);
+    let best = || {
+        summarize(&run)
+            .unwrap()
+            .best
+            .map(|best| (best.step, best.value.0))
+    };
+    log(
+        &run,
+        [hello(), started(9), stepped(1, 4.0), saved(1, 0.5, true)],
+    );
     assert_eq!(best(), Some((1, 0.5)));
-    log(&run, [stepped(2, 3.0), saved(2, 0.75, true), saved(3, 0.6, false)]);
+    log(
+        &run,
+        [stepped(2, 3.0), saved(2, 0.75, true), saved(3, 0.6, false)],
+    );
     assert_eq!(best(), Some((2, 0.75)));
     log(&run, [Event::RolledBack { step: 1 }]);
     assert_eq!(best(), Some((1, 0.5)));

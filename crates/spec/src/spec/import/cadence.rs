@@ -40,12 +40,18 @@ pub(super) fn without_steps(map: &Map<String, Value>) -> Vec<&'static str> {
 /// The steps between two evaluations where a file wants some and does not say how many: those between two lines of the log
 /// (transformers 5.24 `TrainingArguments.__post_init__`).
 pub(super) fn evaluates_as_it_logs(map: &Map<String, Value>) -> Option<Value> {
-    let none = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => true,
-        Some(value) => value.as_f64() == Some(0.0),
-    };
-    let logged = map.get("logging_steps").filter(|value| !none(Some(value)));
-    logged.filter(|_| none(map.get("eval_steps"))).cloned()
+    let logged = map
+        .get("logging_steps")
+        .filter(|_| says_steps(map, "logging_steps"));
+    logged.filter(|_| !says_steps(map, "eval_steps")).cloned()
+}
+
+/// Whether a key has a number of steps above 0.
+pub(super) fn says_steps(map: &Map<String, Value>, key: &str) -> bool {
+    match map.get(key) {
+        None | Some(Value::Null) => false,
+        Some(value) => value.as_f64() != Some(0.0),
+    }
 }
 
 impl Reader {
@@ -76,6 +82,12 @@ impl Reader {
             When::Steps if path == "eval.every" && self.logging_steps.is_some() => {
                 let every = self.logging_steps.as_ref().map(plain).unwrap_or_default();
                 self.set(format!("{theirs} (of logging_steps)"), path, &every, "");
+            }
+            When::Steps if path == "eval.every" && !self.says_eval_steps => {
+                let words = format!(
+                    "the tool evaluates as often as it logs, and the file says neither: set {path}"
+                );
+                self.line(Fate::NoEqual, theirs, "", words);
             }
             When::Steps => {
                 let words = format!("{path} takes the steps");

@@ -51,6 +51,7 @@ pub fn tool_of(text: &str) -> Option<Dialect> {
         return None;
     }
     // Some of their keys are ours as well.
-    let is_theirs = |d: &Dialect, key: &&str| d.marks().contains(key) && layer::key_is_known(key).is_err();
+    let is_theirs =
+        |d: &Dialect, key: &&str| d.marks().contains(key) && layer::key_is_known(key).is_err();
     detect(&keys).filter(|d| keys.iter().any(|key| is_theirs(d, key)))
 }

@@ -181,7 +181,9 @@ pub enum ImportError {
     NoMap,
     #[error("no key identifies the tool: add --from llama-factory, axolotl or trl")]
     NoDialect,
-    #[error("this is a config of {0}, which is not imported: LLaMA-Factory's, Axolotl's and TRL's are")]
+    #[error(
+        "this is a config of {0}, which is not imported: LLaMA-Factory's, Axolotl's and TRL's are"
+    )]
     Foreign(&'static str),
 }
 
@@ -287,6 +289,8 @@ struct Reader {
     block: Vec<String>,
     /// How often Hugging Face's trainer evaluates where a file says steps and not how many.
     logging_steps: Option<Value>,
+    /// The file says how many steps lie between two evaluations.
+    says_eval_steps: bool,
 }
 
 impl Reader {
@@ -319,6 +323,7 @@ impl Reader {
             info: known.info.map(|info| (info.folder.clone(), info.entries())),
             block: Vec::new(),
             logging_steps: cadence::evaluates_as_it_logs(map),
+            says_eval_steps: cadence::says_steps(map, "eval_steps"),
         }
     }
 

@@ -61,7 +61,13 @@ mod tests {
 
     #[test]
     fn what_opens_an_account_is_not_shown() {
-        for key in ["hub_token", "wandb_api_key", "HF_TOKEN", "push_to_hub_token", "token"] {
+        for key in [
+            "hub_token",
+            "wandb_api_key",
+            "HF_TOKEN",
+            "push_to_hub_token",
+            "token",
+        ] {
             assert_eq!(of_key(key, &json!("hf_abc")), MASK, "{key}");
         }
         for key in ["eos_token", "pad_token", "dataset_name", "num_tokens"] {
@@ -70,6 +76,9 @@ mod tests {
         assert_eq!(of_key("hub_token", &Value::Null), "null");
         let inside = json!([{"path": "a/b", "auth_token": "hf_abc"}]);
         let shown = of_key("datasets", &inside);
-        assert!(!shown.contains("hf_abc") && shown.contains("a/b"), "{shown}");
+        assert!(
+            !shown.contains("hf_abc") && shown.contains("a/b"),
+            "{shown}"
+        );
     }
 }

@@ -128,10 +128,7 @@ pub(super) const ROWS: &[Row] = &[
         "reward_weights",
         To::NoEqual("a weight beside each of rewards"),
     ),
-    row(
-        "use_vllm",
-        To::Needless(NO_SERVER),
-    ),
+    row("use_vllm", To::Needless(NO_SERVER)),
     row("vllm_mode", To::Needless(NO_SERVER)),
     row("vllm_device", To::Needless(NO_SERVER)),
     row("vllm_dtype", To::Needless(NO_SERVER)),

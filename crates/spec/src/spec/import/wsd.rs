@@ -7,7 +7,11 @@ use serde_json::{Map, Value};
 const SHARE: &str = "schedule.wsd.decay_fraction";
 const SHAPE: &str = "schedule.wsd.shape";
 /// Theirs and ours.
-const SHAPES: [(&str, &str); 3] = [("linear", "linear"), ("cosine", "cosine"), ("1-sqrt", "sqrt")];
+const SHAPES: [(&str, &str); 3] = [
+    ("linear", "linear"),
+    ("cosine", "cosine"),
+    ("1-sqrt", "sqrt"),
+];
 
 fn whole(map: &Map<String, Value>, key: &str) -> Option<u64> {
     let value = map.get(key)?;
@@ -71,7 +75,8 @@ impl Reader {
                 self.set(theirs, SHARE, &share, "");
             }
             (Some(decay), Some(all)) => {
-                let words = format!("a decay of {decay} steps does not end in a run of {all}: set {SHARE}");
+                let words =
+                    format!("a decay of {decay} steps does not end in a run of {all}: set {SHARE}");
                 self.line(Fate::NoEqual, theirs, "", words);
             }
             (Some(decay), None) => {
@@ -82,7 +87,8 @@ impl Reader {
                 self.line(Fate::NoEqual, theirs, "", words);
             }
             (None, _) => {
-                let words = format!("a number of steps is understood: {SHARE} is their share of the run");
+                let words =
+                    format!("a number of steps is understood: {SHARE} is their share of the run");
                 self.line(Fate::NoEqual, theirs, "", words);
             }
         }

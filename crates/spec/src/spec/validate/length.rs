@@ -38,12 +38,16 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
         let stage = format!("{{grad_accum_steps: {accum}, until_step: {until}}}");
         let what = match before {
             _ if accum >= whole => {
-                format!("{stage} takes no fewer micro-steps than train.grad_accum_steps={whole}, to which the ramp leads")
+                format!(
+                    "{stage} takes no fewer micro-steps than train.grad_accum_steps={whole}, to which the ramp leads"
+                )
             }
             (end, _) if until <= end => {
                 format!("{stage} ends no later than what is before it, at step {end}")
             }
-            (_, less) => format!("{stage} takes no more micro-steps than the stage before it, {less}"),
+            (_, less) => {
+                format!("{stage} takes no more micro-steps than the stage before it, {less}")
+            }
         };
         judge.want(
             until > before.0 && accum > before.1 && accum < whole,

@@ -12,7 +12,11 @@ fn configs_of_other_tools_are_refused() {
     let torchtune = "tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, path: t}\nmodel: {_component_: m}\n\
         seed: null\nshuffle: true\nbatch_size: 4\noptimizer: {_component_: torch.optim.AdamW, lr: 3e-4}\nepochs: 1\n\
         gradient_accumulation_steps: 8\noutput_dir: out\n";
-    assert!(error(torchtune).contains("torchtune"), "{}", error(torchtune));
+    assert!(
+        error(torchtune).contains("torchtune"),
+        "{}",
+        error(torchtune)
+    );
     let litgpt = "checkpoint_dir: c\nout_dir: o\nprecision: bf16-true\ndevices: 1\nlora_r: 8\nlora_alpha: 16\nlora_dropout: 0.05\n\
         lora_query: true\ndata: {class_path: litgpt.data.Alpaca}\ntrain: {epochs: 2}\nseed: 1337\n";
     assert!(error(litgpt).contains("LitGPT"), "{}", error(litgpt));
@@ -44,7 +48,11 @@ fn optimizers_of_tools_are_the_rules_that_they_are() {
     ] {
         let axolotl = format!("base_model: m\nsequence_len: 64\noptimizer: {word}\n");
         assert_eq!(of(axolotl), ours, "{word}");
-        assert_eq!(of(format!("dataset_name: d\noptim: {word}\n")), ours, "{word}");
+        assert_eq!(
+            of(format!("dataset_name: d\noptim: {word}\n")),
+            ours,
+            "{word}"
+        );
     }
     // Moments of 32 bits are those of this program.
     let same = import("x", "dataset_name: d\noptim: lion_32bit\n", None).unwrap();

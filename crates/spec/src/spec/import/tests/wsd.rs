@@ -11,9 +11,14 @@ fn read(more: &str) -> Imported {
 #[test]
 fn steps_of_the_decay_are_a_share_of_the_run_in_its_shape() {
     let kwargs = "lr_scheduler_kwargs: {num_decay_steps: 30, num_stable_steps: 60, decay_type: 1-sqrt, min_lr_ratio: 0.1}\n";
-    let imported = read(&format!("max_steps: 100\nwarmup_steps: 10\nlearning_rate: 1.0e-3\n{kwargs}"));
+    let imported = read(&format!(
+        "max_steps: 100\nwarmup_steps: 10\nlearning_rate: 1.0e-3\n{kwargs}"
+    ));
     let value = |path: &str| imported.draft.value(&format!("schedule.wsd.{path}"));
-    assert_eq!((value("decay_fraction"), value("shape")), (0.3.into(), "sqrt".into()));
+    assert_eq!(
+        (value("decay_fraction"), value("shape")),
+        (0.3.into(), "sqrt".into())
+    );
     assert_eq!(value("min_lr"), 1e-4);
     let stable = fate(&imported, "lr_scheduler_kwargs.num_stable_steps");
     assert_eq!(stable.fate, Fate::Needless);
@@ -38,7 +43,8 @@ fn the_tools_shape_is_a_cosine_and_steps_of_a_run_in_epochs_are_told() {
     assert_eq!(none.draft.value("schedule.wsd.shape"), "cosine");
     let told = |line: &&Line| line.theirs == "(no num_decay_steps)";
     assert_eq!(none.lines.iter().find(told).unwrap().fate, Fate::NoEqual);
-    let early = read("max_steps: 100\nlr_scheduler_kwargs: {num_decay_steps: 10, num_stable_steps: 20}\n");
+    let early =
+        read("max_steps: 100\nlr_scheduler_kwargs: {num_decay_steps: 10, num_stable_steps: 20}\n");
     let line = fate(&early, "lr_scheduler_kwargs.num_stable_steps");
     assert!(line.words.contains("ends at step 30 of 100"), "{line:?}");
 }
