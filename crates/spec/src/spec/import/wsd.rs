@@ -67,6 +67,16 @@ impl Reader {
         }
     }
 
+    /// Steps of a run whose peak and decay take so many.
+    fn phases(&self, peak_and_decay: u64) -> u64 {
+        let rest = peak_and_decay as f64;
+        let all = match self.draft.value("train.warmup_ratio").as_f64() {
+            Some(share) if share < 1.0 => rest / (1.0 - share),
+            _ => rest + self.warm_up_steps(0) as f64,
+        };
+        (all.round() as u64).max(1)
+    }
+
     fn decay_steps(&mut self, theirs: String, map: &Map<String, Value>) {
         let decay = whole(map, "num_decay_steps");
         match (decay, self.max_steps) {
@@ -78,6 +88,13 @@ impl Reader {
                 let words =
                     format!("a decay of {decay} steps does not end in a run of {all}: set {SHARE}");
                 self.line(Fate::NoEqual, theirs, "", words);
+            }
+            // The tool wants all phases together to be the run.
+            (Some(decay), None) if let Some(stable) = whole(map, "num_stable_steps") => {
+                let all = self.phases(stable + decay);
+                let share = (decay as f64 / all as f64).to_string();
+                let words = format!("of the {all} steps that warm-up, peak and decay have there");
+                self.set(theirs, SHARE, &share, &words);
             }
             (Some(decay), None) => {
                 let words = format!(
@@ -99,7 +116,11 @@ impl Reader {
         let parts = ["num_stable_steps", "num_decay_steps"].map(|key| whole(map, key));
         let left = "the peak is held between warm-up and decay, and the decay ends with the run";
         let ([Some(stable), Some(decay)], Some(all)) = (parts, self.max_steps) else {
-            return self.line(Fate::NoEqual, theirs, "", left);
+            let fate = match parts {
+                [Some(_), Some(_)] => Fate::Needless,
+                _ => Fate::NoEqual,
+            };
+            return self.line(fate, theirs, "", left);
         };
         let end = self.warm_up_steps(all) + stable + decay;
         match end == all {

@@ -39,6 +39,18 @@ fn the_tools_shape_is_a_cosine_and_steps_of_a_run_in_epochs_are_told() {
         line.fate == Fate::NoEqual && line.words.contains("30 / steps"),
         "{line:?}"
     );
+    // All phases together are the run.
+    let kwargs = "lr_scheduler_kwargs: {num_decay_steps: 30, num_stable_steps: 60}\n";
+    for warm_up in ["warmup_steps: 10\n", "warmup_ratio: 0.1\n"] {
+        let phases = read(&format!("{warm_up}{kwargs}"));
+        assert_eq!(
+            phases.draft.value("schedule.wsd.decay_fraction"),
+            0.3,
+            "{warm_up}"
+        );
+        let stable = fate(&phases, "lr_scheduler_kwargs.num_stable_steps");
+        assert_eq!(stable.fate, Fate::Needless);
+    }
     let none = read("max_steps: 100\n");
     assert_eq!(none.draft.value("schedule.wsd.shape"), "cosine");
     let told = |line: &&Line| line.theirs == "(no num_decay_steps)";
