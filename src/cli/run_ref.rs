@@ -495,7 +495,7 @@ mod tests {
             let branch = format!("train --branch {id}@10");
             assert!(failure.hint.contains(&branch), "{failure:?}");
         }
-        for gone in [format!("{id}@9"), old.replace("10", "09")] {
+        for gone in [format!("{id}@9"), old.replace("step-000010", "step-000009")] {
             let failure = a_checkpoint(&gone, dir.path()).unwrap();
             assert!(
                 failure.what.contains("no checkpoint of step 9"),
