@@ -298,6 +298,32 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     ),
     (&["train", "gone.yaml"], 2, &["no such file"]),
     (
+        &["train", "spedrun"],
+        2,
+        &["no preset and no pipeline", "did you mean speedrun?"],
+    ),
+    (
+        &["plan", "speedrun"],
+        2,
+        &["is a pipeline", "llmtui train speedrun --dry-run"],
+    ),
+    (
+        &["engine", "script", "speedrun", "--slurm"],
+        2,
+        &["is a pipeline", "llmtui train speedrun --dry-run"],
+    ),
+    (&["train", ""], 2, &["the name of the spec is empty"]),
+    (
+        &["train", "smoke", "-s", "=5"],
+        2,
+        &["there is no key before the `=`"],
+    ),
+    (
+        &["train", "smoke", "-s", "preflight=null"],
+        2,
+        &["try: preflight.enabled=false"],
+    ),
+    (
         &["train", "chats.jsonl"],
         2,
         &["this is data, not a spec", "data.path=chats.jsonl"],

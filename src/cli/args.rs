@@ -2,8 +2,9 @@
 
 use super::{Context, exit::Failure, run_ref};
 use crate::base::sampling::{ContextLimit, Sampling};
+use crate::base::text::one_line;
 use crate::pipeline;
-use crate::spec::{self, Loaded};
+use crate::spec::{self, Loaded, SpecSources};
 use std::path::PathBuf;
 
 /// Which spec to load: a preset's name or a file, with overrides.
@@ -49,10 +50,34 @@ impl SpecArgs {
         {
             return Err(run_ref::is_a_pipeline(target).into());
         }
-        let loaded = spec::load(target, &set, &sources)?;
+        let loaded =
+            spec::load(target, &set, &sources).map_err(|errors| {
+                match mistyped_pipeline(target, &sources) {
+                    Some(failure) => failure.into(),
+                    None => anyhow::Error::from(errors),
+                }
+            })?;
         super::eval::known(&loaded.spec.eval.tasks, cx)?;
         Ok(loaded)
     }
+}
+
+/// A word that names nothing and looks like a pipeline's name more than like any preset's.
+fn mistyped_pipeline(word: &str, sources: &SpecSources) -> Option<Failure> {
+    let taken = sources.project_dir.join(word).exists() || word.contains(['/', '.']);
+    if taken || spec::preset_text(word, sources).is_some() {
+        return None;
+    }
+    let pipelines = pipeline::names(sources);
+    let presets = spec::presets(sources);
+    let presets = presets.iter().map(|preset| preset.name.as_str());
+    // Of equals the first: a preset.
+    let near = spec::nearest(word, presets.chain(pipelines.keys().map(String::as_str)))?;
+    let is_pipeline = pipelines.contains_key(near) && spec::preset_text(near, sources).is_none();
+    is_pipeline.then(|| {
+        let what = format!("no preset and no pipeline is called `{}`", one_line(word));
+        Failure::yours(what, format!("did you mean {near}?"))
+    })
 }
 
 /// Sampling settings; absent values keep the defaults.

@@ -81,12 +81,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out, "{text}")?;
     } else {
         let tested = diagnosis.findings.split_off(rules);
-        out.write_all(table(&diagnosis).as_bytes())?;
+        out.write_all(cx.words(table(&diagnosis)).as_bytes())?;
         if args.probe {
             writeln!(out, "\ntested")?;
         }
         for found in &tested {
-            out.write_all(finding::rows(found, TITLE, "").as_bytes())?;
+            let rows = finding::rows(found, TITLE, "");
+            out.write_all(cx.words(rows).as_bytes())?;
         }
         diagnosis.findings.extend(tested);
     }

@@ -46,7 +46,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.json {
         writeln!(out, "{}", super::out::json(&findings)?)?;
     } else {
-        out.write_all(table(&machine, &findings, args.all).as_bytes())?;
+        let text = cx.words(table(&machine, &findings, args.all));
+        out.write_all(text.as_bytes())?;
     }
     let failed = findings.iter().any(|f| f.status == Status::Fail);
     Ok(if failed { Exit::Machine } else { Exit::Done })

@@ -206,8 +206,15 @@ impl Outline {
             true => ("about ", format!(" ({} with padding)", grouped(places))),
             false => ("", String::new()),
         };
+        // A step before the ramp's end takes fewer micro-steps.
+        let train = &self.spec.train;
+        let ramp = train.batch_ramp.first().map_or(String::new(), |first| {
+            let share = first.grad_accum_steps as f64 / train.grad_accum_steps.max(1) as f64;
+            let least = grouped((tokens as f64 * share).round() as u64);
+            format!("{least} (batch ramp) to ")
+        });
         format!(
-            "{} steps of {about}{} tokens{padding}, {} in all, {} epochs",
+            "{} steps of {about}{ramp}{} tokens{padding}, {} in all, {} epochs",
             grouped(self.steps),
             grouped(tokens),
             short(self.run_tokens.unwrap_or_default() as f64),

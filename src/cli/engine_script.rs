@@ -196,6 +196,9 @@ fn run_of(args: &ScriptArgs, cx: &Context) -> anyhow::Result<Option<RunDir>> {
         return Ok(None);
     }
     let run = index::resolve(&cx.runs_dir, &args.target).map_err(|e| {
+        if run_ref::names_a_pipeline(&args.target, cx) {
+            return run_ref::is_a_pipeline(&args.target);
+        }
         let hint = "llmtui presets list · llmtui runs";
         Failure::yours(format!("no preset and no file is called so, and {e}"), hint)
     })?;

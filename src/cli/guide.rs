@@ -48,7 +48,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
                 "{}\n",
                 super::out::json(&pages.iter().map(head).collect::<Vec<_>>())?
             ),
-            false => contents(&pages),
+            false => cx.words(contents(&pages)),
         };
         out.write_all(text.as_bytes())?;
         return Ok(Exit::Done);
@@ -102,7 +102,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             );
         }
         let _ = write!(text, "\nSee also: llmtui guide {}\n", page.see.join(" | "));
-        text
+        cx.words(text)
     };
     out.write_all(text.as_bytes())?;
     Ok(Exit::Done)

@@ -64,10 +64,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let value = json!({ "models": models, "relative_change": changes });
         say!("{}", super::out::json(&value)?)?;
     } else {
-        say!(
-            "{}",
-            table(&one, other.as_ref(), changes.as_deref()).trim_end()
-        )?;
+        let text = cx.words(table(&one, other.as_ref(), changes.as_deref()));
+        say!("{}", text.trim_end())?;
     }
     let failed = |inspected: &Inspected| {
         inspected

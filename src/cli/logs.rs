@@ -33,6 +33,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     print(
         link,
         args.json,
+        &|line| cx.words(line),
         &mut std::io::stdout().lock(),
         &run.events_path(),
     )?;
@@ -43,7 +44,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// It cannot be read to its end.
-fn print(mut link: Link, json: bool, out: &mut impl Write, log: &Path) -> anyhow::Result<()> {
+fn print(
+    mut link: Link,
+    json: bool,
+    words: &dyn Fn(String) -> String,
+    out: &mut impl Write,
+    log: &Path,
+) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     loop {
         let envelope = match link.blocking_recv() {
@@ -59,7 +66,9 @@ fn print(mut link: Link, json: bool, out: &mut impl Write, log: &Path) -> anyhow
         let lines = progress.tell(&envelope);
         match json {
             true => out.write_all(encode(&*envelope).as_bytes())?,
-            false => lines.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+            false => lines
+                .into_iter()
+                .try_for_each(|line| writeln!(out, "{}", words(line)))?,
         }
     }
     Ok(())
@@ -75,7 +84,14 @@ mod tests {
         let closed = Incoming::Closed(Some("the log cannot be read: a bad sector".into()));
         events.try_send(closed).unwrap();
         let log = Path::new("runs/a/events.jsonl");
-        let error = print(Link::new(incoming, None), false, &mut Vec::new(), log).unwrap_err();
+        let error = print(
+            Link::new(incoming, None),
+            false,
+            &|line| line,
+            &mut Vec::new(),
+            log,
+        )
+        .unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         assert_eq!(failure.exit, Exit::Machine);
         assert!(failure.what.contains("the log cannot be read"), "{failure}");

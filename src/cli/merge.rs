@@ -6,7 +6,7 @@ use super::model_ref;
 use crate::base::human;
 use crate::base::text::{one_line, shown};
 use crate::engine::export::ExportError;
-use crate::engine::merge::{self, MergeError, Order};
+use crate::engine::merge::{self, Compared, MergeError, Order};
 use crate::hf;
 use crate::models::Parts;
 use std::path::{Path, PathBuf};
@@ -76,26 +76,31 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let adapters: Vec<String> = adapters.collect();
         say!("{} + {}", shown(&merged.base), adapters.join(" + "))?;
     }
-    match merged.check {
+    // Of one score nothing is the most probable.
+    let agree = |found: &Compared| match merged.scores {
+        true => String::new(),
+        false => format!(
+            "; the most probable token is the same for {} of {}",
+            found.agree, found.tokens
+        ),
+    };
+    let values = if merged.scores { "scores" } else { "logits" };
+    match &merged.check {
         Ok(found) => say!(
-            "checked on {} tokens: merged logits differ by at most {:.1e} from base + adapter, which moves them by up to {}; the most \
-             probable token is the same for {} of {}",
+            "checked on {} tokens: merged {values} differ by at most {:.1e} from base + adapter, which moves them by up to {}{}",
             found.tokens,
             found.off,
             human::number(f64::from(found.moved)),
-            found.agree,
-            found.tokens
+            agree(found)
         )?,
         Err(why) => say!("not checked: the adapter cannot stand beside the weights here: {why}")?,
     }
-    if let Some(found) = merged.rounded {
+    if let Some(found) = &merged.rounded {
         say!(
-            "rounded to {}: logits of the written weights differ by at most {:.1e} from those of the sum in f32; the most probable \
-             token is the same for {} of {}",
+            "rounded to {}: {values} of the written weights differ by at most {:.1e} from those of the sum in f32{}",
             order.dtype,
             found.off,
-            found.agree,
-            found.tokens
+            agree(found)
         )?;
     }
     Ok(Exit::Done)

@@ -116,6 +116,14 @@ impl Context {
         (self.stdout_is_terminal && columns >= 40).then_some(columns)
     }
 
+    /// Words as the terminal can show them: in a locale without UTF-8, and with `--ascii`, signs are plain letters.
+    pub fn words(&self, text: String) -> String {
+        match self.ascii || !self.env.utf8 {
+            true => out::ascii(&text),
+            false => text,
+        }
+    }
+
     /// Where specs are searched: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
         spec_sources(&self.env)

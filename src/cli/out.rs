@@ -50,6 +50,38 @@ pub fn say(words: Arguments<'_>) -> io::Result<()> {
     io::stdout().write_all(line.as_bytes())
 }
 
+/// Words with plain letters for signs, for a terminal that has no others.
+pub fn ascii(text: &str) -> String {
+    const SIGNS: [(char, &str); 18] = [
+        ('→', "->"),
+        ('≤', "<="),
+        ('≥', ">="),
+        ('≈', "~"),
+        ('±', "+/-"),
+        ('×', "x"),
+        ('·', "-"),
+        ('−', "-"),
+        ('–', "-"),
+        ('—', "-"),
+        ('…', "..."),
+        ('«', "\""),
+        ('»', "\""),
+        ('“', "\""),
+        ('”', "\""),
+        ('’', "'"),
+        ('‖', "|"),
+        ('√', "sqrt "),
+    ];
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match SIGNS.iter().find(|(sign, _)| *sign == c) {
+            Some((_, words)) => plain.push_str(words),
+            None => plain.push(c),
+        }
+    }
+    plain
+}
+
 /// What a link itself has to say: the log stalls, or the run's folder is gone.
 pub fn warn(envelope: &Envelope) {
     if let (0, Event::Warned { message, hint, .. }) = (envelope.seq, &envelope.event) {
@@ -88,6 +120,17 @@ macro_rules! say {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signs_become_plain_letters() {
+        let plain = ascii("LEARNING  train loss 4.15 → 1.76 · 2 × ≤ 3 … «x»");
+        assert_eq!(
+            plain,
+            "LEARNING  train loss 4.15 -> 1.76 - 2 x <= 3 ... \"x\""
+        );
+        // Names keep their letters.
+        assert_eq!(ascii("Hägele"), "Hägele");
+    }
 
     #[test]
     fn long_lines_break_at_words_and_pipes_get_them_whole() {

@@ -61,9 +61,18 @@ impl Progress {
                 step, prompt, text, ..
             } => sampled(*step, prompt, text),
             Event::Checkpointed {
-                path, bytes, best, ..
+                path,
+                bytes,
+                best,
+                by,
+                ..
             } => {
-                let best = if *best { ", best so far" } else { "" };
+                let by = by.as_ref().and_then(|by| by.not_by_loss());
+                let best = match (best, by) {
+                    (false, _) => String::new(),
+                    (true, None) => ", best so far".into(),
+                    (true, Some(words)) => format!(", best so far by {words}"),
+                };
                 vec![format!(
                     "checkpoint {} ({}){best}",
                     one_line(path),
@@ -129,7 +138,15 @@ impl Progress {
         match (head.max_steps, head.batch_tokens) {
             (0, _) => {}
             (_, 0) => known.push(format!("{steps} steps")),
-            (_, n) => known.push(format!("{steps} steps of {} tokens", human::grouped(n))),
+            (_, n) => {
+                let ramps = head.spec["train"]["batch_ramp"].as_array();
+                let upto = match ramps.is_some_and(|stages| !stages.is_empty()) {
+                    true => "up to ",
+                    false => "",
+                };
+                let tokens = human::grouped(n);
+                known.push(format!("{steps} steps of {upto}{tokens} tokens"));
+            }
         }
         let known = match known.is_empty() {
             true => String::new(),
@@ -598,6 +615,7 @@ mod tests {
                     seconds: 0.1,
                     best: true,
                     val_loss: None,
+                    by: None,
                 },
             ),
             (

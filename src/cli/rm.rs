@@ -19,13 +19,16 @@ pub struct Args {
     /// Directories, ids or names of runs or pipelines
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<String>,
-    /// Do not ask
+    /// Do not ask; each is then named whole: its id, its name or its path
     #[arg(short, long)]
     pub yes: bool,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let doomed = looked_up(&args.runs, cx)?;
+    if args.yes {
+        named_whole(&args.runs, cx)?;
+    }
     // Held until it is deleted: nothing starts a stage meanwhile.
     let _claims = doomed
         .pipelines
@@ -40,6 +43,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let hint = run_ref::command("stop", run.path(), &cx.runs_dir);
         run.check_idle()
             .map_err(|e| Failure::yours(e.to_string(), hint))?;
+    }
+    if args.yes {
+        let (all, _unreadable) = index::list(&cx.runs_dir)?;
+        for note in doomed.left_behind(&all) {
+            tell!("note: {note}");
+        }
     }
     if args.yes || confirmed(&doomed, cx)? {
         delete(&doomed)?;
@@ -69,6 +78,49 @@ impl Doomed {
         };
         self.runs.iter().filter_map(note).collect()
     }
+
+    /// Runs that began from one of them and stay.
+    fn left_behind(&self, all: &[RunSummary]) -> Vec<String> {
+        let note = |run: &RunDir| {
+            let words = left_by(run, &self.runs, all)?;
+            Some(format!("from {} came {words}", one_line(&run.folder())))
+        };
+        self.runs.iter().filter_map(note).collect()
+    }
+}
+
+/// Nobody looks again at what a part of a name means: with `--yes` a run or pipeline is named whole, or by its path.
+fn named_whole(words: &[String], cx: &Context) -> Result<(), Failure> {
+    for word in words {
+        let names: Vec<String> = match index::resolve_one(&cx.runs_dir, word) {
+            Ok(run) => {
+                let header = run.header().ok();
+                let own = header.map(|header| [header.id, header.name]);
+                own.into_iter().flatten().chain([run.folder()]).collect()
+            }
+            Err(_) => match pipeline(word, &cx.runs_dir) {
+                Some((dir, state)) => {
+                    let folder = dir.path().file_name().unwrap_or_default();
+                    vec![state.id, state.name, folder.to_string_lossy().into_owned()]
+                }
+                None => continue,
+            },
+        };
+        // As a path a word is read where it leads to a run or a pipeline, or has a slash.
+        let path = Path::new(word);
+        let holds = |file: &str| path.join(file).is_file();
+        let is_path =
+            word.contains('/') && path.is_dir() || holds("run.json") || holds("pipeline.yaml");
+        if !is_path && !names.contains(word) {
+            let whole = one_line(names.last().map_or("", String::as_str));
+            let what = format!(
+                "`{}` is a part of the name of {whole}: with --yes a run is deleted by its whole name alone",
+                one_line(word)
+            );
+            return Err(Failure::yours(what, format!("llmtui rm --yes {whole}")));
+        }
+    }
+    Ok(())
 }
 
 /// All words are looked up before anything is deleted: a typo deletes nothing.
@@ -118,9 +170,8 @@ fn confirmed(doomed: &Doomed, cx: &Context) -> anyhow::Result<bool> {
     }
     for run in &doomed.runs {
         writeln!(out, "{}", describe(run))?;
-        let children = children(run, &doomed.runs, &all);
-        if !children.is_empty() {
-            writeln!(out, "  from it came {}, which stay", children.join(", "))?;
+        if let Some(words) = left_by(run, &doomed.runs, &all) {
+            writeln!(out, "  from it came {words}")?;
         }
     }
     write!(out, "delete? [y/N] ")?;
@@ -191,6 +242,12 @@ fn children(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Vec<String> {
     children.map(|child| one_line(&child.id)).collect()
 }
 
+/// `a, b, which stay`
+fn left_by(run: &RunDir, gone: &[RunDir], all: &[RunSummary]) -> Option<String> {
+    let children = children(run, gone, all);
+    (!children.is_empty()).then(|| format!("{}, which stay", children.join(", ")))
+}
+
 /// `2026-11-21-1422-shakespeare-k3qf: 3 checkpoints, 29.1 MiB`
 fn describe(run: &RunDir) -> String {
     let n = run.checkpoints().len();
@@ -226,6 +283,47 @@ mod tests {
         let told = children(&sft, &[sft.clone(), other], &all);
         assert_eq!(told, [dpo.folder()]);
         assert!(children(&dpo, std::slice::from_ref(&dpo), &all).is_empty());
+        let doomed = Doomed {
+            runs: vec![sft.clone()],
+            pipelines: Vec::new(),
+        };
+        let told = doomed.left_behind(&all);
+        assert!(
+            told.len() == 1 && told[0].contains(&dpo.folder()) && told[0].ends_with("which stay"),
+            "{told:?}"
+        );
+    }
+
+    /// `rm --yes 2` deleted the one run whose id begins with the year.
+    #[test]
+    fn without_a_question_a_part_of_a_name_deletes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = SystemClock::new();
+        let run = RunDir::create(dir.path(), "sft", "{}", "", &clock).unwrap();
+        let cx = context(dir.path());
+        let whole = |word: &str| named_whole(&[word.to_string()], &cx);
+        let refused = whole("2").unwrap_err();
+        assert!(
+            refused.what.contains("part of the name") && refused.hint.ends_with(&run.folder()),
+            "{refused:?}"
+        );
+        let path = run.path().display().to_string();
+        for word in [run.id(), "sft", &path, &run.folder()] {
+            assert!(whole(word).is_ok(), "{word}");
+        }
+    }
+
+    fn context(runs_dir: &Path) -> Context {
+        Context {
+            env: crate::base::paths::Env::default(),
+            clock: SystemClock::new(),
+            runs_dir: runs_dir.into(),
+            ascii: false,
+            theme: None,
+            hardware: None,
+            stdin_is_terminal: false,
+            stdout_is_terminal: false,
+        }
     }
 
     #[test]
@@ -264,16 +362,7 @@ mod tests {
         let mut state = made.state().unwrap();
         state.stages[0].begin(run.id());
         made.save(&state).unwrap();
-        let cx = Context {
-            env: crate::base::paths::Env::default(),
-            clock,
-            runs_dir: dir.path().into(),
-            ascii: false,
-            theme: None,
-            hardware: None,
-            stdin_is_terminal: false,
-            stdout_is_terminal: false,
-        };
+        let cx = context(dir.path());
         let notes = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
             looked_up(&words, &cx).unwrap().notes(dir.path())

@@ -110,6 +110,13 @@ pub fn means_a_pipeline(word: &str, cx: &Context) -> bool {
         || pipeline::text_of(word, &cx.spec_sources()).is_some()
 }
 
+/// Whether a word is the name or the file of a pipeline and of no preset.
+pub fn names_a_pipeline(word: &str, cx: &Context) -> bool {
+    let sources = cx.spec_sources();
+    pipeline::text_of(word, &sources).is_some()
+        && crate::spec::preset_text(word, &sources).is_none()
+}
+
 /// A pipeline's name or file where one that was started, or a run of it, is asked for.
 fn never_started(word: &str, cx: &Context) -> Failure {
     let folder = shown(&cx.runs_dir);
@@ -488,7 +495,7 @@ mod tests {
             let branch = format!("train --branch {id}@10");
             assert!(failure.hint.contains(&branch), "{failure:?}");
         }
-        for gone in [format!("{id}@9"), old.replace("10", "09")] {
+        for gone in [format!("{id}@9"), old.replace("step-000010", "step-000009")] {
             let failure = a_checkpoint(&gone, dir.path()).unwrap();
             assert!(
                 failure.what.contains("no checkpoint of step 9"),

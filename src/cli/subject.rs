@@ -8,7 +8,8 @@ use crate::base::text::{one_line, shown};
 use crate::run::index::{self, ResolveError};
 use crate::run::{RunDir, RunState};
 use crate::watch::{Found, Mapping, Watched, find};
-use crate::wire::Envelope;
+use crate::wire::{Envelope, Event, decode_envelope};
+use std::io::Read;
 use std::path::Path;
 
 /// How the log of another program is read.
@@ -55,6 +56,9 @@ impl Subject {
     /// # Errors
     /// It is neither.
     pub fn named(word: &str, args: &LogArgs, cx: &Context) -> anyhow::Result<Subject> {
+        if let Some(run) = own_log(Path::new(word), cx)? {
+            return Ok(Subject::Run(run));
+        }
         let run = index::resolve(&cx.runs_dir, word);
         let foreign = match &run {
             Ok(_) => false,
@@ -66,6 +70,49 @@ impl Subject {
             Err(_) if foreign => Ok(Subject::Log(args.find(Path::new(word))?)),
             // The sentence of every verb that takes a run.
             Err(_) => Ok(Subject::Run(run_ref::named(word, cx)?)),
+        }
+    }
+}
+
+/// The run whose log a file is: in its folder, or what `train --json` printed.
+///
+/// # Errors
+/// Its events name a run that is not in the runs directory.
+fn own_log(path: &Path, cx: &Context) -> Result<Option<RunDir>, Failure> {
+    const FIRST: u64 = 64 << 10;
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let folder = path.parent().filter(|_| path.ends_with("events.jsonl"));
+    if let Some(run) = folder.and_then(|folder| RunDir::open(folder).ok()) {
+        return Ok(Some(run));
+    }
+    let mut head = String::new();
+    let read = open_plain(path).map(|file| file.take(FIRST).read_to_string(&mut head));
+    let first = head.lines().next().filter(|_| read.is_ok());
+    let Some(Event::Hello { run, pid, .. }) = first
+        .and_then(|line| decode_envelope(line).ok())
+        .map(|envelope| envelope.event)
+    else {
+        return Ok(None);
+    };
+    // A translated log of another program has no process.
+    if pid == 0 {
+        return Ok(None);
+    }
+    match index::resolve(&cx.runs_dir, &run) {
+        Ok(found) => Ok(Some(found)),
+        Err(_) => {
+            let what = format!(
+                "{} holds events of run {}, which is not in {}",
+                shown(path),
+                one_line(&run),
+                shown(&cx.runs_dir)
+            );
+            Err(Failure::yours(
+                what,
+                "--runs-dir DIR says where that run is; llmtui watch --list names logs of other programs that are read",
+            ))
         }
     }
 }

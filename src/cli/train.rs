@@ -41,8 +41,8 @@ pub struct Args {
     /// Run the engine in this process: closing the terminal then ends the run
     #[arg(long)]
     pub foreground: bool,
-    /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest; with -s max_steps=N a finished
-    /// one, too
+    /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest, of the spec if one is named, which
+    /// begins a new run where there is none; with -s max_steps=N a finished one, too
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
     /// With --resume: drop the optimizer's state of the checkpoint and begin it afresh
@@ -327,6 +327,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         }
         (None, Some(loaded)) => {
             note();
+            tell!("nothing to resume in {}: a new run", shown(&cx.runs_dir));
             Ok(Target::New(Box::new(loaded)))
         }
         (None, None) => {

@@ -133,6 +133,28 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     ("schedule: {cosine: {min_lr: 1}}", &["min_lr 1 is above"]),
     (
+        "train: {batch_ramp: [{until_step: 10, grad_accum_steps: 1}]}",
+        &["no fewer micro-steps than train.grad_accum_steps=1"],
+    ),
+    (
+        "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 5, grad_accum_steps: 4}]}",
+        &[
+            "{grad_accum_steps: 4, until_step: 5} ends no later",
+            "step 10",
+        ],
+    ),
+    (
+        "train: {grad_accum_steps: 8, batch_ramp: [{until_step: 10, grad_accum_steps: 2}, {until_step: 20, grad_accum_steps: 2}]}",
+        &["no more micro-steps than the stage before it, 2"],
+    ),
+    ("precision: float32", &["did you mean f32?"]),
+    ("precision: bf", &["did you mean bf16?"]),
+    ("clip: 1", &["did you mean clip_norm?"]),
+    ("heads: 4", &["did you mean n_head?"]),
+    ("width: 4", &["did you mean model.d_model?"]),
+    ("grad_accum: 4", &["did you mean train.grad_accum_steps?"]),
+    ("batch: 4", &["did you mean train.micro_batch_size?"]),
+    (
         "schedule: constant\nmin_lr: 1e-4",
         &["schedule.constant has no min_lr"],
     ),
@@ -248,6 +270,7 @@ fn an_unknown_preset_or_file_is_named_with_what_is_near() {
         ("other.toml", "specs are YAML"),
         ("zzzzzzzzz", "presets: "),
         ("./", "is a folder"),
+        ("", "the name of the spec is empty"),
     ] {
         let error = spec::load(target, &[], &sources).unwrap_err().to_string();
         assert!(error.contains(phrase), "{target}: {error}");

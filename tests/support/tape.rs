@@ -273,6 +273,7 @@ impl Tape {
                 seconds: 0.06,
                 best: true,
                 val_loss,
+                by: None,
             },
         );
         self.phase(Phase::Training, step);

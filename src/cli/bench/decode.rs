@@ -102,7 +102,10 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
             "the context is {seq_len} tokens; the prompt and {WRITTEN} decoded ones need {wanted}"
         );
         let hint = match seq_len.saturating_sub(WRITTEN) {
-            0 => format!("a model with a context of {} tokens or more", WRITTEN + 1),
+            0 => format!(
+                "a model with a context of {wanted} tokens or more; with --prompt 1, of {}",
+                WRITTEN + 1
+            ),
             room => format!("--prompt {room}"),
         };
         return Err(Failure::yours(what, hint).into());

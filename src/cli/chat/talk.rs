@@ -502,6 +502,8 @@ impl<'a, W: Write> Talk<'a, W> {
             "seconds": answer.seconds,
             "prefill_tok_per_sec": prefill,
             "decode_tok_per_sec": decode,
+            // Of the turn; none: the base alone.
+            "adapter": self.in_use,
         });
         if self.manner.show_prompt {
             object["rendered"] = answer.prompt.as_str().into();

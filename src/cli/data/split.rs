@@ -5,7 +5,7 @@ use crate::base::human::grouped;
 use crate::base::text::shown;
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
-use crate::data::inspect::{Halves, Side};
+use crate::data::inspect::{Halves, Side, closest_seed, key};
 use crate::data::sink::Sink;
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,8 +51,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut train = Sink::create(&paths[0], overwrite(args.force)).map_err(unwritten)?;
     let mut val = Sink::create(&paths[1], overwrite(args.force)).map_err(unwritten)?;
     let halves = Halves::new(args.val, args.seed);
+    // Of many rows chance keeps the share.
+    let mut keys = Vec::new();
     each(&subject, cx, &mut |row| {
-        let side = match halves.side(row.example.map_err(bad_row)?) {
+        let example = row.example.map_err(bad_row)?;
+        if keys.len() < FEW {
+            keys.push(key(example));
+        }
+        let side = match halves.side(example) {
             Side::Train => &mut train,
             Side::Val => &mut val,
         };
@@ -60,14 +66,43 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if train.rows() == 0 || val.rows() == 0 {
         let rows = train.rows() + val.rows();
-        let what = format!("with {rows} rows one side would be empty");
-        return Err(Failure::yours(what, "use another --seed or --val, or more rows").into());
+        let what = format!(
+            "with {rows} rows and seed {} one side would be empty",
+            args.seed
+        );
+        let hint = match closest_seed(args.val, &keys) {
+            Some((seed, held)) => format!("--seed {seed} holds out {held} of {rows}"),
+            None => "another --val, or more rows".into(),
+        };
+        return Err(Failure::yours(what, hint).into());
     }
+    let note = off(args, &keys, val.rows(), train.rows() + val.rows());
     let mut text = String::new();
     for (sink, path) in [(train, &paths[0]), (val, &paths[1])] {
         let rows = sink.finish().map_err(unwritten)?;
         text.push_str(&format!("{:>9} rows  {}\n", grouped(rows), shown(path)));
     }
     std::io::stdout().lock().write_all(text.as_bytes())?;
+    if let Some(note) = note {
+        tell!("note: {note}");
+    }
     Ok(Exit::Done)
+}
+
+/// So many rows are few: their fingerprints are kept to look for a seed.
+const FEW: usize = 1_000;
+
+/// That a share of few rows was missed by chance, and the seed that meets it.
+fn off(args: &Args, keys: &[u128], held: u64, rows: u64) -> Option<String> {
+    let wanted = args.val * rows as f64;
+    let far = (held as f64 - wanted).abs() >= 1.0 && (held as f64 / wanted - 1.0).abs() > 0.2;
+    let (seed, better) = closest_seed(args.val, keys).filter(|_| far && rows < FEW as u64)?;
+    let closer = (better as f64 - wanted).abs() < (held as f64 - wanted).abs();
+    closer.then(|| {
+        format!(
+            "each row's side is drawn from its content, so that it stays when rows are added: of {rows} rows {} came to {held}; \
+             --seed {seed} holds out {better}",
+            args.val
+        )
+    })
 }

@@ -66,7 +66,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         .unwrap_or("no transformers class implements it: stored in llmtui's own format");
     std::io::Write::write_all(
         &mut std::io::stdout(),
-        text(&shown, class, &anatomy).as_bytes(),
+        cx.words(text(&shown, class, &anatomy)).as_bytes(),
     )?;
     Ok(Exit::Done)
 }

@@ -243,6 +243,10 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
+    let is_run = index::resolve(&cx.runs_dir, &args.target).is_ok();
+    if !is_run && run_ref::names_a_pipeline(&args.target, cx) {
+        return Err(run_ref::is_a_pipeline(&args.target).into());
+    }
     let set = model_ref::with_runs(&args.set, cx)?;
     let mut found = match Path::new(&args.target).join("run.json").is_file() {
         true => of_run(args, &set, cx)?,

@@ -6,9 +6,10 @@ use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::engines::EngineChoice;
 use crate::plan::quantity::{binary, capacity};
-use crate::plan::request::{Checkpointing, RowLengths, Said};
+use crate::plan::request::{Checkpointing, Request, RowLengths, Said};
 use crate::plan::solve::what_fits;
 use crate::plan::{Estimator, Plan, Verdict, scaling};
+use crate::spec::BatchStage;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the label, of the bar, of an amount.
@@ -196,7 +197,12 @@ fn memory(plan: &Plan, style: &Style) -> String {
         (_, 1) => "memory of the GPU",
         _ => "memory of each GPU",
     };
-    let unit = Unit::of(plan.p90_bytes());
+    let parts = plan.memory.parts();
+    let least = parts
+        .iter()
+        .map(|part| part.bytes)
+        .filter(|bytes| *bytes > 0);
+    let unit = Unit::of(plan.p90_bytes(), least.min().unwrap_or(0));
     let gap = " ".repeat(BAR);
     let [ten, two] = unit.names;
     let mut out = style.line(&format!(
@@ -243,10 +249,13 @@ struct Unit {
 }
 
 impl Unit {
-    /// The unit for amounts up to `most`.
-    fn of(most: u64) -> Unit {
+    /// The unit for amounts from `least` up to `most`: a small one shows its digits, as long as the large ones stay readable.
+    fn of(most: u64, least: u64) -> Unit {
         let (names, scales) = match most {
             0..1_000_000_000 => (["MB", "MiB"], [1e6, 1_048_576.0]),
+            0..10_000_000_000 if (1..5_000_000).contains(&least) => {
+                (["MB", "MiB"], [1e6, 1_048_576.0])
+            }
             _ => (["GB", "GiB"], [1e9, 1_073_741_824.0]),
         };
         let decimals = if most as f64 / scales[0] >= 100.0 {
@@ -266,6 +275,22 @@ impl Unit {
         let decimals = self.decimals;
         format!("{ten:>AMOUNT$.decimals$}  {two:>AMOUNT$.decimals$}")
     }
+}
+
+/// `micro-steps of a step: 1 until step 10, 2 until step 20, then 4`: the tokens are fewer than those of as many whole steps.
+fn ramp(request: &Request) -> Option<String> {
+    let stage = |stage: &BatchStage| {
+        let until = crate::base::human::grouped(stage.until_step);
+        format!("{} until step {until}", stage.grad_accum_steps)
+    };
+    let stages: Vec<String> = request.batch_ramp.iter().map(stage).collect();
+    (!stages.is_empty()).then(|| {
+        format!(
+            "micro-steps of a step: {}, then {}",
+            stages.join(", "),
+            request.grad_accum
+        )
+    })
 }
 
 fn work(plan: &Plan, style: &Style) -> String {
@@ -304,6 +329,7 @@ fn work(plan: &Plan, style: &Style) -> String {
             rows.tokens, rows.places
         ),
     };
+    rows.extend(ramp(r).map(|words| ("batch ramp", words)));
     let tokens = short(r.tokens as f64);
     rows.push((label, format!("{tokens}{assumed}{rows_of}{per}")));
     rows.push(("compute", work.compute_words()));
@@ -514,6 +540,36 @@ mod tests {
         };
         let engine = crate::plan::engines::choose(&request, Some(&gpus));
         render(&plan(&request), engine.as_ref(), &Style { ascii, width })
+    }
+
+    /// 0.00 GB of weights beside a gigabyte of CUDA.
+    #[test]
+    fn a_small_part_is_shown_with_digits_and_a_ramp_is_told() {
+        let mut request = reference_request(models::find("gpt2").unwrap());
+        request.device = Device::of(gpus::find("h100").unwrap());
+        let all = plan(&request);
+        let least = 1_700_000;
+        assert_eq!(Unit::of(1_200_000_000, least).names, ["MB", "MiB"]);
+        assert_eq!(Unit::of(1_200_000_000, 200_000_000).names, ["GB", "GiB"]);
+        assert_eq!(Unit::of(100_000_000_000, least).names, ["GB", "GiB"]);
+        assert!(ramp(&all.request).is_none());
+        request.grad_accum = 4;
+        request.batch_ramp = vec![BatchStage {
+            grad_accum_steps: 1,
+            until_step: 10,
+        }];
+        let text = render(
+            &plan(&request),
+            None,
+            &Style {
+                ascii: true,
+                width: None,
+            },
+        );
+        assert!(
+            text.contains("micro-steps of a step: 1 until step 10, then 4"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -247,7 +247,8 @@ fn reached(track: &Track, id: &str, step: u64) -> Option<f64> {
     found.filter(|x| x.is_finite())
 }
 
-/// The curves at [`ROWS`] places that all axes share: the newest mean at or before each.
+/// The curves at [`ROWS`] places that all axes share, and where each run ends: the newest mean at or before each. A run that is far
+/// shorter than the others would stand in none of the places.
 fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
     let curves: Vec<_> = tracks
         .iter()
@@ -266,6 +267,8 @@ fn shared(tracks: &[Track], id: &str, by: By) -> Vec<(u64, Vec<Option<f64>>)> {
         (x, curves.iter().map(value).collect())
     };
     let mut ends: Vec<u64> = (1..=ROWS as u64).map(|n| end * n / ROWS as u64).collect();
+    ends.extend(curves.iter().map(|(_, end)| *end).filter(|end| *end > 0));
+    ends.sort_unstable();
     ends.dedup();
     ends.into_iter().map(at).collect()
 }
@@ -377,6 +380,19 @@ mod tests {
         let text = super::text(&alike, &[], By::Step);
         assert!(!text.contains('@') && !text.contains("common"), "{text}");
         assert!(text.contains("*3.5"), "{text}");
+    }
+
+    /// The table began behind its end, and the run was a dash everywhere.
+    #[test]
+    fn a_far_shorter_run_stands_in_the_row_of_its_end() {
+        let tracks = [track("long", 32, 5.0), track("short", 3, 4.5)];
+        let rows = shared(&tracks, "train/loss", By::Step);
+        let (_, values) = rows.iter().find(|(step, _)| *step == 3).unwrap();
+        assert!(values.iter().all(Option::is_some), "{rows:?}");
+        assert_eq!(rows.len(), ROWS + 1);
+        // Of equal ends there is one row.
+        let alike = [track("a", 32, 5.0), track("b", 32, 4.5)];
+        assert_eq!(shared(&alike, "train/loss", By::Step).len(), ROWS);
     }
 
     #[test]

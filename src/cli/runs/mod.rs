@@ -233,7 +233,10 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
         run.epochs.map_or("-".into(), human::epochs),
         loss(train_loss, "reward", run.reward),
         loss(run.val_loss, "pass@1", run.pass_at_1),
-        loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
+        match run.best.as_ref().and_then(|best| best.brief()) {
+            Some(words) => words,
+            None => loss(run.best_val_loss, "pass@1", run.best_pass_at_1),
+        },
         human::seconds(run.seconds),
         human::age(now.since(run.created)),
         sparkline(&run.curve, utf8),
@@ -284,6 +287,7 @@ mod tests {
             reward: None,
             pass_at_1: None,
             best_pass_at_1: None,
+            best: None,
             epochs: None,
             created: UnixMillis(0),
             updated: UnixMillis(0),
@@ -340,6 +344,29 @@ mod tests {
         }
         assert!(!text.contains("2.5000"), "of the cold start: {text}");
         assert_eq!(rows_of(&run)[2], "pass@1 0.7500");
+    }
+
+    #[test]
+    fn the_best_is_that_of_the_reading_that_decides() {
+        let best = |metric: &str| crate::wire::Best {
+            step: 20,
+            metric: metric.into(),
+            value: crate::wire::Num(0.8125),
+            direction: crate::wire::Direction::Higher,
+        };
+        let run = |metric: &str| RunSummary {
+            val_loss: Some(0.7),
+            best_val_loss: Some(0.6),
+            best: Some(best(metric)),
+            ..summary()
+        };
+        let text = |metric: &str| table(&[run(metric)], UnixMillis(0), true, None);
+        let dpo = text("val/rewards/accuracies");
+        assert!(
+            dpo.contains(" accuracies 0.8125 ") && !dpo.contains("0.6000"),
+            "{dpo}"
+        );
+        assert!(text("val/loss").contains(" 0.6000 "));
     }
 
     #[test]

@@ -319,6 +319,7 @@ mod tests {
             seconds: 0.0,
             best: false,
             val_loss: None,
+            by: None,
         };
         let events = [started(30), saved(30), started(140), saved(140)];
         let lines = (1..).zip(events).map(|(seq, event)| {

@@ -24,6 +24,8 @@ pub(super) struct RunContext<'a, 'p> {
     pub best_by: BestBy,
     /// The reading that decides over the whole validation split, and the step at which it was measured.
     pub best_by_whole: Option<(u64, Num)>,
+    /// An evaluation lacked that reading, and the log says so.
+    pub lacks_best: bool,
 }
 
 impl RunContext<'_, '_> {

@@ -173,7 +173,35 @@ impl RunContext<'_, '_> {
         self.state.progress.evaluated_at = Some(step);
         let decides = values.get(&self.best_by.metric);
         self.best_by_whole = decides.map(|value| (step, *value));
+        self.miss_best(compared);
         self.note_best(compared);
+    }
+
+    /// Says once that an evaluation lacks the reading that decides: no checkpoint will be the best one, and patience never ends.
+    fn miss_best(&mut self, values: &Values) {
+        let metric = &self.best_by.metric;
+        // Tasks are evaluated at a time of their own.
+        let mut tasks = self.spec.eval.tasks.iter();
+        let of_task = metric.strip_prefix("eval/").is_some() && tasks.next().is_some();
+        if of_task || self.lacks_best || values.contains_key(metric) {
+            return;
+        }
+        self.lacks_best = true;
+        let measured = values.keys().map(String::as_str);
+        let measured: Vec<&str> = measured
+            .filter(|id| id.starts_with("val/") || id.starts_with("eval/"))
+            .collect();
+        let what = format!(
+            "the validation rows do not measure {metric}, which decides which checkpoint is the best: none will be, and eval.patience \
+             ends nothing"
+        );
+        // KTO's margin is held between rewards of both kinds of answers.
+        let hint = format!(
+            "hold out rows that measure it (for KTO answers with both labels), or -s eval.best_by= one of {}",
+            measured.join(", ")
+        );
+        self.port
+            .warn(self.state.progress.step, "best_by", what, &hint);
     }
 
     /// Holds an evaluation against the best one so far, where it has the reading that decides.
@@ -209,7 +237,9 @@ impl RunContext<'_, '_> {
         if out {
             let best = self.state.progress.best.as_ref();
             let best = best.map_or(String::new(), |b| {
-                format!("; the best is of step {}", b.step)
+                let by = b.not_by_loss();
+                let by = by.map_or(String::new(), |words| format!(", {words}"));
+                format!("; the best is of step {}{by}", b.step)
             });
             let evaluations = match stale {
                 1 => "the last evaluation".to_string(),

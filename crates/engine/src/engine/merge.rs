@@ -55,6 +55,8 @@ pub struct Merged {
     pub base: PathBuf,
     pub adapters: Vec<PathBuf>,
     pub check: Result<Compared, String>,
+    /// The model gives one score in place of logits over a vocabulary.
+    pub scores: bool,
     /// What the rounding to a type of 16 bits changes: logits of the merged weights in f32, against those of what was written.
     pub rounded: Option<Compared>,
 }
@@ -201,6 +203,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         Some(_) => "hf",
         None => "safetensors",
     };
+    let scores = source.model.config().is_reward_model();
     let written = export::export(&source, export::format(format)?, &options, &order.to)?;
     let rounded = match order.dtype.as_str() {
         "f32" => None,
@@ -213,6 +216,7 @@ pub fn merge(order: &Order) -> Result<Merged, MergeError> {
         base,
         adapters,
         check,
+        scores,
     })
 }
 

@@ -10,7 +10,7 @@ use super::experience::Experience;
 use super::extra::Extras;
 use super::mix::Mix;
 use super::probing::probes;
-use super::reading::read_data;
+use super::reading::{mixed, read_data};
 use super::remote::Remote;
 use super::rollouts::Rollouts;
 use super::start_weights::vocabulary_growth;
@@ -39,11 +39,23 @@ pub(super) fn data(job: &EngineJob, port: &mut Port<'_>) -> Result<Arc<Dataset>,
     Ok(Arc::new(read_data(job, port, step)?))
 }
 
-/// The job with its epochs turned into steps, which the run's spec says from then on.
+/// The job with its epochs turned into steps, which the run's spec says from then on; then what a mix comes to over those.
 ///
 /// # Errors
 /// Fewer epochs than a resumed run has done; the disk.
 pub(super) fn in_steps<'a>(
+    job: &'a EngineJob,
+    data: &Dataset,
+    port: &mut Port<'_>,
+) -> Result<Cow<'a, EngineJob>, EngineError> {
+    let job = counted_in_steps(job, data, port)?;
+    if let Some(mix) = mixed(data, &job.spec) {
+        port.note(begun_at(&job), mix);
+    }
+    Ok(job)
+}
+
+fn counted_in_steps<'a>(
     job: &'a EngineJob,
     data: &Dataset,
     port: &mut Port<'_>,
@@ -148,6 +160,7 @@ pub(super) fn prepare<'a, 'p>(
         state,
         best_by: BestBy::of_method(&*spec.method),
         best_by_whole: None,
+        lacks_best: false,
     };
     let stepper = Stepper::new(experience, mix, probes(&cx));
     cx.state.carrier = stepper.carrier();

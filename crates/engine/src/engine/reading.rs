@@ -44,9 +44,6 @@ pub(super) fn read_data(
     for note in &data.notes {
         port.note(step, note.clone());
     }
-    if let Some(mix) = mixed(&data, &job.spec) {
-        port.note(step, mix);
-    }
     Ok(data)
 }
 
@@ -105,8 +102,8 @@ fn tokenizing(progress: &Progress) -> String {
     )
 }
 
-/// What each source of a mix will give, and how often small ones are read again.
-fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
+/// What each source of a mix will give over all steps of the run, and how often small ones are read again.
+pub(super) fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
     let sources = data.sources();
     if sources.len() < 2 {
         return None;

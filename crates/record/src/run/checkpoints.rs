@@ -136,6 +136,7 @@ mod tests {
             seconds: 0.0,
             best,
             val_loss: None,
+            by: None,
         }
     }
 
@@ -182,6 +183,7 @@ mod tests {
                 seconds,
                 best,
                 val_loss: Some(crate::base::num::Num(loss)),
+                by: None,
             },
             other => other,
         };

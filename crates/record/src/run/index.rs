@@ -9,14 +9,14 @@ use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
-use crate::wire::{Event, Outcome, Phase, decode_envelope};
+use crate::wire::{Best, Event, Outcome, Phase, decode_envelope};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
 pub const VERDICT: &str = "verdict";
-/// The verdict before there is anything to judge; of a run that has ended it says nothing.
+/// The verdict before there is anything to judge.
 pub const TOO_EARLY: &str = "TOO EARLY";
 /// Points of the small loss curve.
 const CURVE: usize = 24;
@@ -97,6 +97,8 @@ pub struct RunSummary {
     /// Newest and highest share of held-out prompts that are answered right.
     pub pass_at_1: Option<f64>,
     pub best_pass_at_1: Option<f64>,
+    /// The best checkpoint so far, by the reading that decides; `None` before one was saved, and in logs of older programs.
+    pub best: Option<Best>,
     /// Passes over the training split at the newest step; `None` in logs that do not say it.
     pub epochs: Option<f64>,
     pub created: UnixMillis,
@@ -107,8 +109,8 @@ pub struct RunSummary {
     /// Where its pace of now begins: the step that the newest engine, roll-back or pause left it at, and the time until then.
     pub base_step: u64,
     pub base_seconds: f64,
-    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where the
-    /// run ended before it could.
+    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so, and where an
+    /// engine failed before it could.
     pub verdict: Option<String>,
     /// Training loss, or the reward of methods on answers of their own, at evenly spaced positions of the log, oldest first;
     /// non-finite values are left out.
@@ -352,7 +354,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     // The last evaluation may have read other rows than those before it: the engine compared what can be compared.
     let said = scan.best_said.filter(|_| scan.outcome.is_some());
     let status = scan.status(alive);
-    let judged = |verdict: &String| status == RunStatus::Live || verdict != TOO_EARLY;
+    // An engine that failed or died says why instead.
+    let told = matches!(
+        status,
+        RunStatus::Live | RunStatus::Finished | RunStatus::Stopped
+    );
+    let judged = |verdict: &String| told || verdict != TOO_EARLY;
     let asked = read_small_text(&run.asked_path(), MAX_ASKED).unwrap_or_default();
     Ok(RunSummary {
         id: run.folder(),
@@ -389,6 +396,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
+        best: scan.measured.bests.last().cloned(),
         // A live run that has said none has taken too few steps for one.
         verdict: scan.verdict.filter(judged).or_else(|| {
             let too_early = status == RunStatus::Live && scan.step > 0;

@@ -148,6 +148,7 @@ mod tests {
             reward: None,
             pass_at_1: None,
             best_pass_at_1: None,
+            best: None,
             epochs: None,
             created: UnixMillis(0),
             updated: UnixMillis(0),

@@ -249,10 +249,14 @@ pub enum Event {
         path: String,
         bytes: u64,
         seconds: f64,
-        /// The lowest validation loss so far.
+        /// The best evaluation so far, by the reading that decides.
         best: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
+        /// The reading that decides which checkpoint is the best, where it was measured at this step; logs of older programs do
+        /// not say it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Best>,
     },
     /// Hardware of the engine's machine, as serialized by `hardware::Machine`.
     MachineDescribed {

@@ -1,6 +1,8 @@
 //! Metric declarations, sent before the first value so that viewers can plot metrics they were not compiled with.
 
 use super::Num;
+use crate::base::human;
+use crate::base::text::one_line;
 use serde::{Deserialize, Serialize};
 
 /// Which way is better.
@@ -124,6 +126,19 @@ pub struct Best {
 }
 
 impl Best {
+    /// `val/rewards/accuracies 0.8125`; `None` where the validation loss decides, as it does by default.
+    pub fn not_by_loss(&self) -> Option<String> {
+        let value = human::number(self.value.0);
+        (self.metric != "val/loss").then(|| format!("{} {value}", one_line(&self.metric)))
+    }
+
+    /// The same without the kind of reading, for a column: `accuracies 0.8125`.
+    pub fn brief(&self) -> Option<String> {
+        let name = self.metric.rsplit('/').next().unwrap_or(&self.metric);
+        let by_loss = self.metric == "val/loss" || !self.value.0.is_finite();
+        (!by_loss).then(|| format!("{} {:.4}", one_line(name), self.value.0))
+    }
+
     /// Whether this evaluation takes the place of the best one before it. Of equal ones the later is kept: it trained longer.
     /// One by another reading has nothing to be held against.
     pub fn replaces(&self, before: Option<&Best>) -> bool {

@@ -4,6 +4,7 @@ use super::arch::Arch;
 use super::engine::critic_bytes;
 use super::passes::passes;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
+use super::scheme::bytes_per_param;
 use crate::spec::CheckpointSize;
 use serde::Serialize;
 
@@ -93,7 +94,8 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
 }
 
 /// One checkpoint on the disk: all weights and the moments of the trainable set as this engine writes them (f32), those of a
-/// critic and of a reference that moves among them; on other trainers 16-bit weights with f32 master and moments. With LoRA
+/// critic and of a reference that moves among them; on other trainers the weights and the optimizer's state in the formats of the plan,
+/// master weights among them. With LoRA
 /// the weights beneath are shared by the checkpoints of a run; other trainers, and this one on a quantized file, save adapters alone.
 pub fn checkpoint(request: &Request) -> CheckpointSize {
     let trained = request.n_trainable();
@@ -101,7 +103,9 @@ pub fn checkpoint(request: &Request) -> CheckpointSize {
     // What ranks have trained is written here.
     let is_ours = request.estimator == Estimator::Engine || request.extras.ranks.is_some();
     if !is_ours {
-        return CheckpointSize::of(14 * trained, 0, vocab_size);
+        let bytes = bytes_per_param(request.precision, request.update);
+        let kept = (bytes.weights + bytes.optimizer) * trained as f64;
+        return CheckpointSize::of(kept as u64, 0, vocab_size);
     }
     let base = match request.extras.packed_bytes {
         // Its file stays where it is.
@@ -161,6 +165,25 @@ mod tests {
         assert_eq!(plan.checkpoint_bytes, base + beside(base).own);
         request.extras.packed_bytes = Some(700 << 20);
         assert_eq!(checkpoint(&request), beside(0));
+    }
+
+    #[test]
+    fn another_trainers_checkpoint_has_the_weights_and_the_state_of_its_plan() {
+        use crate::plan::scheme::{Precision, UpdateState};
+        let mut request = reference_request(models::find("tinyllama-1.1b").unwrap());
+        request.estimator = Estimator::General;
+        let (n, vocab_size) = (request.n_trainable(), request.arch.vocab_size());
+        for (precision, update, bytes) in [
+            (Precision::Mixed, UpdateState::AdamW, 14),
+            (Precision::Fp32, UpdateState::AdamW, 12),
+            (Precision::Bf16, UpdateState::AdamW, 6),
+            (Precision::Bf16, UpdateState::Adafactor, 2),
+            (Precision::Mixed, UpdateState::AdamW8bit, 8),
+        ] {
+            (request.precision, request.update) = (precision, update);
+            let size = CheckpointSize::of(bytes * n, 0, vocab_size);
+            assert_eq!(checkpoint(&request), size, "{precision:?} {update:?}");
+        }
     }
 
     #[test]

@@ -113,9 +113,11 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
             n => format!(" of {}", human::grouped(n)),
         };
         facts.push(fact("steps", human::grouped(state.step) + &of));
-        let per_step = match head.batch_tokens {
-            0 => String::new(),
-            n => format!(", {} a step", human::grouped(n)),
+        // What was read, not what a step may hold: rows are padded, answers end early, batches grow.
+        let per_step = match state.tokens.checked_div(state.step) {
+            None | Some(0) => String::new(),
+            Some(n) if n * state.step == state.tokens => format!(", {} a step", human::grouped(n)),
+            Some(n) => format!(", {} a step on average", human::grouped(n)),
         };
         if state.tokens > 0 {
             facts.push(fact("tokens", human::grouped(state.tokens) + &per_step));
@@ -140,13 +142,33 @@ pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
             human::loss(loss) + &perplexity + &at,
         ));
     }
+    facts.extend(best_checkpoint(state));
+    // A run on its own answers has such a loss of its cold start alone.
     if let Some(loss) = state.latest("train/loss") {
-        facts.push(fact("last training loss", human::loss(loss)));
+        let name = match state.latest("reward") {
+            Some(_) => "last training loss of the cold start",
+            None => "last training loss",
+        };
+        facts.push(fact(name, human::loss(loss)));
+    }
+    if let Some(reward) = state.latest("reward") {
+        facts.push(fact("last mean reward", human::number(reward)));
     }
     if let Some(finished) = state.finished.as_ref().filter(|f| !f.message.is_empty()) {
         facts.push(fact("ended", one_line(&finished.message)));
     }
     facts
+}
+
+/// The checkpoint that counts as the best, and by which reading.
+fn best_checkpoint(state: &RunState) -> Option<Fact> {
+    let best = state.checkpoints.iter().rev().find(|saved| saved.best)?;
+    let name = best.path.rsplit('/').next().unwrap_or(&best.path);
+    let by = match &best.by {
+        Some(by) => format!(", by {} {}", by.metric, human::number(by.value.0)),
+        None => String::new(),
+    };
+    Some(fact("best checkpoint", one_line(&format!("{name}{by}"))))
 }
 
 /// Time, speed and memory.
@@ -311,7 +333,15 @@ fn sources(state: &RunState) -> impl Iterator<Item = &str> {
 pub(super) fn data(state: &RunState) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(head) = &state.head {
-        flatten("", &head.spec["data"], &mut facts);
+        let mut data = head.spec["data"].clone();
+        // The built-in text is read where nothing else is named.
+        let others = ["path", "sources", "synthetic"];
+        if others.iter().any(|key| is_said(&data[*key]))
+            && let Some(data) = data.as_object_mut()
+        {
+            data.shift_remove("corpus");
+        }
+        flatten("", &data, &mut facts);
         if head.epoch_tokens > 0 {
             facts.push(fact(
                 "tokens of an epoch",
@@ -330,6 +360,14 @@ pub(super) fn data(state: &RunState) -> Vec<Fact> {
         }
     }
     facts
+}
+
+fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    }
 }
 
 /// Nested values as `a.b.c`; of lists the first few.

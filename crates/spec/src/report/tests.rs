@@ -376,6 +376,52 @@ fn readings_are_said_in_their_units() {
     assert!(text.contains("3.7 GiB … 3.7 GiB"), "{text}");
 }
 
+/// "tokens 150, 128 a step" beside two steps; a corpus that was not read; a loss of the cold start as the last one.
+#[test]
+fn the_overview_says_what_was_read_and_which_checkpoint_is_the_best() {
+    let started = |data: serde_json::Value| {
+        json!({"type": "Started", "name": "x", "method": "dpo", "spec": {"data": data}, "n_params": 1, "vocab_size": 1,
+            "max_steps": 2, "batch_tokens": 128, "epoch_tokens": 1})
+    };
+    let stepped = |step: u64, tokens: u64, values: serde_json::Value| json!({"type": "Stepped", "step": step, "tokens": tokens, "values": values});
+    let saved = json!({"type": "Checkpointed", "step": 2, "path": "checkpoints/step-000002", "bytes": 1, "seconds": 0.0, "best": true,
+        "by": {"step": 2, "metric": "val/rewards/accuracies", "value": 0.75, "direction": "higher"}});
+    let text = |events: Vec<serde_json::Value>| {
+        let events: Vec<Envelope> = (1..).zip(events).map(|(seq, e)| envelope(seq, e)).collect();
+        let state = RunState::from_events(&events);
+        markdown(&sheet(&state, &diagnose(&state)))
+    };
+    let own = text(vec![
+        started(json!({"path": "mine.jsonl", "corpus": "tinyshakespeare"})),
+        stepped(1, 70, json!({"train/loss": 1.0})),
+        stepped(2, 150, json!({"train/loss": 0.5})),
+        saved,
+    ]);
+    for words in [
+        "150, 75 a step",
+        "val/rewards/accuracies 0.75",
+        "last training loss",
+    ] {
+        assert!(own.contains(words), "{words}: {own}");
+    }
+    assert!(
+        !own.contains("128 a step") && !own.contains("tinyshakespeare"),
+        "{own}"
+    );
+    let uneven = text(vec![
+        started(json!({"path": null, "corpus": "tinyshakespeare"})),
+        stepped(1, 70, json!({"train/loss": 1.0})),
+        stepped(2, 151, json!({"reward": 0.5})),
+    ]);
+    for words in [
+        "151, 75 a step on average",
+        "tinyshakespeare",
+        "of the cold start",
+    ] {
+        assert!(uneven.contains(words), "{words}: {uneven}");
+    }
+}
+
 #[test]
 fn a_report_in_any_form_says_whose_it_is() {
     let mut state = state();

@@ -162,6 +162,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "device",
         "set engine: torch trains on GPUs, candle on the CPU, where train.threads limits its cores; auto decides",
     ),
+    ("clip", "did you mean clip_norm?"),
+    ("heads", "did you mean n_head?"),
+    ("layers", "did you mean n_layer?"),
+    ("width", "did you mean model.d_model?"),
+    ("grad_accum", "did you mean train.grad_accum_steps?"),
+    (
+        "batch",
+        "did you mean train.micro_batch_size? An optimizer step has that many rows times train.grad_accum_steps",
+    ),
     (
         "extends",
         "extends goes at the top level of a file, not in -s",

@@ -1,8 +1,11 @@
 //! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, who says
 //! steps means those instead of epochs, and who changes the peak learning rate keeps the floor's share of it.
 
+use super::RunConfig;
 use super::issue::Origin;
 use super::merge::Merged;
+use crate::optim::OptimizerConfig;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -58,23 +61,17 @@ fn remove(merged: &mut Merged, path: &str) {
     merged.origins.forget(path);
 }
 
-/// A floor from a layer below moves with the peak: `-s lr=1e-5` on a preset of 1e-3 and 1e-4 means a floor of 1e-6.
+/// A floor from a layer below moves with the peak, also where another optimizer brings the peak: `-s lr=1e-5` on a preset of
+/// 1e-3 and 1e-4 means a floor of 1e-6, and `-s optimizer=lion`, whose default is 1e-4, one of 1e-5.
 fn scale_floor(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
-    let Some(lr_path) = member_path(&merged.value, "optimizer", "lr") else {
-        return;
-    };
     let Some(floor_path) = member_path(&merged.value, "schedule", "min_lr") else {
         return;
     };
-    if !said.contains(&lr_path) || said.contains(&floor_path) {
+    if said.contains(&floor_path) {
         return;
     }
-    let number = |value: &Value, path: &str| at(value, path).and_then(Value::as_f64);
-    let (Some(old), Some(new), Some(floor)) = (
-        number(before, &lr_path),
-        number(&merged.value, &lr_path),
-        number(before, &floor_path),
-    ) else {
+    let floor = at(before, &floor_path).and_then(Value::as_f64);
+    let (Some(old), Some(new), Some(floor)) = (peak(before), peak(&merged.value), floor) else {
         return;
     };
     // A peak of 0 is an error of its own, and has no shares.
@@ -88,6 +85,15 @@ fn scale_floor(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
         let why = format!("scaled with lr, from {floor} at {old}");
         merged.origins.set(&floor_path, Origin::Implied(why));
     }
+}
+
+/// The peak learning rate, that of the optimizer's defaults where no layer says it.
+fn peak(value: &Value) -> Option<f64> {
+    match value.get("optimizer") {
+        Some(optimizer) => OptimizerConfig::deserialize(optimizer).ok(),
+        None => Some(RunConfig::default().optimizer),
+    }
+    .map(|optimizer| optimizer.lr())
 }
 
 /// Six digits: 1e-4 · 1e-5 / 1e-3 is 1e-6, not 1.0000000000000002e-6.
@@ -129,6 +135,30 @@ mod tests {
         assert_eq!(floor(&["lr=1e-5", "min_lr=0"]).0, 0.0);
         let words = ["lr=1e-5".into(), "min_lr=1e-4".into()];
         assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+
+    #[test]
+    fn the_floor_of_a_preset_follows_the_rate_of_another_optimizer() {
+        let (min_lr, origin) = floor(&["optimizer=lion"]);
+        assert_eq!(min_lr, 1e-5);
+        assert_eq!(origin.to_string(), "scaled with lr, from 0.0001 at 0.001");
+        assert_eq!(floor(&["optimizer=lion", "lr=3e-4"]).0, 3e-5);
+        assert_eq!(floor(&["optimizer.lion.lr=2e-4"]).0, 2e-5);
+        assert_eq!(floor(&["optimizer=lion", "min_lr=2e-6"]).0, 2e-6);
+        // The same rate by another rule.
+        assert_eq!(floor(&["optimizer=soap", "lr=1e-3"]).0, 1e-4);
+        // Every preset takes every optimizer that its method has, with a rate that falls.
+        for preset in presets(&SpecSources::default()) {
+            for optimizer in ["lion", "adafactor", "adamw8bit"] {
+                let words = [format!("optimizer={optimizer}")];
+                let loaded = load(&preset.name, &words, &SpecSources::default());
+                let spec = loaded
+                    .unwrap_or_else(|e| panic!("{}: {e}", preset.name))
+                    .spec;
+                let (lr, min_lr) = (spec.optimizer.lr(), spec.schedule.min_lr());
+                assert!(min_lr.is_none_or(|floor| floor < lr), "{}", preset.name);
+            }
+        }
     }
 
     #[test]

@@ -89,7 +89,13 @@ pub(super) fn from_words(words: &[String], issues: &mut Vec<Issue>) -> Layer {
         };
         match word.split_once('=') {
             Some((key, text)) if !key.trim().is_empty() => reader.word(key.trim(), text),
-            _ => reader.issue(
+            Some(_) => reader.issue(
+                "",
+                "",
+                "there is no key before the `=`",
+                "write it as key=value, e.g. lr=1e-3",
+            ),
+            None => reader.issue(
                 "",
                 "",
                 "no `=` between key and value",
@@ -204,12 +210,19 @@ impl Reader<'_> {
                     self.key(&path, &key, &said, value);
                 }
             }
-            (Kind::Object(_) | Kind::Registry(_), Value::Null) => self.issue(
-                said,
-                &path.join("."),
-                "there is no value here",
-                "remove the key, or indent what belongs to it",
-            ),
+            (Kind::Object(_) | Kind::Registry(_), Value::Null) => {
+                let dotted = path.join(".");
+                let hint = match (self.origin)(said) {
+                    Origin::Set(_) => match switch(&dotted, node, &Value::Bool(false)) {
+                        off if off.is_empty() => {
+                            format!("leave it out, or name a setting: {dotted}.KEY=VALUE")
+                        }
+                        off => off,
+                    },
+                    _ => "remove the key, or indent what belongs to it".into(),
+                };
+                self.issue(said, &dotted, "there is no value here", hint);
+            }
             (Kind::Object(_) | Kind::Registry(_), value) => self.issue(
                 said,
                 &path.join("."),

@@ -180,6 +180,29 @@ fn put(root: &mut Value, path: &[String], value: Value) {
     *here = value;
 }
 
+/// The word of a list that was probably meant: by its number format's other names, by a slip, by its beginning.
+fn meant_choice<'w>(word: &str, words: &'w [String]) -> Option<&'w str> {
+    const FORMATS: [(&str, &str); 5] = [
+        ("float32", "f32"),
+        ("fp32", "f32"),
+        ("float", "f32"),
+        ("bfloat16", "bf16"),
+        ("float16", "f16"),
+    ];
+    let word = word.to_lowercase();
+    let other = FORMATS.iter().find(|(name, _)| *name == word);
+    let other = other.and_then(|(_, ours)| words.iter().find(|known| known == ours));
+    let mut beginning = words.iter().filter(|known| known.starts_with(&word));
+    let only = beginning
+        .next()
+        .filter(|_| beginning.next().is_none() && !word.is_empty());
+    other.or(only).map(String::as_str).or_else(|| {
+        // Of three letters two are no slip.
+        let slips = (word.chars().count() / 3).clamp(1, 3);
+        super::issue::within(slips, &word, words.iter().map(String::as_str))
+    })
+}
+
 /// The value in canonical form, or what is wrong with it and how to fix it.
 fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
     if value.is_null() && node.nullable {
@@ -281,7 +304,7 @@ fn type_hint(node: &Node, value: &Value) -> String {
             }
         }
         Kind::Map(_) => MAP.into(),
-        Kind::Choice(words) => super::issue::nearest(word, words.iter().map(String::as_str))
+        Kind::Choice(words) => meant_choice(word, words)
             .map_or_else(String::new, |near| format!("did you mean {near}?")),
         _ => String::new(),
     }

@@ -301,7 +301,9 @@ fn named(target: &str) -> Origin {
 }
 
 fn absent(target: &str, path: &Path) -> String {
-    if path.is_dir() {
+    if target.trim().is_empty() {
+        "the name of the spec is empty".to_string()
+    } else if path.is_dir() {
         format!("`{target}` is a folder")
     } else if path.exists() {
         "it is not a plain file".to_string()

@@ -403,6 +403,7 @@ mod tests {
                     seconds: 0.0,
                     best,
                     val_loss: None,
+                    by: None,
                 },
             })
         });

@@ -211,6 +211,8 @@ fn json_has_the_speeds_and_the_rendered_prompt() {
     assert_eq!(object["reason"], "stop");
     assert_eq!(object["prefill_tok_per_sec"], 100.0);
     assert_eq!(object["decode_tok_per_sec"], 5.0);
+    // No adapter: the base alone answered.
+    assert!(object.as_object().unwrap().contains_key("adapter") && object["adapter"].is_null());
 }
 
 #[test]

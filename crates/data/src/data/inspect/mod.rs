@@ -19,7 +19,7 @@ mod words;
 
 pub use checks::{KINDS, Severity};
 pub use drive::{Fed, Progress, drive};
-pub use halves::{Halves, Side};
+pub use halves::{Halves, Side, closest_seed};
 pub use keep::{Kept, KeptRow};
 pub use lengths::{Bin, Lengths};
 pub use ngrams::Reference;

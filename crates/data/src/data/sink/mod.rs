@@ -7,6 +7,7 @@ mod table;
 mod text;
 
 use crate::base::files::is_of_the_name;
+use crate::base::text::shown;
 use file::Target;
 use serde_json::{Map, Value};
 use std::io::{self, Write};
@@ -189,6 +190,13 @@ fn exists(path: &Path) -> SinkError {
 
 fn unwritable(path: &Path, error: &io::Error) -> SinkError {
     let what = format!("cannot be written: {error}");
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+        let fix = format!("create its folder: mkdir -p {}", shown(folder));
+        return SinkError::new(path, "its folder does not exist", &fix);
+    }
     SinkError {
         machine: !is_of_the_name(error),
         ..SinkError::new(path, what, "check the folder, its permissions and the disk")

@@ -335,6 +335,7 @@ impl Checkpoints {
             seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
             best: best.as_ref().is_some_and(|b| b.step == step),
             val_loss: progress.val_loss.filter(|_| evaluated_here),
+            by: progress.measured.clone().filter(|m| m.step == step),
         };
         cx.port.emit(event);
         let keep = cx.spec.checkpoint.keep_last.max(2);

@@ -159,6 +159,33 @@ fn rows_of_documents_resume_to_the_bit_however_they_are_laid() {
     }
 }
 
+/// The note counted passes over as many steps as a spec in epochs names by default, 116 in place of 1.
+#[test]
+fn a_mix_in_epochs_is_told_over_the_steps_that_those_come_to() {
+    let files = Files::new();
+    let mix = |words: &[&str]| {
+        let mixed = files.mixed();
+        let words: Vec<&str> = [&*mixed].into_iter().chain(words.iter().copied()).collect();
+        let events = sft(&words).go();
+        let told: Vec<String> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Noted { text, .. } if text.starts_with("mix: ") => Some(text.clone()),
+                _ => None,
+            })
+            .collect();
+        let steps = events.iter().find_map(|event| match event {
+            Event::Started { max_steps, .. } => Some(*max_steps),
+            _ => None,
+        });
+        assert_eq!(told.len(), 1, "{told:?}");
+        (told[0].clone(), steps.unwrap())
+    };
+    let (in_epochs, steps) = mix(&["train.epochs=1"]);
+    let (in_steps, _) = mix(&[&format!("train.max_steps={steps}")]);
+    assert_eq!(in_epochs, in_steps);
+}
+
 #[test]
 fn supervised_tokens_weigh_alike_however_a_step_is_portioned() {
     let files = Files::new();

@@ -108,6 +108,56 @@ fn patience_ends_where_the_reading_stands_still() {
     );
 }
 
+/// A margin is between the rewards of both kinds of answers: no checkpoint was ever the best, and patience never ended.
+#[test]
+fn held_out_answers_of_one_label_are_warned_of_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, labels: [bool; 2]| {
+        let row = |i: usize| json!({"prompt": format!("say {i}"), "completion": format!("{}", i % 7), "label": labels[i % 2]});
+        let lines: Vec<String> = (0..40).map(|i| row(i).to_string()).collect();
+        let path = dir.path().join(name);
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        path.display().to_string()
+    };
+    let train = file("train.jsonl", [true, false]);
+    let warned = |val: String| {
+        let words = [
+            "method=kto".to_string(),
+            format!("data.path={train}"),
+            format!("data.val_path={val}"),
+        ];
+        let rest = [
+            "model.seq_len=48",
+            "train.micro_batch_size=4",
+            "train.max_steps=6",
+            "eval.every=2",
+            "eval.patience=1",
+            "sample.every=0",
+        ];
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(rest).collect();
+        let events = Run::new(&words).go();
+        let said = events.iter().filter_map(|event| match event {
+            Event::Warned {
+                code,
+                message,
+                hint,
+                ..
+            } if code == "best_by" => Some(format!("{message}; {hint}")),
+            _ => None,
+        });
+        said.collect::<Vec<_>>()
+    };
+    let told = warned(file("one.jsonl", [true, true]));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("val/rewards/margins")
+            && told[0].contains("both labels")
+            && told[0].contains("val/loss"),
+        "{told:?}"
+    );
+    assert!(warned(file("both.jsonl", [true, false])).is_empty());
+}
+
 /// The log called a checkpoint the best so far that was worse than one which nobody had saved.
 #[test]
 fn the_best_by_the_methods_own_reading_is_saved_when_it_is_found() {
@@ -121,7 +171,12 @@ fn the_best_by_the_methods_own_reading_is_saved_when_it_is_found() {
             Event::Evaluated { values, .. } => {
                 best = best.max(values["val/rewards/accuracies"].0);
             }
-            Event::Checkpointed { best: true, .. } => saved += 1,
+            Event::Checkpointed { best: true, by, .. } => {
+                // With the reading that decides.
+                let by = by.as_ref().unwrap();
+                assert_eq!(by.metric, "val/rewards/accuracies");
+                saved += 1;
+            }
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use crate::run::RunDir;
 use crate::run::log::Tail;
 use crate::run::rewound::Rewound;
 use crate::run::spent::Spent;
-use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
+use crate::wire::{Best, Event, Outcome, Phase, Values, decode_envelope};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -23,7 +23,7 @@ const MARK: u64 = 256;
 /// Largest file of what was found.
 const MAX_KEPT: u64 = 16 << 20;
 /// Of what is kept; another one is not read.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// What was found in the first bytes of a log.
 #[derive(Serialize, Deserialize)]
@@ -88,6 +88,8 @@ pub(super) struct Measured {
     pub vals: Vec<(u64, f64)>,
     /// (step, pass@1).
     pub passes: Vec<(u64, f64)>,
+    /// Checkpoints that were the best when they were saved.
+    pub bests: Vec<Best>,
 }
 
 impl Measured {
@@ -97,12 +99,14 @@ impl Measured {
         Measured {
             vals: take(&mut self.vals),
             passes: take(&mut self.passes),
+            bests: self.bests.extract_if(.., |best| best.step > step).collect(),
         }
     }
 
     fn append(&mut self, later: Measured) {
         self.vals.extend(later.vals);
         self.passes.extend(later.passes);
+        self.bests.extend(later.bests);
     }
 }
 
@@ -151,6 +155,7 @@ const SUMMARY_KINDS: &[&str] = &[
     "Started",
     "PhaseChanged",
     "Evaluated",
+    "Checkpointed",
     "Diagnosed",
     "RolledBack",
     "Rescued",
@@ -249,6 +254,11 @@ impl Scan {
                 self.measured.vals.extend(of("val/loss"));
                 self.measured.passes.extend(of("eval/pass@1"));
             }
+            Event::Checkpointed {
+                best: true,
+                by: Some(by),
+                ..
+            } => self.measured.bests.push(by),
             Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
                 self.verdict = Some(one_line(&finding.title));
             }

@@ -1,5 +1,7 @@
 //! Summaries of small, long, resumed, crashed and strange logs.
 
+mod best;
+
 use super::*;
 use crate::base::clock::ManualClock;
 use crate::base::finding::Finding;

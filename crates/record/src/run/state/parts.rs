@@ -202,9 +202,11 @@ pub struct CheckpointMark {
     pub path: String,
     pub bytes: u64,
     pub seconds: f64,
-    /// It had the lowest validation loss when it was saved.
+    /// It was the best one when it was saved.
     pub best: bool,
     pub val_loss: Option<f64>,
+    /// The reading that decides which is the best, where the log says it.
+    pub by: Option<Best>,
 }
 
 impl CheckpointMark {
@@ -216,6 +218,7 @@ impl CheckpointMark {
             seconds,
             best,
             val_loss,
+            by,
         } = event
         else {
             return None;
@@ -228,6 +231,7 @@ impl CheckpointMark {
             seconds: *seconds,
             best: *best,
             val_loss: val_loss.map(|x| x.0),
+            by: by.clone(),
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
 use crate::run::index::VERDICT;
 use crate::run::spent;
-use crate::wire::{Envelope, Event, Outcome, Phase, Values};
+use crate::wire::{Best, Envelope, Event, Outcome, Phase, Values};
 
 /// A line and how it is shown.
 struct Line {
@@ -281,6 +281,7 @@ fn checkpointed_line(event: &Event) -> Option<Line> {
         bytes,
         best,
         val_loss,
+        by,
         ..
     } = event
     else {
@@ -289,7 +290,10 @@ fn checkpointed_line(event: &Event) -> Option<Line> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let val = val_loss.map(|x| format!(", val {}", human::number(x.0)));
     let why = match best {
-        true => format!(" (best so far{})", val.unwrap_or_default()),
+        true => match by.as_ref().and_then(Best::not_by_loss) {
+            Some(words) => format!(" (best so far by {words})"),
+            None => format!(" (best so far{})", val.unwrap_or_default()),
+        },
         false => String::new(),
     };
     Some(Line::notice(

@@ -93,6 +93,7 @@ fn checkpointed(step: u64, best: bool) -> Event {
         seconds: 0.1,
         best,
         val_loss: Some(Num(1.886)),
+        by: None,
     }
 }
 

@@ -114,6 +114,7 @@ pub(super) const ROWS: &[Row] = &[
     row("dpo_beta", To::Key("method.*.beta")),
     row("rl_beta", To::Key("method.*.beta")),
     row("orpo_alpha", To::Key("method.*.beta")),
+    // A map is read as keys of its own.
     row(
         "trl",
         To::NoEqual("settings of GRPO: rollout, rewards and method.grpo"),
@@ -202,6 +203,9 @@ pub(super) const ROWS: &[Row] = &[
     row("wandb_watch", To::NoEqual(NO_TRACKER)),
     row("wandb_log_model", To::NoEqual(NO_TRACKER)),
     row("hub_model_id", To::NoEqual(NO_UPLOAD)),
+    row("hub_strategy", To::NoEqual(NO_UPLOAD)),
+    row("hub_token", To::NoEqual(NO_UPLOAD)),
+    row("push_to_hub", To::NoEqual(NO_UPLOAD)),
     row("attn_implementation", To::Needless(KERNELS)),
     row("flex_attention", To::Needless(KERNELS)),
     row("eager_attention", To::Needless(KERNELS)),

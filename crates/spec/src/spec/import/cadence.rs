@@ -37,6 +37,23 @@ pub(super) fn without_steps(map: &Map<String, Value>) -> Vec<&'static str> {
     STRATEGIES.into_iter().filter_map(said).collect()
 }
 
+/// The steps between two evaluations where a file wants some and does not say how many: those between two lines of the log
+/// (transformers 5.24 `TrainingArguments.__post_init__`).
+pub(super) fn evaluates_as_it_logs(map: &Map<String, Value>) -> Option<Value> {
+    let logged = map
+        .get("logging_steps")
+        .filter(|_| says_steps(map, "logging_steps"));
+    logged.filter(|_| !says_steps(map, "eval_steps")).cloned()
+}
+
+/// Whether a key has a number of steps above 0.
+pub(super) fn says_steps(map: &Map<String, Value>, key: &str) -> bool {
+    match map.get(key) {
+        None | Some(Value::Null) => false,
+        Some(value) => value.as_f64() != Some(0.0),
+    }
+}
+
 impl Reader {
     /// `evals_per_epoch: 4`. Axolotl makes a share of the run of it, also where steps end the run.
     pub(super) fn per_epoch(&mut self, theirs: String, path: &str, value: &Value) {
@@ -62,6 +79,16 @@ impl Reader {
             }
             When::Epoch => self.share_of_run(theirs, path, 1.0),
             When::Never => self.set(theirs, path, "0", "once, after the last step"),
+            When::Steps if path == "eval.every" && self.logging_steps.is_some() => {
+                let every = self.logging_steps.as_ref().map(plain).unwrap_or_default();
+                self.set(format!("{theirs} (of logging_steps)"), path, &every, "");
+            }
+            When::Steps if path == "eval.every" && !self.says_eval_steps => {
+                let words = format!(
+                    "the tool evaluates as often as it logs, and the file says neither: set {path}"
+                );
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
             When::Steps => {
                 let words = format!("{path} takes the steps");
                 self.line(Fate::Needless, theirs, "", words);

@@ -109,7 +109,10 @@ impl Dialect {
                 (&["simpo_gamma"], "method.simpo.gamma", "0.5"),
                 (&["cpo_alpha"], "method.simpo.nll_weight", "1"),
             ],
-            (Dialect::Trl, "grpo") => &[(&["num_generations"], "rollout.group_size", "8"), ANSWER],
+            // Axolotl hands its block `trl` on.
+            (Dialect::Axolotl | Dialect::Trl, "grpo") => {
+                &[(&["num_generations"], "rollout.group_size", "8"), ANSWER]
+            }
             (Dialect::Trl, "rloo") => &[
                 (&["num_generations", "rloo_k"], "rollout.group_size", "2"),
                 ANSWER,
@@ -224,6 +227,7 @@ impl Reader {
             }
         }
         self.silent_schedule();
+        self.silent_wsd(map);
         self.silent_epochs(map);
         match self.dialect {
             Dialect::Axolotl => {
@@ -260,6 +264,14 @@ impl Reader {
         }
         if self.dialect == Dialect::Trl && self.writes_answers() {
             self.silent_room(map);
+        }
+        // Both sides of TRL's clipping, unless it is told apart.
+        if let Some(epsilon) = map.get("epsilon").filter(|_| says(map, "epsilon")) {
+            let epsilon = plain(epsilon);
+            let theirs = format!("epsilon_high: {epsilon}");
+            if !says(map, "epsilon_high") {
+                self.silent_as(&theirs, "method.*.clip_high", &epsilon, "");
+            }
         }
         if !self.draft.value("adapter").is_null() {
             self.silent_adapters(map);
@@ -321,7 +333,7 @@ impl Reader {
     }
 
     /// A default in the tool's words, as a setting here; what this spec has no place for is left out.
-    fn silent_as(&mut self, theirs: &str, path: &str, value: &str, words: &str) {
+    pub(super) fn silent_as(&mut self, theirs: &str, path: &str, value: &str, words: &str) {
         let Some(full) = self.draft.settle(path) else {
             return;
         };

@@ -3,34 +3,41 @@
 
 mod axolotl;
 mod batch;
+mod block;
 mod cadence;
 mod data;
 mod dataset_info;
 mod defaults;
+mod detect;
 pub(in crate::spec) mod equivalent;
 mod layout;
 mod llama_factory;
 mod losses;
 mod mixer;
 mod schedule;
+mod secret;
 mod set;
 mod shared;
 mod table;
 mod targets;
 mod trainer;
 mod trl;
+mod twice;
+mod wsd;
 
 pub use dataset_info::DatasetInfo;
+pub use detect::tool_of;
 pub use trainer::{METHODS, columns_of};
 
 use super::draft::{Draft, shown};
 use super::issue::Issue;
-use super::layer;
 use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use crate::methods::MethodConfig;
 use data::Sets;
+use detect::{detect, foreign};
 use mixer::Mixer;
+use secret::brief;
 use serde_json::{Map, Value};
 use shared::{ADAPTER, HELD_OUT, NOTHING_HELD_OUT, STEPS, UNQUANTIZED};
 use std::ops::RangeInclusive;
@@ -175,33 +182,10 @@ pub enum ImportError {
     NoMap,
     #[error("no key identifies the tool: add --from llama-factory, axolotl or trl")]
     NoDialect,
-}
-
-/// The dialect whose unique keys occur; the one with the most if several do.
-fn detect(keys: &[&str]) -> Option<Dialect> {
-    let score = |d: Dialect| {
-        let marks = keys.iter().filter(|k| d.marks().contains(k)).count();
-        let known = keys.iter().filter(|k| d.row(k).is_some()).count();
-        (marks, known)
-    };
-    let best = Dialect::ALL.into_iter().max_by_key(|d| score(*d))?;
-    (score(best).1 > 0).then_some(best)
-}
-
-/// The tool whose config this text is: keys that only it has occur, and no part of a spec of ours.
-pub fn tool_of(text: &str) -> Option<Dialect> {
-    const OURS: [&str; 5] = ["extends", "data", "model", "train", "method"];
-    let Value::Object(map) = yaml::parse(text).ok()? else {
-        return None;
-    };
-    let keys: Vec<&str> = map.keys().map(String::as_str).collect();
-    if keys.iter().any(|key| OURS.contains(key)) {
-        return None;
-    }
-    // Some of their keys are ours as well.
-    let is_theirs =
-        |d: &Dialect, key: &&str| d.marks().contains(key) && layer::key_is_known(key).is_err();
-    detect(&keys).filter(|d| keys.iter().any(|key| is_theirs(d, key)))
+    #[error(
+        "this is a config of {0}, which is not imported: LLaMA-Factory's, Axolotl's and TRL's are"
+    )]
+    Foreign(&'static str),
 }
 
 /// Reads another tool's YAML. `name` becomes the run's name if the file has none.
@@ -225,11 +209,17 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
         return Err(ImportError::NoMap);
     };
     let keys: Vec<&str> = map.keys().map(String::as_str).collect();
-    let dialect = known
-        .from
-        .or_else(|| detect(&keys))
-        .ok_or(ImportError::NoDialect)?;
+    let dialect = match known.from {
+        Some(dialect) => dialect,
+        None => match foreign(&map) {
+            Some(tool) => return Err(ImportError::Foreign(tool)),
+            None => detect(&keys).ok_or(ImportError::NoDialect)?,
+        },
+    };
+    let inlined = block::inlined(dialect, map);
+    let map = inlined.map;
     let mut reader = Reader::of(dialect, name, &map, known);
+    reader.of_block(inlined.keys, inlined.hidden);
     // Choices first: settings below them belong to the selected member.
     match dialect {
         Dialect::Trl => {
@@ -252,6 +242,7 @@ pub fn import_with(name: &str, text: &str, known: &Known<'_>) -> Result<Imported
     reader.judged_batch();
     reader.counted_rollouts();
     reader.lay_sources();
+    reader.fold_what_is_off();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {
         dialect,
@@ -295,6 +286,12 @@ struct Reader {
     schedule_free: bool,
     /// LLaMA-Factory's datasets, and the folder of their files.
     info: Option<(PathBuf, Map<String, Value>)>,
+    /// Keys that stand in Axolotl's block `trl`.
+    block: Vec<String>,
+    /// How often Hugging Face's trainer evaluates where a file says steps and not how many.
+    logging_steps: Option<Value>,
+    /// The file says how many steps lie between two evaluations.
+    says_eval_steps: bool,
 }
 
 impl Reader {
@@ -325,29 +322,38 @@ impl Reader {
                 .filter_map(|key| map.get(*key))
                 .any(|word| word == "schedule_free_adamw"),
             info: known.info.map(|info| (info.folder.clone(), info.entries())),
+            block: Vec::new(),
+            logging_steps: cadence::evaluates_as_it_logs(map),
+            says_eval_steps: cadence::says_steps(map, "eval_steps"),
+        }
+    }
+
+    fn row(&self, key: &str) -> Option<&'static Row> {
+        match self.block.iter().any(|inner| inner == key) {
+            true => trl::ROWS.iter().find(|row| row.key == key),
+            false => self.dialect.row(key),
         }
     }
 
     /// The keys of some phases in their order, those of one phase as they stand in the file.
     fn keys(&mut self, map: &Map<String, Value>, phases: RangeInclusive<Phase>) {
-        let dialect = self.dialect;
         let phase = |key: &str| {
-            let row = dialect.row(key);
+            let row = self.row(key);
             row.map_or(Phase::Setting, |row| row.to.phase())
         };
         let mut entries: Vec<_> = map
             .iter()
             .filter(|(key, _)| phases.contains(&phase(key)))
             .collect();
-        entries.sort_by_key(|(key, _)| phase(key));
+        entries.sort_by_key(|(key, _)| (phase(key), twice::rank(key)));
         for (key, value) in entries {
             self.key(key, value);
         }
     }
 
     fn key(&mut self, key: &str, value: &Value) {
-        let theirs = format!("{key}: {}", brief(value));
-        let Some(row) = self.dialect.row(key) else {
+        let theirs = format!("{}: {}", self.shown_key(key), secret::of_key(key, value));
+        let Some(row) = self.row(key) else {
             let words = "llmtui does not know this key: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
@@ -516,6 +522,7 @@ impl Reader {
         match self.draft.set(&full, text, &why) {
             Ok(()) => {
                 let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
+                self.replaces(&full, &ours, &theirs);
                 let fate = if words.is_empty() {
                     Fate::Mapped
                 } else {
@@ -556,7 +563,7 @@ impl Reader {
             Some(ours @ "adamw8bit") => {
                 self.set(theirs, path, ours, "moments stay in this machine's memory");
             }
-            Some(ours @ ("adamw" | "lion")) if word.contains("bit") => {
+            Some(ours @ ("adamw" | "lion")) if word.contains("8bit") => {
                 self.set(
                     theirs,
                     path,
@@ -647,15 +654,6 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    }
-}
-
-/// A value as a report shows it.
-fn brief(value: &Value) -> String {
-    let text = crate::base::text::one_line(&plain(value));
-    match text.chars().count() {
-        0..=48 => text,
-        _ => text.chars().take(47).chain(['…']).collect(),
     }
 }
 

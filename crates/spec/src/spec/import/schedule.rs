@@ -43,6 +43,9 @@ impl Reader {
         };
         for (key, value) in map {
             let theirs = format!("lr_scheduler_kwargs.{key}: {}", brief(value));
+            if self.draft.value("schedule") == "wsd" && self.wsd_setting(key, &theirs, value, map) {
+                continue;
+            }
             match key.as_str() {
                 "min_lr" | "lr_end" => self.set(theirs, FLOOR, &plain(value), ""),
                 "min_lr_rate" | "min_lr_ratio" => self.floor_of_rate(theirs, value),

@@ -2,6 +2,7 @@
 
 use super::data::{MISSING, is_file, part_of};
 use super::layout::{Layout, Learns, layout, usual_roles};
+use super::secret::of_key;
 use super::{Fate, Reader, brief, plain};
 use crate::data::Unit;
 use crate::methods::MethodConfig;
@@ -239,7 +240,7 @@ impl Reader {
             }
         }
         for (key, value) in map {
-            let theirs = format!("{place}.{key}: {}", brief(value));
+            let theirs = format!("{place}.{key}: {}", of_key(key, value));
             let (fate, ours, words) = match key.as_str() {
                 "path" | "data_files" => continue,
                 _ if value.is_null() => needless("empty: the default"),

@@ -6,8 +6,11 @@ mod rows;
 mod sets;
 mod silent;
 mod tokens;
+mod tools;
 mod trainer;
+mod twice;
 mod warm_up;
+mod wsd;
 
 use super::*;
 use crate::spec::{SpecSources, load_text};

@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's.
 
-use super::shared::{NO_UPLOAD, PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
+use super::shared::{PACKING, QUANTIZED, WHOLE_TURNS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -26,6 +26,8 @@ pub(super) const MARKS: &[&str] = &[
     "completion_only_loss",
     "assistant_only_loss",
 ];
+
+const NO_SERVER: &str = "answers are written by the weights that train";
 
 pub(super) const ROWS: &[Row] = &[
     row("dataset_name", To::Data(Sets::Name)),
@@ -126,9 +128,33 @@ pub(super) const ROWS: &[Row] = &[
         "reward_weights",
         To::NoEqual("a weight beside each of rewards"),
     ),
+    row("use_vllm", To::Needless(NO_SERVER)),
+    row("vllm_mode", To::Needless(NO_SERVER)),
+    row("vllm_device", To::Needless(NO_SERVER)),
+    row("vllm_dtype", To::Needless(NO_SERVER)),
+    row("vllm_server_host", To::Needless(NO_SERVER)),
+    row("vllm_server_port", To::Needless(NO_SERVER)),
+    row("vllm_server_timeout", To::Needless(NO_SERVER)),
+    row("vllm_gpu_memory_utilization", To::Needless(NO_SERVER)),
+    row("vllm_max_model_len", To::Needless(NO_SERVER)),
+    row("vllm_max_model_length", To::Needless(NO_SERVER)),
+    row("vllm_tensor_parallel_size", To::Needless(NO_SERVER)),
+    row("vllm_enable_prefix_caching", To::Needless(NO_SERVER)),
     row(
-        "use_vllm",
-        To::Needless("answers are written by the weights that train"),
+        "log_completions",
+        To::Needless("answers are kept beside the log: rollout.keep"),
+    ),
+    row(
+        "sync_ref_model",
+        To::NoEqual("the reference is what the run starts from, and stays"),
+    ),
+    row(
+        "ref_model_mixup_alpha",
+        To::Needless("the reference is what the run starts from, and stays"),
+    ),
+    row(
+        "ref_model_sync_steps",
+        To::Needless("the reference is what the run starts from, and stays"),
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),
@@ -185,7 +211,6 @@ pub(super) const ROWS: &[Row] = &[
         To::Needless("attention never materializes all scores here"),
     ),
     row("log_level", To::Needless("the log has everything")),
-    row("hub_strategy", To::NoEqual(NO_UPLOAD)),
     row(
         "model_revision",
         To::NoEqual("train.from takes ORG/NAME@REVISION"),
@@ -224,5 +249,4 @@ pub(super) const ROWS: &[Row] = &[
         "trust_remote_code",
         To::Needless("no third-party code is run"),
     ),
-    row("push_to_hub", To::NoEqual(NO_UPLOAD)),
 ];

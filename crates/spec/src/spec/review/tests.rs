@@ -36,6 +36,21 @@ fn said(preset: &str, words: &[&str], sizes: Sizes) -> Vec<Finding> {
 }
 
 #[test]
+fn a_floor_at_the_peak_is_no_decay() {
+    let flat = |words: &[&str]| {
+        let found = said("quickstart", words, KNOWN).into_iter();
+        found
+            .filter(|f| f.fix.contains("min_lr"))
+            .map(|f| f.fix)
+            .collect::<Vec<_>>()
+    };
+    let fix = flat(&["lr=1e-3", "min_lr=1e-3"]);
+    assert_eq!(fix, ["-s schedule.cosine.min_lr=1e-4"]);
+    assert!(flat(&["lr=1e-3", "min_lr=9e-4"]).is_empty() && flat(&[]).is_empty());
+    assert!(flat(&["schedule=constant"]).is_empty());
+}
+
+#[test]
 fn prompts_that_pass_a_chat_template_by_are_told_of() {
     let texts = Sizes {
         unused_template: true,

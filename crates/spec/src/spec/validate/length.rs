@@ -34,13 +34,25 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     let mut before = (0, 0);
     for stage in &train.batch_ramp {
         let (until, accum) = (stage.until_step, stage.grad_accum_steps);
+        let whole = train.grad_accum_steps;
+        let stage = format!("{{grad_accum_steps: {accum}, until_step: {until}}}");
+        let what = match before {
+            _ if accum >= whole => {
+                format!(
+                    "{stage} takes no fewer micro-steps than train.grad_accum_steps={whole}, to which the ramp leads"
+                )
+            }
+            (end, _) if until <= end => {
+                format!("{stage} ends no later than what is before it, at step {end}")
+            }
+            (_, less) => {
+                format!("{stage} takes no more micro-steps than the stage before it, {less}")
+            }
+        };
         judge.want(
-            until > before.0 && accum > before.1 && accum < train.grad_accum_steps,
+            until > before.0 && accum > before.1 && accum < whole,
             &["train.batch_ramp"],
-            format!(
-                "{accum} micro-steps until step {until} is no stage between {} until step {} and train.grad_accum_steps={}",
-                before.1, before.0, train.grad_accum_steps
-            ),
+            what,
             "each stage ends later and takes more than the one before, the last one less than train.grad_accum_steps: \
              train.grad_accum_steps=8 with [{grad_accum_steps: 2, until_step: 100}, {grad_accum_steps: 4, until_step: 300}]",
         );

@@ -273,6 +273,7 @@ fn runs() -> Vec<RunSummary> {
         reward: None,
         pass_at_1: None,
         best_pass_at_1: None,
+        best: None,
         epochs: None,
         created: UnixMillis(NOW.0 - minutes * 60_000),
         updated: UnixMillis(NOW.0 - minutes * 30_000),

@@ -273,6 +273,7 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
                     seconds: 0.1,
                     best: true,
                     val_loss: Some(Num(1.87)),
+                    by: None,
                 });
                 b.event(Event::Warned {
                     step: 1_240,

@@ -253,6 +253,7 @@ fn advice_of_findings_is_followed_in_the_run_or_in_a_branch() {
             seconds: 0.1,
             best,
             val_loss: None,
+            by: None,
         },
     };
     held.state.apply(&checkpoint(20, true));

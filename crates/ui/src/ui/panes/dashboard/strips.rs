@@ -260,6 +260,10 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
             "Another program trains this run: its log holds no samples.".into(),
             Meaning::Muted,
         ),
+        None if state.finished.is_some() => (
+            "This run has ended without a sample of what its model writes.".into(),
+            Meaning::Muted,
+        ),
         None => (
             "What the model writes will stand here; ask for a sample at any time.".into(),
             Meaning::Muted,
