@@ -59,7 +59,10 @@ fn metrics() -> String {
         .iter()
         .for_each(|metric| described(&mut text, metric));
     for entry in MethodConfig::ENTRIES {
-        let config: MethodConfig = serde_json::from_value(serde_json::json!({ entry.id: {} }))
+        // With a reference, where it is a setting: what is read of it is listed.
+        let of = |settings| serde_json::from_value(serde_json::json!({ entry.id: settings }));
+        let config: MethodConfig = of(serde_json::json!({"beta": 0.1}))
+            .or_else(|_| of(serde_json::json!({})))
             .expect("every method has defaults");
         let own = config.readings();
         if !own.is_empty() {

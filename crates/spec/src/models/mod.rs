@@ -290,6 +290,14 @@ impl ModelSource {
         }
     }
 
+    /// What an adapter alone stands on; none of a model with weights of its own.
+    pub fn base(&self) -> Option<&ModelSource> {
+        match self {
+            ModelSource::Folder(folder) => folder.base(),
+            ModelSource::Gguf(_) => None,
+        }
+    }
+
     /// Where its tokenizer lies: an adapter alone may leave it to its base.
     pub fn tokenizer_path(&self) -> &Path {
         match self {

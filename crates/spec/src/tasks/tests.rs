@@ -216,6 +216,24 @@ fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
     assert!((summary.headline().unwrap().value - bits).abs() < 1e-9);
 }
 
+/// Expected: what `wikitext_detokenizer` of lm-evaluation-harness makes of the page.
+#[test]
+fn pages_of_wikitext_are_read_as_in_the_harness_and_measured_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = " \n = Robert Boulter = \n \n Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role in \" Herons \" ( 2001 ) ; it cost $ 1 @,@ 000 @.@ 5 : why ? So ! \n \n = = Career = = \n \n = = = 2000 – 2005 = = = \n \n The actors ' work { sic } was [ see note ] called ' the best ' by the BBC 's Jones at 90 ° N or N times . /' 4/ \n";
+    let file = dir.path().join("rows.jsonl");
+    std::fs::write(&file, format!("{}\n", serde_json::json!({"page": page}))).unwrap();
+    let mut task = load("wikitext", &Env::default()).unwrap();
+    task.config.source = SourceConfig::path(file.to_string_lossy());
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let wanted = "\n= Robert Boulter =\n\nRobert Boulter is an English film, television and theatre actor. He had a guest-starring role in \"Herons\" (2001); it cost $ 1,000.5: why? So!\n\n== Career ==\n\n=== 2000 – 2005 ===\n\nThe actors'work {sic} was [see note] called' the best 'by the BBC's Jones at 90°N or 1 times. /'[0-9]/\n";
+    let Asked::Text { text, bytes } = &prepared.items[0].asked else {
+        panic!("no text")
+    };
+    assert_eq!(text, wanted);
+    assert_eq!(*bytes, Some(page.len()));
+}
+
 #[test]
 fn what_cannot_be_had_is_said_with_its_task() {
     let error = load("arc_easy", &Env::default())

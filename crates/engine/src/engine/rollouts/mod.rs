@@ -24,7 +24,7 @@ use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
-use crate::methods::policy::{ADVANTAGE, OnPolicy};
+use crate::methods::policy::{ADVANTAGE, KL, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::metrics::Readings;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
@@ -309,7 +309,8 @@ impl Rollouts {
         }
         if let Some(method) = on_policy(&self.spec) {
             if method.kl_in_reward() > 0.0 {
-                lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
+                let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
+                more.extend(kl.map(|kl| (KL, kl)));
             }
             advantages = method.advantages(&rewards, group_size);
         }
