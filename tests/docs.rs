@@ -55,7 +55,9 @@ fn every_metric_that_a_rule_reads_is_one_that_runs_have() {
     let known = |id: &str| {
         let id = id.replace("gpu/0/", "gpu/N/");
         let prefix = id.ends_with('/') && listed.contains(&format!("`{id}"));
-        prefix || listed.contains(&format!("`{id}`")) || listed.contains(&format!("`{}`", id.trim_start_matches("val/")))
+        prefix
+            || listed.contains(&format!("`{id}`"))
+            || listed.contains(&format!("`{}`", id.trim_start_matches("val/")))
     };
     let table = include_str!("../crates/record/src/diagnosis/metric.rs");
     let of_table = table.lines().filter_map(|line| {
@@ -64,8 +66,15 @@ fn every_metric_that_a_rule_reads_is_one_that_runs_have() {
     });
     let of_table: Vec<&str> = of_table.collect();
     assert!(of_table.len() > 40, "{of_table:?}");
-    let needed = llmtui::diagnosis::RULES.iter().flat_map(|rule| rule.needs.iter().copied());
-    let strange: Vec<&str> = of_table.iter().copied().chain(needed).filter(|id| !known(id)).collect();
+    let needed = llmtui::diagnosis::RULES
+        .iter()
+        .flat_map(|rule| rule.needs.iter().copied());
+    let strange: Vec<&str> = of_table
+        .iter()
+        .copied()
+        .chain(needed)
+        .filter(|id| !known(id))
+        .collect();
     assert!(strange.is_empty(), "declared nowhere: {strange:?}");
 }
 
@@ -99,24 +108,41 @@ fn metrics() -> String {
         .iter()
         .for_each(|metric| described(&mut text, metric));
     let of_names = [vec![pass_at_k("K")], of_reward("NAME", true)].concat();
-    of_names.iter().for_each(|metric| declared(&mut text, metric));
+    of_names
+        .iter()
+        .for_each(|metric| declared(&mut text, metric));
     text.push_str("\n## Sets, tasks and sources\n\nOf each set of `eval.extra`, task of `eval.tasks` and source of `data.sources`, by its NAME.\n");
     for (id, what) in [
-        ("extra/NAME", "Loss on the set: its mean negative log-likelihood in nats, or the method's own loss."),
-        ("eval/NAME", "The task's headline metric on its first `eval.task_rows` rows."),
+        (
+            "extra/NAME",
+            "Loss on the set: its mean negative log-likelihood in nats, or the method's own loss.",
+        ),
+        (
+            "eval/NAME",
+            "The task's headline metric on its first `eval.task_rows` rows.",
+        ),
         ("eval_stderr/NAME", "The standard error of that."),
         ("tokens/NAME", "Tokens consumed of the source."),
-        ("epochs/NAME", "Tokens consumed of the source over the tokens of one pass."),
+        (
+            "epochs/NAME",
+            "Tokens consumed of the source over the tokens of one pass.",
+        ),
     ] {
         let _ = write!(text, "\n`{id}` — {what}\n");
     }
     text.push_str("\n## The machine\n\nOf the process that trains, sampled beside the training. N counts GPUs and ranks from 0.\n");
-    for metric in sampler::declarations([0]).into_iter().chain(ranks::declarations(1)) {
+    for metric in sampler::declarations([0])
+        .into_iter()
+        .chain(ranks::declarations(1))
+    {
         declared(
             &mut text,
             &MetricInfo {
                 id: metric.id.replace("/0/", "/N/"),
-                title: metric.title.replace("GPU 0", "GPU N").replace("Rank 0", "Rank N"),
+                title: metric
+                    .title
+                    .replace("GPU 0", "GPU N")
+                    .replace("Rank 0", "Rank N"),
                 ..metric
             },
         );

@@ -12,6 +12,7 @@ mod write;
 pub use evaluate::Passed;
 pub use in_use::InUse;
 pub(super) use parts::Parts;
+pub use show::{OF_ANSWERS, of_reward, pass_at_k};
 pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
 pub use write::{Asked, Written, write};
 
