@@ -119,7 +119,7 @@ fn metrics() -> String {
         ),
         (
             "eval/NAME",
-            "The task's headline metric on its first `eval.task_rows` rows.",
+            "The task's headline metric on its first `eval.task_limit` rows.",
         ),
         ("eval_stderr/NAME", "The standard error of that."),
         ("tokens/NAME", "Tokens consumed of the source."),

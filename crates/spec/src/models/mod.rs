@@ -8,7 +8,7 @@ mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
 pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, outline, under};
-pub use scorer::RewardModel;
+pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;

@@ -2,8 +2,7 @@
 
 use super::{Answer, Reward, Worker};
 use crate::base::registry::Entry;
-use crate::data::Tokenizer;
-use crate::models::RewardModel;
+use crate::models::{AnswerRead, RewardModel};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -97,7 +96,7 @@ impl Worker for Scorer {
                 none.insert(opened.map_err(|e| format!("{e}; {}", e.hint()))?)
             }
         };
-        let texts = answers.iter().map(|answer| ids(model.tokenizer(), answer));
+        let texts = answers.iter().map(|answer| model.ids(&as_read(answer)));
         let texts = texts.collect::<Result<Vec<_>, String>>()?;
         let scores = model.scores(&texts, self.config.batch);
         self.scores = scores.map_err(|e| e.to_string())?;
@@ -113,103 +112,11 @@ impl Worker for Scorer {
     }
 }
 
-/// Prompt and answer as the reward model read them in training ([`crate::data::render`]): turns with nothing but what the
-/// template writes around them, a text with the tokenizer's own begin. An answer that ended has its end behind it: the
-/// template's, or of a text the token that ends texts, or its line's where the vocabulary has none.
-fn ids(tokenizer: &Tokenizer, answer: &Answer) -> Result<Vec<u32>, String> {
-    let end = match (&answer.behind, tokenizer.eos()) {
-        _ if !answer.ended => "",
-        (Some(behind), _) => behind,
-        (None, None) => "\n",
-        (None, Some(_)) => "",
-    };
-    let text = format!("{}{}{end}", answer.prompt, answer.text);
-    let ids = match &answer.behind {
-        Some(_) => tokenizer.encode(&text),
-        None => tokenizer.encode_begun(&text),
-    };
-    let mut ids = ids.map_err(|e| e.to_string())?;
-    if answer.behind.is_none() && answer.ended {
-        let eos = tokenizer.eos().filter(|eos| ids.last() != Some(eos));
-        ids.extend(eos);
-    }
-    match ids.is_empty() {
-        true => Err("prompt and answer are empty".into()),
-        false => Ok(ids),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::chat::{GenerationPrompt, Template};
-    use crate::data::render::Renderer;
-    use crate::data::{Content, Example, Message, Place, TrainOn, Turns};
-    use crate::rewards::Reference;
-    use serde_json::json;
-    use std::sync::Arc;
-
-    /// A vocabulary that puts `<s>` in front of texts, as Llama's and Mistral's do.
-    fn tokenizer() -> Tokenizer {
-        let json = include_str!("../../../../tests/fixtures/chat/tokenizer.json");
-        let mut json: serde_json::Value = serde_json::from_str(json).unwrap();
-        let id = Tokenizer::from_json(&json.to_string()).unwrap().id("<s>");
-        json["post_processor"] = json!({
-            "type": "TemplateProcessing",
-            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-            "special_tokens": {"<s>": {"id": "<s>", "ids": [id.unwrap()], "tokens": ["<s>"]}},
-        });
-        Tokenizer::from_json(&json.to_string()).unwrap()
-    }
-
-    /// What `llmtui score` and the training read of a pair's chosen side.
-    fn of_pair(template: Option<&Template>, prompt: Turns) -> Vec<u32> {
-        let renderer = Renderer::new(Arc::new(tokenizer()), template.cloned(), TrainOn::Auto);
-        let answer = |text: &str| match &prompt {
-            Turns::Text(_) => Turns::Text(text.into()),
-            Turns::Messages(_) => Turns::Messages(vec![Message::new("assistant", text)]),
-        };
-        let content = Content::Preference {
-            prompt: prompt.clone(),
-            chosen: answer("four"),
-            rejected: answer("five"),
-        };
-        let place = Place {
-            file: "pairs.jsonl".into(),
-            row: 1,
-        };
-        let [chosen, _] = renderer.pair(&Example::new(content), &place).unwrap();
-        chosen.ids
-    }
-
-    #[test]
-    fn an_answer_is_read_as_the_pairs_that_its_reward_model_learned_from() {
-        let turns = [Message::new("user", "two and two?")];
-        for name in ["chatml", "phi3", "llama3", "mistral", "plain"] {
-            let template = Template::builtin(name).unwrap();
-            let prompt = template.render(&turns, None, GenerationPrompt::With);
-            let answer = Answer {
-                prompt: prompt.unwrap(),
-                text: "four".into(),
-                tokens: 1,
-                ended: true,
-                behind: Some(template.behind_answer()),
-                reference: Reference::default(),
-            };
-            let learned = of_pair(Some(&template), Turns::Messages(turns.to_vec()));
-            assert_eq!(ids(&tokenizer(), &answer).unwrap(), learned, "{name}");
-        }
-        let answer = Answer {
-            prompt: "two and two? ".into(),
-            text: "four".into(),
-            tokens: 1,
-            ended: true,
-            behind: None,
-            reference: Reference::default(),
-        };
-        let learned = of_pair(None, Turns::Text(answer.prompt.clone()));
-        assert_eq!(ids(&tokenizer(), &answer).unwrap(), learned);
-        assert_eq!(learned[0], tokenizer().id("<s>").unwrap());
+fn as_read(answer: &Answer) -> AnswerRead<'_> {
+    AnswerRead {
+        prompt: &answer.prompt,
+        text: &answer.text,
+        ended: answer.ended,
+        behind: answer.behind.as_deref(),
     }
 }
