@@ -179,6 +179,22 @@ fn probes_test_causes_on_the_run_s_data_and_weights() {
     assert_eq!(probed.status.code(), Some(4), "something fails");
 }
 
+/// Every rule that stands behind a verdict is in its row of docs/diagnosis.md.
+#[test]
+fn the_verdicts_of_the_documentation_name_their_rules() {
+    let text = std::fs::read_to_string(root().join("docs/diagnosis.md")).unwrap();
+    for verdict in Verdict::ALL {
+        let begin = format!("| `{}` |", verdict.word());
+        let row = text.lines().find(|line| line.starts_with(&begin)).unwrap();
+        for rule in verdict.rules() {
+            assert!(
+                row.contains(&format!("`{rule}`")),
+                "{row} says nothing of {rule}"
+            );
+        }
+    }
+}
+
 const BEGIN: &str = "<!-- rules -->\n";
 
 fn table() -> String {

@@ -1,11 +1,14 @@
 //! `docs/parameters.md` is made from the types. This test fails when it is stale; make it new with
 //! `LLMTUI_UPDATE_DOCS=1 cargo test --test docs`.
 
+use llmtui::engine::rollouts::{OF_ANSWERS, of_reward, pass_at_k};
+use llmtui::hardware::sampler;
 use llmtui::methods::MethodConfig;
-use llmtui::metrics::{METRICS, Metric};
+use llmtui::metrics::{METRICS, Metric, ranks};
 use llmtui::probes::{PROBES, spectra::METRICS as METRICS_AT_REST};
 use llmtui::spec::alias::ALIASES;
 use llmtui::spec::schema::{self, Kind, Node};
+use llmtui::wire::MetricInfo;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -45,6 +48,36 @@ fn the_list_of_metrics_is_up_to_date() {
     );
 }
 
+/// A reading by an id that no run has is a rule that never speaks.
+#[test]
+fn every_metric_that_a_rule_reads_is_one_that_runs_have() {
+    let listed = metrics();
+    let known = |id: &str| {
+        let id = id.replace("gpu/0/", "gpu/N/");
+        let prefix = id.ends_with('/') && listed.contains(&format!("`{id}"));
+        prefix
+            || listed.contains(&format!("`{id}`"))
+            || listed.contains(&format!("`{}`", id.trim_start_matches("val/")))
+    };
+    let table = include_str!("../crates/record/src/diagnosis/metric.rs");
+    let of_table = table.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(": &str = \"")?;
+        Some(rest.trim_end_matches("\";"))
+    });
+    let of_table: Vec<&str> = of_table.collect();
+    assert!(of_table.len() > 40, "{of_table:?}");
+    let needed = llmtui::diagnosis::RULES
+        .iter()
+        .flat_map(|rule| rule.needs.iter().copied());
+    let strange: Vec<&str> = of_table
+        .iter()
+        .copied()
+        .chain(needed)
+        .filter(|id| !known(id))
+        .collect();
+    assert!(strange.is_empty(), "declared nowhere: {strange:?}");
+}
+
 fn metrics() -> String {
     let mut text = String::from(
         "<!-- Generated from the tables of metrics, methods and probes by tests/docs.rs: change them there, then run\n     \
@@ -59,13 +92,60 @@ fn metrics() -> String {
         .iter()
         .for_each(|metric| described(&mut text, metric));
     for entry in MethodConfig::ENTRIES {
-        let config: MethodConfig = serde_json::from_value(serde_json::json!({ entry.id: {} }))
+        // With a reference, where it is a setting: what is read of it is listed.
+        let of = |settings| serde_json::from_value(serde_json::json!({ entry.id: settings }));
+        let config: MethodConfig = of(serde_json::json!({"beta": 0.1}))
+            .or_else(|_| of(serde_json::json!({})))
             .expect("every method has defaults");
         let own = config.readings();
         if !own.is_empty() {
             let _ = write!(text, "\n## Method {}\n", entry.id);
             own.iter().for_each(|metric| described(&mut text, metric));
         }
+    }
+    text.push_str("\n## Methods on answers of their own\n\nOf GRPO, RLOO and PPO, beside what the method reads. NAME is a reward's name, K a number of `rollout.pass_at`.\n");
+    OF_ANSWERS
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
+    let of_names = [vec![pass_at_k("K")], of_reward("NAME", true)].concat();
+    of_names
+        .iter()
+        .for_each(|metric| declared(&mut text, metric));
+    text.push_str("\n## Sets, tasks and sources\n\nOf each set of `eval.extra`, task of `eval.tasks` and source of `data.sources`, by its NAME.\n");
+    for (id, what) in [
+        (
+            "extra/NAME",
+            "Loss on the set: its mean negative log-likelihood in nats, or the method's own loss.",
+        ),
+        (
+            "eval/NAME",
+            "The task's headline metric on its first `eval.task_limit` rows.",
+        ),
+        ("eval_stderr/NAME", "The standard error of that."),
+        ("tokens/NAME", "Tokens consumed of the source."),
+        (
+            "epochs/NAME",
+            "Tokens consumed of the source over the tokens of one pass.",
+        ),
+    ] {
+        let _ = write!(text, "\n`{id}` — {what}\n");
+    }
+    text.push_str("\n## The machine\n\nOf the process that trains, sampled beside the training. N counts GPUs and ranks from 0.\n");
+    for metric in sampler::declarations([0])
+        .into_iter()
+        .chain(ranks::declarations(1))
+    {
+        declared(
+            &mut text,
+            &MetricInfo {
+                id: metric.id.replace("/0/", "/N/"),
+                title: metric
+                    .title
+                    .replace("GPU 0", "GPU N")
+                    .replace("Rank 0", "Rank N"),
+                ..metric
+            },
+        );
     }
     text.push_str(
         "\n## Probes\n\nMeasured where `health.enabled` is true, on logged steps only, about once in `health.every` steps (five times as often up to\n\
@@ -98,6 +178,10 @@ fn metrics() -> String {
 }
 
 fn described(text: &mut String, metric: &Metric) {
+    declared(text, &metric.info());
+}
+
+fn declared(text: &mut String, metric: &MetricInfo) {
     let unit = if metric.unit.is_empty() {
         String::new()
     } else {
@@ -108,7 +192,7 @@ fn described(text: &mut String, metric: &Metric) {
         "\n`{}` — **{}**{unit}. {}.",
         metric.id,
         metric.title,
-        upper(metric.source)
+        upper(&metric.source)
     );
     if !metric.estimator.is_empty() {
         let _ = write!(text, " Estimator `{}`.", metric.estimator);

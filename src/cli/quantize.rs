@@ -109,8 +109,9 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
             "put the model's tokenizer next to it",
         )
     })?;
+    // As a text begins for the model in training, `llmtui score` and `llmtui eval`.
     let mut tokens = tokenizer
-        .encode(&text)
+        .encode_begun(&text)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "choose another --text"))?;
     if tokens.len() < 2 {
         let named = args.text.as_ref().map(|file| file.display().to_string());

@@ -140,6 +140,7 @@ fn answer(line: &str) -> Result<Answer, String> {
             .get("tokens")
             .and_then(Value::as_u64)
             .map_or_else(|| answer.split_whitespace().count(), |n| n as usize),
+        behind: None,
         ended: row.get("ended").and_then(Value::as_bool).unwrap_or(true),
         reference: Reference {
             answer: text("reference"),

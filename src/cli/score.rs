@@ -14,7 +14,7 @@ use crate::data::formats::FormatChoice;
 use crate::data::render::Renderer;
 use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::{
-    Content, DataError, Document, Example, OnBadRow, Place, TrainOn, examples, tokenizer,
+    Content, DataError, Document, Example, OnBadRow, Place, Tokenizer, TrainOn, examples, tokenizer,
 };
 use crate::engine::export::Source;
 use crate::engine::memorization::Text;
@@ -118,7 +118,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .map(|((id, _), logp)| (*id, logp))
             .collect();
         let (ids, logps): (Vec<u32>, Vec<f32>) = counted.into_iter().unzip();
-        let bytes = text_bytes(&renderer, &special, &ids);
+        let bytes = text_bytes(renderer.tokenizer(), &special, &document);
         scored.push(ScoredText {
             place,
             label,
@@ -149,14 +149,28 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Bytes of the text itself: marks between texts and turns stand for none of it, as lm-evaluation-harness counts.
-fn text_bytes(renderer: &Renderer, special: &[u32], ids: &[u32]) -> usize {
-    let text: Vec<u32> = ids
-        .iter()
-        .copied()
-        .filter(|id| !special.contains(id))
-        .collect();
-    renderer.tokenizer().decode(&text).len()
+/// Bytes of the scored text itself: marks between texts and turns stand for none of it, as lm-evaluation-harness counts.
+/// Tokens are spelt behind those before them: alone, the first one of a SentencePiece vocabulary loses its space.
+fn text_bytes(tokenizer: &Tokenizer, special: &[u32], document: &Document) -> usize {
+    let spelt = |to: usize| {
+        let text = document.ids[..to].iter().copied();
+        let text: Vec<u32> = text.filter(|id| !special.contains(id)).collect();
+        tokenizer.decode(&text).len()
+    };
+    // The first token is given.
+    let counts = |at: usize| at > 0 && document.supervised.get(at) == Some(&true);
+    let (mut bytes, mut from) = (0, None);
+    for at in 0..=document.ids.len() {
+        match (from, counts(at)) {
+            (None, true) => from = Some(at),
+            (Some(start), false) => {
+                bytes += spelt(at).saturating_sub(spelt(start));
+                from = None;
+            }
+            _ => {}
+        }
+    }
+    bytes
 }
 
 /// The texts and answers of a file, as the model at `path` reads them.
@@ -192,7 +206,12 @@ pub(super) fn texts(
     let (renderer, documents) = read(path, file, template)?;
     let piece = |ids: &[u32]| Text {
         ids: ids.to_vec(),
-        bytes: renderer.tokenizer().decode(&ids[1..]).into_bytes(),
+        bytes: {
+            // As above: what stands behind the first token, spelt together with it.
+            let first = renderer.tokenizer().decode(&ids[..1]).len();
+            let whole = renderer.tokenizer().decode(ids).into_bytes();
+            whole.get(first..).unwrap_or_default().to_vec()
+        },
     };
     let mut texts = Vec::new();
     for (_, _, document) in &documents {
@@ -414,7 +433,47 @@ fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredT
 
 #[cfg(test)]
 mod tests {
-    use super::advice;
+    use super::*;
+
+    /// Pieces as Llama 2 has them: ▁ is a space, and the decoder takes one from the front of a text.
+    fn sentencepiece() -> Tokenizer {
+        let vocab = json!({"<unk>": 0, "<s>": 1, "▁": 2, "a": 3, "b": 4, "▁a": 5, "▁b": 6});
+        let special = json!({"id": 1, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true});
+        let replace = |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});
+        let json = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [special],
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, replace(" ", "▁")]},
+            "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "Sequence", "decoders": [replace("▁", " "), {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": false, "ignore_merges": false,
+                "vocab": vocab, "merges": [["▁", "a"], ["▁", "b"]]},
+        });
+        Tokenizer::from_json(&json.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_of_an_answer_have_the_space_in_front_of_it() {
+        let tokenizer = sentencepiece();
+        let document = |text: &str, supervised: &[bool]| {
+            let ids = tokenizer.encode(text).unwrap();
+            assert_eq!(ids.len(), supervised.len(), "{ids:?}");
+            Document {
+                ids,
+                supervised: supervised.to_vec(),
+            }
+        };
+        let bytes = |document: &Document| text_bytes(&tokenizer, &[1], document);
+        // A prompt `a` and the answer ` b a`.
+        assert_eq!(bytes(&document("a b a", &[false, true, true])), 4);
+        // Answers apart, and a mark between them.
+        let parted = document("a b<s>a b", &[false, true, false, false, true]);
+        assert_eq!(bytes(&parted), 4);
+        // Of a whole text the first token is given.
+        assert_eq!(bytes(&document("a b", &[true, true])), 2);
+    }
 
     #[test]
     fn settings_of_runs_are_not_advised_where_there_are_none() {

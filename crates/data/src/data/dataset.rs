@@ -2,13 +2,13 @@
 //! alone: a resumed run needs no saved position, and evaluation cannot disturb training. Where text and documents come
 //! from is `prepare`'s matter, how they become rows that of `corpus` and `documents`.
 
-use super::Batch;
 use super::Unit;
 use super::chat::CutMark;
 use super::corpus::Corpus;
 use super::documents::{Documents, Portion};
 use super::pack::Packing;
 use super::tokenizer::Tokenizer;
+use super::{Batch, Origin};
 use std::borrow::Cow;
 
 /// Training data of a run.
@@ -17,7 +17,7 @@ pub struct Dataset {
     pub tokenizer: Tokenizer,
     /// SHA-256 in hex of everything that decides on the tokens of the batches: text, template, packing, shares.
     pub fingerprint: String,
-    /// SHA-256 of the tokenizer.json, in hex.
+    /// SHA-256 of the tokenizer.json and of what stands beside it, in hex.
     pub tokenizer_fingerprint: String,
     /// Where the text came from, for people.
     pub place: String,
@@ -25,6 +25,8 @@ pub struct Dataset {
     pub notes: Vec<String>,
     /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
     pub ends: Vec<u32>,
+    /// What the chat template writes behind an answer, where there is one.
+    pub(super) behind_answers: Option<String>,
     /// There is a chat template, and it writes none of the training rows: they are texts.
     pub unused_template: bool,
     /// Marks of the template of the conversations that the tokenizer's files have no tokens for.
@@ -90,6 +92,19 @@ impl Dataset {
     /// One text in memory, cut in two by `data.val_fraction`.
     pub fn is_plain_text(&self) -> bool {
         matches!(self.splits, Splits::Corpus(_))
+    }
+
+    /// What the chat template writes behind an answer to a prompt of these data; none where the prompt is plain text.
+    pub fn behind_answer(&self, origin: Option<Origin>) -> Option<&str> {
+        let (origin, Splits::Documents(documents)) = (origin?, &self.splits) else {
+            return None;
+        };
+        let split = match origin.held_out {
+            true => &documents.val,
+            false => &documents.train,
+        };
+        let portion = split.get(origin.source as usize)?;
+        self.behind_answers.as_deref().filter(|_| portion.templated)
     }
 
     /// Tokens of the longest row.

@@ -19,6 +19,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Portion {
     pub name: String,
+    /// A chat template writes its rows.
+    pub templated: bool,
     store: Arc<Store>,
     layout: Layout,
     /// Predictions of an epoch.
@@ -81,12 +83,18 @@ impl Portion {
         };
         let portion = Portion {
             name: name.to_string(),
+            templated: false,
             store: store.clone(),
             layout,
             tokens,
             documents: (spans.len() / how.unit.documents()) as u64,
         };
         (portion, account)
+    }
+
+    /// The same of rows that a chat template writes, where it does.
+    pub fn with_template(self, templated: bool) -> Portion {
+        Portion { templated, ..self }
     }
 
     /// What is drawn at once, in an epoch: rows, or batches of rows of like length.

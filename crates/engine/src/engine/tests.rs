@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 mod adapters;
+mod answers_diagnosed;
 mod commands;
 mod documents;
 mod extend;

@@ -10,9 +10,8 @@ use serde_json::{Map, Value, json};
 
 /// The `model_type` of models without an equivalent family.
 pub const OWN: &str = "llmtui";
-/// Keys present in both forms that other programs may change without changing the model. Of the rotary keys transformers 5
-/// reads and writes `rope_parameters`, which is compared; the two older ones it drops or leaves as they were.
-const FREE: [&str; 13] = [
+/// Keys present in both forms that other programs may change without changing the model.
+const FREE: [&str; 11] = [
     "architectures",
     "bos_token_id",
     "dtype",
@@ -21,8 +20,6 @@ const FREE: [&str; 13] = [
     "llmtui",
     "n_ctx",
     "pad_token_id",
-    "rope_scaling",
-    "rope_theta",
     // Older versions wrote its usual value whatever it was.
     "router_aux_loss_coef",
     "torch_dtype",
@@ -198,7 +195,16 @@ fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String
         let theirs = map.get(*key).filter(|_| !FREE.contains(&key.as_str()));
         theirs.is_some_and(|theirs| !families::same(theirs, value))
     });
-    match contradiction {
+    // Where we write no scaling, one that stands there is another program's, and the others follow it.
+    let scaling = map.get("rope_scaling").filter(|scaling| {
+        let kind = |key: &str| scaling.get(key).and_then(Value::as_str);
+        let is_default = kind("rope_type").or(kind("type")) == Some("default");
+        naming == Naming::Family && !scaling.is_null() && !is_default
+    });
+    let scaled = (scaling.is_some() && said.get("rope_scaling").is_none())
+        .then(|| ("rope_scaling".to_string(), Value::Null));
+    let scaled = scaled.as_ref().map(|(key, value)| (key, value));
+    match contradiction.or(scaled) {
         None => Ok(config),
         Some((key, value)) => {
             let theirs = map.get(key).map(|v| one_line(&v.to_string()));
@@ -268,6 +274,34 @@ mod tests {
         );
         value.as_object_mut().unwrap().remove("llmtui");
         assert_eq!(read(&value).unwrap().vocab_size, Some(70));
+    }
+
+    /// transformers 5 takes `rope_scaling` before `rope_parameters`, and 4 knows nothing else.
+    #[test]
+    fn a_rotary_scaling_that_another_program_wrote_is_noticed() {
+        use crate::nn::position::{RopeConfig, ScalingConfig, scaling::Linear};
+        let linear = json!({"rope_type": "linear", "factor": 4.0});
+        let scaled = ModelConfig {
+            position: PositionConfig::Rope(RopeConfig {
+                scaling: Some(ScalingConfig::Linear(Linear { factor: 2.0 })),
+                ..RopeConfig::default()
+            }),
+            ..llama_config()
+        };
+        for config in [llama_config(), scaled] {
+            let mut value = written(&config);
+            assert!(read(&value).is_ok());
+            value["rope_scaling"] = linear.clone();
+            let error = read(&value).unwrap_err();
+            assert!(error.contains("rope_scaling is"), "{error}");
+            value["rope_scaling"] = Value::Null;
+            assert_eq!(read(&value).is_ok(), config == llama_config());
+            value.as_object_mut().unwrap().remove("rope_scaling");
+            assert!(read(&value).is_ok());
+        }
+        let mut value = written(&llama_config());
+        value["rope_scaling"] = json!({"rope_type": "default"});
+        assert!(read(&value).is_ok());
     }
 
     #[test]

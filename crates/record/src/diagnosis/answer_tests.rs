@@ -42,6 +42,11 @@ fn healthy(step: u64) -> At {
 }
 
 fn history(at: impl Fn(u64) -> At) -> Diagnosis {
+    history_of("grpo", 0.0, at)
+}
+
+/// The same of a run by a method with a pull to the reference.
+fn history_of(method: &str, beta: f64, at: impl Fn(u64) -> At) -> Diagnosis {
     let mut state = RunState::new();
     let mut seq = 0;
     let mut add = |event| {
@@ -49,6 +54,19 @@ fn history(at: impl Fn(u64) -> At) -> Diagnosis {
         let (v, t) = (1, UnixMillis(seq));
         state.apply(&Envelope { v, seq, t, event });
     };
+    add(Event::Started {
+        name: "made up".into(),
+        method: method.into(),
+        spec: serde_json::json!({"method": {method: {"beta": beta}}}),
+        n_params: 1,
+        vocab_size: 100,
+        max_steps: 10_000,
+        batch_tokens: 1,
+        epoch_tokens: 1,
+        resumed_from: None,
+        precision: None,
+        unigram_entropy: None,
+    });
     for step in 0..=STEPS {
         let now = at(step);
         let values = |pairs: &[(&str, f64)]| -> Values {
@@ -430,4 +448,55 @@ fn updates_that_go_too_far_and_critics_that_know_nothing_warn() {
         [],
         "it still learns"
     );
+}
+
+/// Setting a key of another method makes a run one of that method.
+#[test]
+fn advice_names_the_settings_of_the_run_s_method_and_more_than_it_has() {
+    let away = |step: u64| At {
+        kl: 0.02 * (step as f64 / 80.0).exp2().powi(2),
+        ..healthy(step)
+    };
+    let collapsed = |step: u64| At {
+        entropy: 1.2 * (-(step as f64) / 40.0).exp(),
+        reward: 0.4,
+        pass: 0.4,
+        ..healthy(step)
+    };
+    let grows = |step: u64| At {
+        length: 20.0 + 0.1 * step as f64,
+        cut: 0.7,
+        ..healthy(step)
+    };
+    let loops = |step: u64| At {
+        repetition: 0.1 + 0.6 * step as f64 / STEPS as f64,
+        length: 12.0 + step as f64 / 40.0,
+        reward: 0.5 - 0.0002 * step as f64,
+        pass: 0.5,
+        ..healthy(step)
+    };
+    for (method, beta, pull) in [
+        ("grpo", 0.0, "method.grpo.beta=0.04"),
+        ("rloo", 0.05, "method.rloo.beta=0.1"),
+        ("ppo", 0.05, "method.ppo.beta=0.1"),
+    ] {
+        let histories: [(&dyn Fn(u64) -> At, &str); 4] = [
+            (&away, "kl_runaway"),
+            (&collapsed, "entropy_collapse"),
+            (&grows, "answer_length"),
+            (&loops, "repeated_answers"),
+        ];
+        for (at, id) in histories {
+            let fix = only(&history_of(method, beta, at), id).fix;
+            let others = ["method.grpo.", "method.rloo.", "method.ppo."];
+            let others = others.iter().filter(|key| !key.contains(method));
+            let strange: Vec<_> = others.filter(|key| fix.contains(**key)).collect();
+            assert!(strange.is_empty(), "{method}: {fix}");
+            if matches!(id, "kl_runaway" | "repeated_answers") {
+                assert!(fix.contains(pull), "{method}: {fix}");
+            }
+            // Every one of them names a key of GRPO's to a run of GRPO.
+            assert_eq!(fix.contains("method.grpo."), method == "grpo", "{fix}");
+        }
+    }
 }

@@ -2,35 +2,96 @@
 //! program read its own settings, runs of other programs the names that their trainers use. A rule writes:
 //!
 //! - `<learning_rate=1e-3>`, a change: `-s lr=1e-3` here, `learning_rate=1e-3` elsewhere
-//! - `<beta:0.04>`, a value to consider: `method.grpo.beta=0.04` here, `beta=0.04` elsewhere
+//! - `<beta:0.04>`, a value to consider: `method.grpo.beta=0.04` here, of a run of GRPO; `beta=0.04` elsewhere
 //! - `<temperature>`, a setting: `rollout.temperature` here, `temperature` elsewhere
 //! - `«run `llmtui preflight`|check the mask»`, what only this program can do, and what to do elsewhere; either may be empty
+//! - `‹, <epsilon_high:0.28>›`, what is left out where the run's method has no such setting: that of another method would
+//!   make it a run of that method
 
-/// A setting: its name in Transformers, TRL and PyTorch, and the one in this program's specs.
-const SETTINGS: &[(&str, &str)] = &[
-    ("learning_rate", "lr"),
-    ("max_grad_norm", "clip_norm"),
-    ("weight_decay", "weight_decay"),
-    ("dropout", "model.dropout"),
-    ("qk_norm", "model.qk_norm"),
-    ("gradient_accumulation_steps", "train.grad_accum_steps"),
-    ("loss_type", "method.grpo.aggregation"),
-    ("beta", "method.grpo.beta"),
-    ("epsilon_high", "method.grpo.clip_high"),
-    ("rpo_alpha", "method.dpo.nll_weight"),
-    ("temperature", "rollout.temperature"),
-    ("max_completion_length", "rollout.max_new_tokens"),
-    ("mask_truncated_completions", "rollout.mask_truncated"),
-    ("num_generations", "rollout.group_size"),
-    ("num_iterations", "rollout.epochs"),
+/// A setting by its names.
+#[derive(Debug, PartialEq)]
+struct Setting {
+    /// In Transformers, TRL and PyTorch.
+    theirs: &'static str,
+    /// In this program's specs.
+    ours: Ours,
+}
+
+#[derive(Debug, PartialEq)]
+enum Ours {
+    Key(&'static str),
+    /// Keys of methods, each with its own under `method`.
+    OfMethod(&'static [(&'static str, &'static str)]),
+}
+
+use Ours::{Key, OfMethod};
+
+const fn of(theirs: &'static str, ours: Ours) -> Setting {
+    Setting { theirs, ours }
+}
+
+const SETTINGS: &[Setting] = &[
+    of("learning_rate", Key("lr")),
+    of("max_grad_norm", Key("clip_norm")),
+    of("weight_decay", Key("weight_decay")),
+    of("dropout", Key("model.dropout")),
+    of("qk_norm", Key("model.qk_norm")),
+    of("gradient_accumulation_steps", Key("train.grad_accum_steps")),
+    of("loss_type", OfMethod(&[("grpo", "aggregation")])),
+    of(
+        "beta",
+        OfMethod(&[
+            ("grpo", "beta"),
+            ("rloo", "beta"),
+            ("ppo", "beta"),
+            ("dpo", "beta"),
+        ]),
+    ),
+    of("epsilon_high", OfMethod(&[("grpo", "clip_high")])),
+    of("rpo_alpha", OfMethod(&[("dpo", "nll_weight")])),
+    of("temperature", Key("rollout.temperature")),
+    of("max_completion_length", Key("rollout.max_new_tokens")),
+    of("mask_truncated_completions", Key("rollout.mask_truncated")),
+    of("num_generations", Key("rollout.group_size")),
+    of("num_iterations", Key("rollout.epochs")),
 ];
+
+/// Whose words a fix is read in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader<'a> {
+    /// A run of this program, by this method.
+    Ours(&'a str),
+    /// A run of another program.
+    Foreign,
+}
+
+/// The settings that fixes name to a run of a method, as a spec writes them.
+pub fn settings(method: &str) -> Vec<String> {
+    SETTINGS
+        .iter()
+        .filter_map(|setting| setting.key(method))
+        .collect()
+}
+
+impl Setting {
+    /// Its key in a spec of a method; none where the method has no such setting.
+    fn key(&self, method: &str) -> Option<String> {
+        match self.ours {
+            Key(key) => Some(key.into()),
+            OfMethod(keys) => {
+                let (method, key) = keys.iter().find(|(name, _)| *name == method)?;
+                Some(format!("method.{method}.{key}"))
+            }
+        }
+    }
+}
 
 /// A piece of a fix.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
     Text(&'a str),
     Setting {
-        setting: &'static (&'static str, &'static str),
+        setting: &'static Setting,
         /// What to set it to, and whether that is advised as it stands.
         value: Option<(&'a str, bool)>,
     },
@@ -38,26 +99,48 @@ enum Part<'a> {
         ours: &'a str,
         theirs: &'a str,
     },
+    /// Only where the method has every setting in it.
+    IfKnown(Vec<Part<'a>>),
 }
 
-/// The fix as it is read: `foreign` where the run is another program's.
-pub(super) fn render(fix: &str, foreign: bool) -> String {
-    parts(fix).iter().map(|part| part.words(foreign)).collect()
+/// The fix as it is read.
+pub(super) fn render(fix: &str, reader: Reader<'_>) -> String {
+    words(&parts(fix), reader)
+}
+
+fn words(parts: &[Part<'_>], reader: Reader<'_>) -> String {
+    parts.iter().map(|part| part.words(reader)).collect()
 }
 
 impl Part<'_> {
-    fn words(&self, foreign: bool) -> String {
+    fn words(&self, reader: Reader<'_>) -> String {
+        let foreign = reader == Reader::Foreign;
         match self {
             Part::Text(text) => (*text).into(),
             Part::Either { ours, theirs } => (if foreign { theirs } else { ours }).to_string(),
+            Part::IfKnown(parts) => match parts.iter().all(|part| part.is_known(reader)) {
+                true => words(parts, reader),
+                false => String::new(),
+            },
             Part::Setting { setting, value } => {
-                let name = if foreign { setting.0 } else { setting.1 };
-                match value {
-                    None => name.into(),
-                    Some((value, true)) if !foreign => format!("-s {name}={value}"),
-                    Some((value, _)) => format!("{name}={value}"),
+                let key = match reader {
+                    Reader::Ours(method) => setting.key(method),
+                    Reader::Foreign => None,
+                };
+                match (value, key) {
+                    (None, key) => key.unwrap_or_else(|| setting.theirs.into()),
+                    (Some((value, true)), Some(key)) => format!("-s {key}={value}"),
+                    (Some((value, _)), Some(key)) => format!("{key}={value}"),
+                    (Some((value, _)), None) => format!("{}={value}", setting.theirs),
                 }
             }
+        }
+    }
+
+    fn is_known(&self, reader: Reader<'_>) -> bool {
+        match (self, reader) {
+            (Part::Setting { setting, .. }, Reader::Ours(method)) => setting.key(method).is_some(),
+            _ => true,
         }
     }
 }
@@ -65,7 +148,7 @@ impl Part<'_> {
 /// Whatever is not marked is text: findings of checks, which rules pass on, may hold any.
 fn parts(fix: &str) -> Vec<Part<'_>> {
     let (mut found, mut rest, mut from) = (Vec::new(), fix, 0);
-    while let Some(at) = rest[from..].find(['<', '«']).map(|at| from + at) {
+    while let Some(at) = rest[from..].find(['<', '«', '‹']).map(|at| from + at) {
         let Some((part, len)) = marked(&rest[at..]) else {
             from = at + rest[at..].chars().next().map_or(1, char::len_utf8);
             continue;
@@ -88,12 +171,17 @@ fn marked(text: &str) -> Option<(Part<'_>, usize)> {
             inner.len() + '«'.len_utf8() + '»'.len_utf8(),
         ));
     }
+    if let Some(inner) = text.strip_prefix('‹') {
+        let (inner, _) = inner.split_once('›')?;
+        let len = inner.len() + '‹'.len_utf8() + '›'.len_utf8();
+        return Some((Part::IfKnown(parts(inner)), len));
+    }
     let (inner, _) = text.strip_prefix('<')?.split_once('>')?;
     let (name, value) = match inner.split_once(['=', ':']) {
         Some((name, value)) => (name, Some((value, inner[name.len()..].starts_with('=')))),
         None => (inner, None),
     };
-    let setting = SETTINGS.iter().find(|setting| setting.0 == name)?;
+    let setting = SETTINGS.iter().find(|setting| setting.theirs == name)?;
     Some((Part::Setting { setting, value }, inner.len() + 2))
 }
 
@@ -102,6 +190,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    const OURS_IS: Reader<'_> = Reader::Ours("grpo");
     /// What only this program has: flags, keys, verbs, panes and paths of settings.
     const OURS: [&str; 14] = [
         "-s ",
@@ -149,7 +238,7 @@ mod tests {
                 if not_said.iter().any(|word| line.starts_with(word)) {
                     continue;
                 }
-                let (ours, theirs) = (render(line, false), render(line, true));
+                let (ours, theirs) = (render(line, OURS_IS), render(line, Reader::Foreign));
                 seen += usize::from(ours != theirs);
                 // A path goes on; the end of a sentence does not.
                 let names = |word: &&&str| {
@@ -159,7 +248,7 @@ mod tests {
                 };
                 let left = OURS.iter().find(names);
                 assert_eq!(left, None, "{stem}: {theirs}");
-                for mark in ['<', '«', '»'] {
+                for mark in ['<', '«', '»', '‹', '›'] {
                     let code = mark == '<'
                         && (line.contains("< ") || line.contains("<'") || line.contains("<="));
                     assert!(code || !ours.contains(mark), "{stem}: {ours}");
@@ -173,13 +262,37 @@ mod tests {
     fn changes_have_the_names_of_the_program_that_trains() {
         let fix = "lower the learning rate: <learning_rate=1e-4> <max_grad_norm=1>« (t tunes it while it runs)|»; a higher <temperature>, <beta:0.04>";
         assert_eq!(
-            render(fix, false),
+            render(fix, Reader::Ours("grpo")),
             "lower the learning rate: -s lr=1e-4 -s clip_norm=1 (t tunes it while it runs); a higher rollout.temperature, method.grpo.beta=0.04"
         );
         assert_eq!(
-            render(fix, true),
+            render(fix, Reader::Foreign),
             "lower the learning rate: learning_rate=1e-4 max_grad_norm=1; a higher temperature, beta=0.04"
         );
+    }
+
+    /// `method.grpo.beta` set on a run of RLOO makes it a run of GRPO.
+    #[test]
+    fn settings_are_those_of_the_run_s_method_and_others_are_left_out() {
+        let fix = "smaller steps‹, <epsilon_high:0.28>›, <beta:0.1> or <temperature>";
+        for (method, said) in [
+            (
+                "grpo",
+                "smaller steps, method.grpo.clip_high=0.28, method.grpo.beta=0.1 or rollout.temperature",
+            ),
+            (
+                "rloo",
+                "smaller steps, method.rloo.beta=0.1 or rollout.temperature",
+            ),
+            (
+                "ppo",
+                "smaller steps, method.ppo.beta=0.1 or rollout.temperature",
+            ),
+        ] {
+            assert_eq!(render(fix, Reader::Ours(method)), said);
+        }
+        let theirs = "smaller steps, epsilon_high=0.28, beta=0.1 or temperature";
+        assert_eq!(render(fix, Reader::Foreign), theirs);
     }
 
     #[test]
@@ -189,11 +302,12 @@ mod tests {
             "a < b > c",
             "<unknown=1>",
             "« no bar »",
+            "‹ open",
             "<",
             "«",
             "x <é> y",
         ] {
-            assert_eq!(render(text, true), text);
+            assert_eq!(render(text, Reader::Foreign), text);
         }
     }
 }

@@ -9,6 +9,7 @@ mod verdict;
 mod view;
 mod watch;
 
+pub use fix::settings;
 pub use rules::RULES;
 pub use verdict::Verdict;
 pub use view::View;
@@ -112,7 +113,12 @@ impl Rule {
             return None;
         }
         let mut found = (self.judge)(view)?;
-        found.fix = fix::render(&found.fix, view.state.is_foreign());
+        let reader = match (view.state.is_foreign(), &view.state.head) {
+            (false, Some(head)) => fix::Reader::Ours(&head.method),
+            (false, None) => fix::Reader::Ours(""),
+            (true, _) => fix::Reader::Foreign,
+        };
+        found.fix = fix::render(&found.fix, reader);
         Some(Finding {
             expected: self.entry.summary.into(),
             source: self.entry.source.into(),

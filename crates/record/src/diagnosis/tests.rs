@@ -5,10 +5,13 @@ use crate::base::clock::UnixMillis;
 use crate::wire::{Envelope, Event, Num, Values};
 
 mod cold_start;
+mod displacement;
+mod every_rule;
 mod foreign;
 mod forgetting;
 mod frequencies;
 mod gpu;
+mod noise_limited;
 mod sparse;
 mod watch;
 

@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    const ALL: [Verdict; 6] = [
+    pub const ALL: [Verdict; 6] = [
         Verdict::Diverged,
         Verdict::NotLearning,
         Verdict::Overfitting,
@@ -57,7 +57,7 @@ impl Verdict {
     }
 
     /// The rules that stand behind it, for those that name a fault.
-    fn rules(self) -> &'static [&'static str] {
+    pub fn rules(self) -> &'static [&'static str] {
         match self {
             Verdict::Diverged => &["diverged"],
             Verdict::NotLearning => &[

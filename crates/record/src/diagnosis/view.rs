@@ -21,6 +21,8 @@ const WINDOWS: usize = 64;
 /// Share of the loss of guessing that knowing no more than how frequent each token is leaves: English text has about 0.7
 /// of ln V both in bytes and in tokens of 50,000 words.
 pub const FREQUENCIES: f64 = 0.75;
+/// A usual pull to the reference (DeepSeekMath, arXiv 2402.03300).
+const BETA: f64 = 0.04;
 /// A slope of so many standard errors is one.
 const SLOPE: f64 = 3.0;
 /// Changes below this share of the loss are rounding, however quiet a run is.
@@ -148,6 +150,16 @@ impl<'a> View<'a> {
     pub fn has_rollouts(&self) -> bool {
         let rewards = self.state.series.get(metric::REWARD);
         rewards.is_some_and(|series| series.last().is_some())
+    }
+
+    /// A pull to the reference that is above the run's own: 0.04 where it has none, else twice as much.
+    pub fn more_beta(&self) -> String {
+        let head = self.state.head.as_ref();
+        let own = head.and_then(|head| head.spec["method"][&head.method]["beta"].as_f64());
+        human::number(
+            own.filter(|beta| *beta > 0.0)
+                .map_or(BETA, |beta| 2.0 * beta),
+        )
     }
 
     /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.

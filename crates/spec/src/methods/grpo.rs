@@ -203,7 +203,7 @@ impl super::Method for Config {
     }
 
     fn readings(&self) -> &'static [Metric] {
-        policy::READINGS
+        policy::readings(self.beta > 0.0)
     }
 
     fn fault(&self) -> Option<(&'static str, String, String)> {

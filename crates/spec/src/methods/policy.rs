@@ -114,12 +114,24 @@ pub const LOGP_DIFFERENCE: &str = "sampling/logp_difference";
 use Direction::{Lower, Neutral};
 use Repeatable::Yes;
 
+/// What methods on their own answers read, with a reference or without one.
+pub fn readings(has_reference: bool) -> &'static [Metric] {
+    match has_reference {
+        true => READINGS,
+        false => &READINGS[..READINGS.len() - 1],
+    }
+}
+
+#[rustfmt::skip]
+pub const READ_KL: Metric = metric(KL, "KL to the reference", "nats", Neutral, Yes, "mean over answer tokens, by the method's estimator; log pi - log pi_ref where it is charged to the reward (TRL)");
+
 #[rustfmt::skip]
 pub const READINGS: &[Metric] = &[
     metric(LOGP_DIFFERENCE, "Sampler against trainer", "nats", Lower, Yes, "mean distance of the sampler's log-probabilities from the trainer's: rounding alone on fresh answers"),
-    metric(KL, "KL to the reference", "nats", Neutral, Yes, "mean over answer tokens, by the method's estimator (TRL)"),
     metric(CLIP_LOW, "Clipped below", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is below 1 - clip_low with a negative advantage (TRL)"),
     metric(CLIP_HIGH, "Clipped above", "share", Neutral, Yes, "share of tokens, or of answers, whose ratio is above 1 + clip_high with a positive advantage (TRL)"),
+    // The last one: without a reference nobody reads it.
+    READ_KL,
 ];
 
 /// The id of pass@k: whether one of k answers to a held-out prompt is right.

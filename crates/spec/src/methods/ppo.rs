@@ -9,7 +9,7 @@ mod gae;
 
 pub use gae::{Answered, Judged};
 
-use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READINGS};
+use super::policy::{self, Kl, OLD_LOGP, OnPolicy, READ_KL, READINGS};
 use super::{Batch, Criterion, LossMask, Method, Needs, Normalizer, ReferenceChoice, Scored};
 use crate::base::registry::Entry;
 use crate::data::Unit;
@@ -199,6 +199,8 @@ const OWN: &[Metric] = &[
     metric(ENDED, "Ended answers", "", Neutral, Yes, "answers of the rollout that ended by themselves (TRL)"),
     metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 one that knows nothing"),
     metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
+    // The last one: without a reference nobody reads it.
+    READ_KL,
 ];
 
 impl OnPolicy for Config {
@@ -270,7 +272,10 @@ impl Method for Config {
     }
 
     fn readings(&self) -> &'static [Metric] {
-        OWN
+        match self.beta > 0.0 {
+            true => OWN,
+            false => &OWN[..OWN.len() - 1],
+        }
     }
 
     fn best(&self) -> Criterion {

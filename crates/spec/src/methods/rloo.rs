@@ -98,7 +98,7 @@ impl super::Method for Config {
     }
 
     fn readings(&self) -> &'static [Metric] {
-        policy::READINGS
+        policy::readings(self.beta > 0.0)
     }
 
     fn best(&self) -> Criterion {

@@ -8,7 +8,7 @@ mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
 pub use folder::{Folder, Outline, has_chat_template, is_adapter_alone, outline, under};
-pub use scorer::RewardModel;
+pub use scorer::{AnswerRead, RewardModel};
 
 use crate::base::text::{one_line, shown};
 use crate::data::tokenizer;
@@ -287,6 +287,14 @@ impl ModelSource {
         match self {
             ModelSource::Folder(folder) => folder.path(),
             ModelSource::Gguf(file) => file.path(),
+        }
+    }
+
+    /// What an adapter alone stands on; none of a model with weights of its own.
+    pub fn base(&self) -> Option<&ModelSource> {
+        match self {
+            ModelSource::Folder(folder) => folder.base(),
+            ModelSource::Gguf(_) => None,
         }
     }
 

@@ -16,6 +16,17 @@ pub struct RewardModel {
     pad: Option<u32>,
 }
 
+/// A prompt and what was answered, to be scored.
+#[derive(Debug, Clone, Copy)]
+pub struct AnswerRead<'a> {
+    pub prompt: &'a str,
+    pub text: &'a str,
+    /// The answer ended by itself.
+    pub ended: bool,
+    /// Where a chat template wrote the prompt: what it writes behind an answer.
+    pub behind: Option<&'a str>,
+}
+
 impl RewardModel {
     /// The description of a reward model: all that can be known of it without reading weights.
     ///
@@ -75,6 +86,14 @@ impl RewardModel {
         &self.tokenizer
     }
 
+    /// Prompt and answer as it read them in training.
+    ///
+    /// # Errors
+    /// Text that the tokenizer refuses; nothing to read.
+    pub fn ids(&self, answer: &AnswerRead<'_>) -> Result<Vec<u32>, String> {
+        ids(&self.tokenizer, answer)
+    }
+
     /// Tokens of the longest text; of a longer one the end is read.
     pub fn context(&self) -> usize {
         self.model.shape().seq_len
@@ -110,5 +129,102 @@ impl RewardModel {
             }
         }
         Ok(scores)
+    }
+}
+
+/// Prompt and answer as [`crate::data::render`] writes pairs: turns with nothing but what the template writes around them, a
+/// text with the tokenizer's own begin. An answer that ended has its end behind it: the template's, or of a text the token
+/// that ends texts, or its line's where the vocabulary has none.
+fn ids(tokenizer: &Tokenizer, answer: &AnswerRead<'_>) -> Result<Vec<u32>, String> {
+    let end = match (answer.behind, tokenizer.eos()) {
+        _ if !answer.ended => "",
+        (Some(behind), _) => behind,
+        (None, None) => "\n",
+        (None, Some(_)) => "",
+    };
+    let text = format!("{}{}{end}", answer.prompt, answer.text);
+    let ids = match answer.behind {
+        Some(_) => tokenizer.encode(&text),
+        None => tokenizer.encode_begun(&text),
+    };
+    let mut ids = ids.map_err(|e| e.to_string())?;
+    if answer.behind.is_none() && answer.ended {
+        let eos = tokenizer.eos().filter(|eos| ids.last() != Some(eos));
+        ids.extend(eos);
+    }
+    match ids.is_empty() {
+        true => Err("prompt and answer are empty".into()),
+        false => Ok(ids),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::chat::{GenerationPrompt, Template};
+    use crate::data::render::Renderer;
+    use crate::data::{Content, Example, Message, Place, TrainOn, Turns};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    /// A vocabulary that puts `<s>` in front of texts, as Llama's and Mistral's do.
+    fn tokenizer() -> Tokenizer {
+        let json = include_str!("../../../../tests/fixtures/chat/tokenizer.json");
+        let mut json: serde_json::Value = serde_json::from_str(json).unwrap();
+        let id = Tokenizer::from_json(&json.to_string()).unwrap().id("<s>");
+        json["post_processor"] = json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [id.unwrap()], "tokens": ["<s>"]}},
+        });
+        Tokenizer::from_json(&json.to_string()).unwrap()
+    }
+
+    /// What `llmtui score` and the training read of a pair's chosen side.
+    fn of_pair(template: Option<&Template>, prompt: Turns) -> Vec<u32> {
+        let renderer = Renderer::new(Arc::new(tokenizer()), template.cloned(), TrainOn::Auto);
+        let answer = |text: &str| match &prompt {
+            Turns::Text(_) => Turns::Text(text.into()),
+            Turns::Messages(_) => Turns::Messages(vec![Message::new("assistant", text)]),
+        };
+        let content = Content::Preference {
+            prompt: prompt.clone(),
+            chosen: answer("four"),
+            rejected: answer("five"),
+        };
+        let place = Place {
+            file: "pairs.jsonl".into(),
+            row: 1,
+        };
+        let [chosen, _] = renderer.pair(&Example::new(content), &place).unwrap();
+        chosen.ids
+    }
+
+    #[test]
+    fn an_answer_is_read_as_the_pairs_that_its_reward_model_learned_from() {
+        let turns = [Message::new("user", "two and two?")];
+        for name in ["chatml", "phi3", "llama3", "mistral", "plain"] {
+            let template = Template::builtin(name).unwrap();
+            let prompt = template.render(&turns, None, GenerationPrompt::With);
+            let (prompt, behind) = (prompt.unwrap(), template.behind_answer());
+            let answer = AnswerRead {
+                prompt: &prompt,
+                text: "four",
+                ended: true,
+                behind: Some(&behind),
+            };
+            let learned = of_pair(Some(&template), Turns::Messages(turns.to_vec()));
+            assert_eq!(ids(&tokenizer(), &answer).unwrap(), learned, "{name}");
+        }
+        let answer = AnswerRead {
+            prompt: "two and two? ",
+            text: "four",
+            ended: true,
+            behind: None,
+        };
+        let learned = of_pair(None, Turns::Text(answer.prompt.into()));
+        assert_eq!(ids(&tokenizer(), &answer).unwrap(), learned);
+        assert_eq!(learned[0], tokenizer().id("<s>").unwrap());
     }
 }

@@ -260,6 +260,7 @@ mod tests {
             text: text.into(),
             tokens: 1,
             ended: true,
+            behind: None,
             reference: Reference {
                 answer: answer.map(str::to_string),
                 metadata,

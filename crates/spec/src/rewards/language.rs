@@ -88,6 +88,7 @@ mod tests {
             text: text.into(),
             tokens: 1,
             ended: true,
+            behind: None,
             reference: Reference::default(),
         };
         config.score(&answer).unwrap()

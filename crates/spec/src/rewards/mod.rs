@@ -33,6 +33,8 @@ pub struct Answer {
     pub tokens: usize,
     /// It ended by itself, not at its longest length.
     pub ended: bool,
+    /// Where a chat template wrote the prompt: what it writes behind an answer. None behind plain text.
+    pub behind: Option<String>,
     pub reference: Reference,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Answer, Reward, Worker};
 use crate::base::registry::Entry;
-use crate::models::RewardModel;
+use crate::models::{AnswerRead, RewardModel};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ impl Worker for Scorer {
                 none.insert(opened.map_err(|e| format!("{e}; {}", e.hint()))?)
             }
         };
-        let texts = answers.iter().map(|answer| ids(model, answer));
+        let texts = answers.iter().map(|answer| model.ids(&as_read(answer)));
         let texts = texts.collect::<Result<Vec<_>, String>>()?;
         let scores = model.scores(&texts, self.config.batch);
         self.scores = scores.map_err(|e| e.to_string())?;
@@ -116,20 +116,11 @@ impl Worker for Scorer {
     }
 }
 
-/// Prompt and answer as the reward model read them in training: an answer that ended has its end behind it, the token that
-/// ends texts, or its line's where the vocabulary has none.
-fn ids(model: &RewardModel, answer: &Answer) -> Result<Vec<u32>, String> {
-    let tokenizer = model.tokenizer();
-    let end = match (answer.ended, tokenizer.eos()) {
-        (true, None) => "\n",
-        _ => "",
-    };
-    let text = format!("{}{}{end}", answer.prompt, answer.text);
-    let mut ids = tokenizer.encode_begun(&text).map_err(|e| e.to_string())?;
-    let eos = tokenizer.eos().filter(|eos| ids.last() != Some(eos));
-    ids.extend(eos.filter(|_| answer.ended));
-    match ids.is_empty() {
-        true => Err("prompt and answer are empty".into()),
-        false => Ok(ids),
+fn as_read(answer: &Answer) -> AnswerRead<'_> {
+    AnswerRead {
+        prompt: &answer.prompt,
+        text: &answer.text,
+        ended: answer.ended,
+        behind: answer.behind.as_deref(),
     }
 }

@@ -201,6 +201,7 @@ mod tests {
             text: "x".into(),
             tokens: 1,
             ended: true,
+            behind: None,
             reference: crate::rewards::Reference::parse(json),
         };
         let config = Config::default();

@@ -118,6 +118,7 @@ mod tests {
                 text: case.text.clone(),
                 tokens: 1,
                 ended: true,
+                behind: None,
                 reference: super::super::Reference::default(),
             };
             let config = Config {

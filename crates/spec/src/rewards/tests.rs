@@ -8,6 +8,7 @@ fn answer(text: &str, right: &str) -> Answer {
         text: text.into(),
         tokens: text.split_whitespace().count(),
         ended: true,
+        behind: None,
         reference: Reference {
             answer: Some(right.into()),
             ..Reference::default()
@@ -288,6 +289,7 @@ fn what_an_answer_lacks_is_counted_apart_from_what_is_wrong() {
         text: text.into(),
         tokens: 1,
         ended: true,
+        behind: None,
         reference: Reference {
             answer: Some("4".into()),
             ..Reference::default()

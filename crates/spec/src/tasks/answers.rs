@@ -28,8 +28,8 @@ const NOTHING: &str = "[invalid]";
 /// An answer as it was written.
 pub(super) struct Written {
     pub record: Record,
-    /// The prompt with the chat template around it, where there is one.
-    pub asked: Option<String>,
+    /// The prompt with the chat template around it, where there is one, and what that writes behind an answer.
+    pub asked: Option<(String, String)>,
     /// Tokens, those of a stop text included.
     pub tokens: usize,
     /// It ended by itself, not at its longest length.
@@ -59,9 +59,11 @@ pub(super) fn write(
             true => Some(subject.as_turn(prompt).map_err(fail)?),
             false => None,
         };
-        let ids = subject
-            .tokenizer
-            .encode_begun(turn.as_ref().unwrap_or(prompt));
+        // What begins a conversation is written by its template, as in training and in chat.
+        let ids = match &turn {
+            Some(turn) => subject.tokenizer.encode(turn),
+            None => subject.tokenizer.encode_begun(prompt),
+        };
         let mut ids = ids.map_err(|e| fail(e.to_string()))?;
         if ids.is_empty() {
             ids.extend(subject.prefix);
@@ -80,6 +82,7 @@ pub(super) fn write(
         max_new_tokens,
         ..Sampling::default()
     };
+    let behind = subject.behind_answer();
     let Subject {
         model,
         tokenizer,
@@ -111,7 +114,7 @@ pub(super) fn write(
             let (answer, stopped) = stops.text(&ids);
             Written {
                 record: judged(task, item, answer, cut),
-                asked,
+                asked: asked.map(|asked| (asked, behind.clone())),
                 tokens: ids.len(),
                 ended: stopped || ids.len() < max_new_tokens,
             }

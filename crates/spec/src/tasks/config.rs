@@ -147,6 +147,9 @@ pub struct TaskConfig {
     /// A template: what stands before the continuation. For `text`, the text.
     #[serde(default)]
     pub prompt: String,
+    /// A template, for `text`: the text whose bytes the loss is divided by. Default: `prompt`.
+    #[serde(default)]
+    pub measured: Option<String>,
     /// An expression with a list of prompts in place of `prompt`: the continuation is `target`, and the prompt after which it
     /// is the most likely one is the model's choice.
     #[serde(default)]

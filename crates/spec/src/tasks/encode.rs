@@ -93,16 +93,19 @@ impl Subject<'_> {
     /// where there is none it is not predicted.
     pub(super) fn windows(&self, text: &str) -> Result<Vec<Pair>, DataError> {
         let mut ids = self.tokenizer.encode_begun(text)?;
-        if let Some(prefix) = self.prefix {
-            ids.insert(0, prefix);
+        // The tokenizer's own begin is given, as the other is that stands in for one.
+        let mut given = self.tokenizer.lead().len();
+        if given == 0 {
+            given = 1;
+            ids.splice(0..0, self.prefix);
         }
         let limit = self.model.shape().seq_len;
-        let (mut windows, mut at) = (Vec::new(), 1);
+        let (mut windows, mut at) = (Vec::new(), given);
         while at < ids.len() {
             let to = (at + limit).min(ids.len());
             // The last window reaches back over what is predicted already.
             let from = match at {
-                1 => 0,
+                at if at == given => 0,
                 _ => (to - 1).saturating_sub(limit),
             };
             windows.push(Pair {

@@ -37,7 +37,12 @@ pub enum Asked {
         context: String,
         continuation: String,
     },
-    Text(String),
+    Text {
+        text: String,
+        /// What its loss is divided by, where that is not the text's own length.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes: Option<usize>,
+    },
     Answer {
         prompt: String,
         target: String,
@@ -115,7 +120,12 @@ impl Maker<'_> {
         let row = &record.fields;
         let config = &self.task.config;
         if config.kind == Kind::Text {
-            return Ok(Asked::Text(self.task.prompt.render(row)?));
+            let measured = self.task.measured.as_ref();
+            let measured = measured.map(|template| template.render(row)).transpose()?;
+            return Ok(Asked::Text {
+                text: self.task.prompt.render(row)?,
+                bytes: measured.map(|text| text.len()),
+            });
         }
         let head = self.head(record)?;
         let pair = |prompt: &str, continuation: &str| {

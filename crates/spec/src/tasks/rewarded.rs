@@ -110,8 +110,13 @@ fn answer(item: &Item, written: &Written) -> Option<Answer> {
     else {
         return None;
     };
+    let (prompt, behind) = match written.asked.clone() {
+        Some((turns, behind)) => (turns, Some(behind)),
+        None => (prompt.clone(), None),
+    };
     Some(Answer {
-        prompt: written.asked.clone().unwrap_or_else(|| prompt.clone()),
+        prompt,
+        behind,
         text: written.record.answer.clone()?,
         tokens: written.tokens,
         ended: written.ended,

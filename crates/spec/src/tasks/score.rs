@@ -33,7 +33,7 @@ impl<'a> Work<'a> {
                 context,
                 continuation,
             } => vec![pair(&(context.clone(), continuation.clone()))?],
-            Asked::Text(text) => subject.windows(text).map_err(|e| fail(e.into()))?,
+            Asked::Text { text, .. } => subject.windows(text).map_err(|e| fail(e.into()))?,
             Asked::Answer { .. } => Vec::new(),
         };
         Ok(Work { item, pairs })
@@ -192,11 +192,11 @@ fn record(work: &Work, scores: &[Scores]) -> Record {
             put("acc", f64::from(u8::from(all)));
             put("logp", record.scored.iter().map(|s| s.logp).sum());
         }
-        Asked::Text(text) => {
+        Asked::Text { text, bytes } => {
             record.prompt = text.clone();
             put("logp", scores.iter().map(sum).sum());
             put("tokens", scores.iter().map(|s| s.logps.len() as f64).sum());
-            put("bytes", text.len() as f64);
+            put("bytes", bytes.unwrap_or(text.len()) as f64);
         }
         Asked::Answer { .. } => {}
     }

@@ -87,6 +87,13 @@ impl<'a> Subject<'a> {
         self
     }
 
+    /// What the template writes behind an answer; nothing without one.
+    pub(super) fn behind_answer(&self) -> String {
+        self.template
+            .map(Template::behind_answer)
+            .unwrap_or_default()
+    }
+
     /// A prompt as a user's turn, up to where the assistant begins to speak.
     ///
     /// # Errors
@@ -113,11 +120,33 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// SHA-256 over what decides a model's answers: weights, configuration and tokenizer, by name and contents.
+/// SHA-256 over what decides a model's answers: weights, configuration, tokenizer and chat template, by name and contents; of
+/// an adapter alone those of its base, too.
 ///
 /// # Errors
 /// A file cannot be read.
 pub fn fingerprint(path: &Path) -> Result<String, TaskError> {
+    // What it stands on is told as the model is opened, where that is not here.
+    let source = path.is_dir().then(|| ModelSource::open(path).ok());
+    let mut hash = Sha256::new();
+    for place in source.flatten().map_or(vec![path.into()], parts) {
+        add(&mut hash, &place)?;
+    }
+    Ok(hex(hash))
+}
+
+/// The folder of a model and, of an adapter alone, what it stands on.
+fn parts(source: ModelSource) -> Vec<PathBuf> {
+    let mut at = Some(&source);
+    let mut places = Vec::new();
+    while let Some(source) = at {
+        places.push(source.path().to_path_buf());
+        at = source.base();
+    }
+    places
+}
+
+fn add(hash: &mut Sha256, path: &Path) -> Result<(), TaskError> {
     let mut files: Vec<PathBuf> = match path.is_dir() {
         false => vec![path.to_path_buf()],
         true => std::fs::read_dir(path)
@@ -128,15 +157,14 @@ pub fn fingerprint(path: &Path) -> Result<String, TaskError> {
             .collect(),
     };
     files.sort();
-    let mut hash = Sha256::new();
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         hash.update(name.as_bytes());
         hash.update([0]);
         let mut reader = open_plain(&file).map_err(TaskError::io(&file))?;
-        std::io::copy(&mut reader, &mut hash).map_err(TaskError::io(&file))?;
+        std::io::copy(&mut reader, hash).map_err(TaskError::io(&file))?;
     }
-    Ok(hex(hash))
+    Ok(())
 }
 
 fn decides(file: &Path) -> bool {
@@ -145,7 +173,49 @@ fn decides(file: &Path) -> bool {
     match kind.as_ref() {
         "safetensors" => !name.starts_with("optimizer"),
         "json" => !["state.json", "manifest.json"].contains(&name.as_ref()),
-        "gguf" | "model" | "bin" => true,
+        // merges.txt, and the chat template.
+        "gguf" | "model" | "bin" | "txt" | "jinja" => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_decides_answers_changes_the_fingerprint_and_nothing_else_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, adapter) = (dir.path().join("base"), dir.path().join("adapter"));
+        for folder in [&base, &adapter] {
+            fs::create_dir(folder).unwrap();
+        }
+        let config = serde_json::json!({"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 64, "vocab_size": 65});
+        fs::write(base.join("config.json"), config.to_string()).unwrap();
+        fs::write(base.join("model.safetensors"), "weights").unwrap();
+        let said = serde_json::json!({"base_model_name_or_path": base, "peft_type": "LORA"});
+        fs::write(adapter.join("adapter_config.json"), said.to_string()).unwrap();
+        let mut seen = Vec::new();
+        for (folder, file, text) in [
+            (&base, "model.safetensors", "other weights"),
+            (&base, "merges.txt", "a b"),
+            (&base, "chat_template.jinja", "{{ messages }}"),
+            (&base, "chat_template.jinja", "{{ messages[0] }}"),
+            (&adapter, "adapter_model.safetensors", "weights"),
+        ] {
+            fs::write(folder.join(file), text).unwrap();
+            let both = [&base, &adapter].map(|folder| fingerprint(folder).unwrap());
+            assert_ne!(both[0], both[1]);
+            seen.push(both);
+        }
+        for two in seen.windows(2) {
+            assert_ne!(two[0][1], two[1][1], "the adapter answers otherwise");
+        }
+        assert_ne!(seen[2][0], seen[3][0], "another template");
+        assert_eq!(seen[3][0], seen[4][0], "the base is what it was");
+        fs::write(base.join("state.json"), "{}").unwrap();
+        assert_eq!(fingerprint(&base).unwrap(), seen[4][0]);
     }
 }

@@ -41,6 +41,7 @@ pub struct Task {
     pub(super) config: TaskConfig,
     pub(super) description: RowTemplate,
     pub(super) prompt: RowTemplate,
+    pub(super) measured: Option<RowTemplate>,
     pub(super) target: Option<RowTemplate>,
     pub(super) prompts: Option<Formula>,
     pub(super) choices: Option<Formula>,
@@ -129,6 +130,9 @@ impl Task {
             }
             Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
         }
+        if config.measured.is_some() && config.kind != Kind::Text {
+            return Err("`measured` is for tasks of kind `text`".into());
+        }
         if config.chat && config.kind != Kind::Answer {
             return Err(
                 "`chat` is for tasks of kind `answer`: the others score texts as they are".into(),
@@ -170,6 +174,11 @@ impl Task {
         Ok(Task {
             description: template("description", &config.description)?,
             prompt: template("prompt", &config.prompt)?,
+            measured: config
+                .measured
+                .as_deref()
+                .map(|measured| template("measured", measured))
+                .transpose()?,
             target: config
                 .target
                 .as_deref()

@@ -21,6 +21,11 @@ fn expected() -> Value {
 }
 
 fn subject() -> Loaded {
+    subject_of(|_| {})
+}
+
+/// The same with a change to its tokenizer.json.
+fn subject_of(change: impl Fn(&mut Value)) -> Loaded {
     let path = oracle().join("model");
     let source = ModelSource::open(&path).unwrap();
     // The fixture is ours: no child process is needed to read it.
@@ -30,7 +35,9 @@ fn subject() -> Loaded {
         eos: Some("</s>".into()),
         ..Default::default()
     };
-    let tokenizer = tokenizer::Tokenizer::from_json(&json).unwrap();
+    let mut json: Value = serde_json::from_str(&json).unwrap();
+    change(&mut json);
+    let tokenizer = tokenizer::Tokenizer::from_json(&json.to_string()).unwrap();
     Loaded::load(&source, tokenizer.with_marks(marks).unwrap()).unwrap()
 }
 
@@ -214,6 +221,43 @@ fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
     let summary = summarize(prepared.task.config(), &outcome.records);
     let bits = -scores["logp"] / std::f64::consts::LN_2 / text.len() as f64;
     assert!((summary.headline().unwrap().value - bits).abs() < 1e-9);
+}
+
+/// A tokenizer whose own file begins texts: that token is given, as the one is that stands in for it elsewhere.
+#[test]
+fn the_token_that_begins_texts_is_given_once_and_never_predicted() {
+    let mut plain = subject();
+    let mut leading = subject_of(|json| {
+        json["post_processor"]["single"] = serde_json::json!([
+            {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+        ]);
+        json["post_processor"]["special_tokens"] =
+            serde_json::json!({"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}});
+    });
+    assert_eq!(leading.subject().tokenizer.lead(), [0]);
+    for text in ["the red dog runs", &"the red dog. ".repeat(200)] {
+        let windows = plain.subject().windows(text).unwrap();
+        assert_eq!(leading.subject().windows(text).unwrap(), windows);
+        assert_eq!(windows[0].context, [0]);
+    }
+}
+
+/// Expected: what `wikitext_detokenizer` of lm-evaluation-harness makes of the page.
+#[test]
+fn pages_of_wikitext_are_read_as_in_the_harness_and_measured_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = " \n = Robert Boulter = \n \n Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role in \" Herons \" ( 2001 ) ; it cost $ 1 @,@ 000 @.@ 5 : why ? So ! \n \n = = Career = = \n \n = = = 2000 – 2005 = = = \n \n The actors ' work { sic } was [ see note ] called ' the best ' by the BBC 's Jones at 90 ° N or N times . /' 4/ \n";
+    let file = dir.path().join("rows.jsonl");
+    std::fs::write(&file, format!("{}\n", serde_json::json!({"page": page}))).unwrap();
+    let mut task = load("wikitext", &Env::default()).unwrap();
+    task.config.source = SourceConfig::path(file.to_string_lossy());
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let wanted = "\n= Robert Boulter =\n\nRobert Boulter is an English film, television and theatre actor. He had a guest-starring role in \"Herons\" (2001); it cost $ 1,000.5: why? So!\n\n== Career ==\n\n=== 2000 – 2005 ===\n\nThe actors'work {sic} was [see note] called' the best 'by the BBC's Jones at 90°N or 1 times. /'[0-9]/\n";
+    let Asked::Text { text, bytes } = &prepared.items[0].asked else {
+        panic!("no text")
+    };
+    assert_eq!(text, wanted);
+    assert_eq!(*bytes, Some(page.len()));
 }
 
 #[test]

@@ -142,6 +142,21 @@ impl Template {
         said.filter(|end| !end.is_empty())
     }
 
+    /// What the template writes behind the answer at the end of a conversation: `<|im_end|>` and a line's end, say.
+    pub fn behind_answer(&self) -> String {
+        const ANSWER: &str = "An answer.";
+        let turns = [
+            Message::new("user", "A question?"),
+            Message::new("assistant", ANSWER),
+        ];
+        let text = self.render(&turns, None, GenerationPrompt::Without);
+        let behind = text.ok().and_then(|text| {
+            let (_, behind) = text.rsplit_once(ANSWER)?;
+            Some(behind.to_string())
+        });
+        behind.unwrap_or_else(|| self.turn_end().unwrap_or_default().into())
+    }
+
     /// SHA-256 in hex of everything that decides how turns become text: two runs whose fingerprints differ speak
     /// different formats.
     pub fn fingerprint(&self) -> String {

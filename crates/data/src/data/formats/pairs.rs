@@ -1,10 +1,11 @@
 //! A chosen and a rejected answer: the prompt that is how both begin, and what no pair may be.
 
 use super::row::Row;
+use super::turns::with_system;
 use crate::data::{Content, RowFault, Turns};
 
 /// The common beginning and the two ends. As TRL does it, both ends keep at least one character or message, and a space
-/// in front of where texts part belongs to the ends.
+/// in front of where texts part belongs to the ends. A `system` column goes in front of turns.
 pub(super) fn split(row: &Row<'_>, chosen: Turns, rejected: Turns) -> Result<Content, RowFault> {
     if chosen == rejected {
         return Err(same(row));
@@ -32,8 +33,9 @@ pub(super) fn split(row: &Row<'_>, chosen: Turns, rejected: Turns) -> Result<Con
             }
             let rejected_end = rejected.split_off(at);
             let chosen_end = chosen.split_off(at);
+            let system = row.optional_text("system")?;
             Ok(Content::Preference {
-                prompt: Turns::Messages(chosen),
+                prompt: Turns::Messages(with_system(chosen, system)),
                 chosen: Turns::Messages(chosen_end),
                 rejected: Turns::Messages(rejected_end),
             })

@@ -1,7 +1,7 @@
 //! Two whole conversations, or texts, that begin the same: the prompt is their longest common beginning.
 
 use super::pairs::split;
-use super::{Format, Shape, TOOLS, hh_rlhf, required};
+use super::{Format, SYSTEM, Shape, TOOLS, hh_rlhf, required};
 use crate::base::registry::Entry;
 
 pub(super) const FORMAT: Format = Format {
@@ -14,6 +14,7 @@ pub(super) const FORMAT: Format = Format {
     parts: &[
         required("chosen", &["chosen", "chosen_messages"], Shape::Prose),
         required("rejected", &["rejected", "rejected_messages"], Shape::Prose),
+        SYSTEM,
         TOOLS,
     ],
     fits: |row| {

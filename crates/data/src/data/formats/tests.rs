@@ -226,6 +226,17 @@ fn preferences_with_a_prompt() {
         json!({"prompt": "hi", "chosen": side("a"), "rejected": side("b"), "messages": side("a")}),
     );
     assert_eq!(example.content, expected);
+    // A system prompt in a column of its own is a part of the prompt, however that is told.
+    let told = json!({"system": "Be kind.", "chosen": side("a"), "rejected": side("b")});
+    let mut repeated = told.clone();
+    repeated["prompt"] = json!("hi");
+    for row in [told, repeated] {
+        let (_, example) = both(row);
+        let Content::Preference { prompt, .. } = example.content else {
+            panic!("no pair")
+        };
+        assert_eq!(prompt, chat(&[("system", "Be kind."), ("user", "hi")]));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod tokenize;
 
 use crate::base::human::grouped;
 use crate::base::paths::Env;
-use crate::data::chat::CutMark;
+use crate::data::chat::{CutMark, Template};
 use crate::data::corpus::{Corpus, sha256};
 use crate::data::dataset::Splits;
 use crate::data::documents::{Documents, Layouting, Portion};
@@ -100,6 +100,7 @@ impl Dataset {
         let Tokens {
             tokenizer,
             ends,
+            behind_answers,
             unused_template,
             cut_marks,
             train,
@@ -111,11 +112,12 @@ impl Dataset {
         documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
         Ok(Dataset {
             fingerprint: fingerprint(config, &train, &val, how),
-            tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
+            tokenizer_fingerprint: of_tokenizer(&tokenizer),
             tokenizer: Arc::unwrap_or_clone(tokenizer),
             place: place(&train),
             notes,
             ends,
+            behind_answers,
             unused_template,
             cut_marks,
             learning: Some(learning),
@@ -155,6 +157,7 @@ impl Dataset {
             notes: Vec::new(),
         };
         let ready = work.source(source)?;
+        let behind_answers = work.template.as_ref().map(Template::behind_answer);
         let mut notes = work.notes;
         let how = layout(config, std::slice::from_ref(&ready), &request)?;
         let spans: Vec<Span> = ready.store.spans().collect();
@@ -165,7 +168,7 @@ impl Dataset {
         }
         let mut documents = Documents {
             train: Vec::new(),
-            val: vec![portion],
+            val: vec![portion.with_template(ready.templated)],
             stages: Vec::new(),
             how,
             bytes_per_token: None,
@@ -178,6 +181,7 @@ impl Dataset {
             place: ready.name,
             notes,
             ends: like.ends.clone(),
+            behind_answers,
             unused_template: false,
             cut_marks: Vec::new(),
             learning: None,
@@ -194,12 +198,13 @@ fn corpus(
 ) -> Result<Dataset, DataError> {
     let corpus = Corpus::prepare(config, tokenizer, seq_len)?;
     Ok(Dataset {
-        tokenizer_fingerprint: sha256(corpus.tokenizer.to_json().as_bytes()),
+        tokenizer_fingerprint: of_tokenizer(&corpus.tokenizer),
         tokenizer: corpus.tokenizer.clone(),
         fingerprint: corpus.fingerprint.clone(),
         place: corpus.place.clone(),
         notes: corpus.notes.clone(),
         ends: end_tokens(&corpus.tokenizer, None),
+        behind_answers: None,
         unused_template: false,
         cut_marks: Vec::new(),
         learning: None,
@@ -222,6 +227,8 @@ struct Tokens {
     /// What ends a turn or a text.
     ends: Vec<u32>,
     /// As [`Dataset`] has it.
+    /// What the template writes behind an answer.
+    behind_answers: Option<String>,
     unused_template: bool,
     cut_marks: Vec<CutMark>,
     train: Vec<Ready>,
@@ -274,6 +281,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     // What conversations were written in goes with the model.
     let templated = train.iter().any(|source| source.templated);
     let unused_template = template.is_some() && !templated;
+    let behind_answers = template.as_ref().map(Template::behind_answer);
     let supervised_in = template.filter(|_| templated);
     // One that is trained for the run has the marks of its template, or was told to have none.
     let of_file = matches!(config.tokenizer, TokenizerConfig::File(_));
@@ -287,6 +295,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     Ok(Tokens {
         tokenizer,
         ends,
+        behind_answers,
         unused_template,
         cut_marks,
         train,
@@ -412,11 +421,13 @@ fn lay_out(
         if portion.rows() == 0 {
             return Err(nothing_left(source, how, &kept));
         }
-        documents.train.push(portion);
+        documents
+            .train
+            .push(portion.with_template(source.templated));
         // Of a small source beside large ones no row may be counted.
         if divides && (counted.is_none() || !held.is_empty()) {
             let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
-            documents.val.push(portion);
+            documents.val.push(portion.with_template(source.templated));
             tried.push(Tried { how, spans: held });
         }
     }
@@ -425,7 +436,7 @@ fn lay_out(
         let how = of(source);
         let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
-        documents.val.push(portion);
+        documents.val.push(portion.with_template(source.templated));
         tried.push(Tried { how, spans });
     }
     if config.mix == Mix::Concatenate {
@@ -494,6 +505,12 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
         weights: train.iter().map(|source| source.weight).collect(),
     };
     said.chain([last]).collect()
+}
+
+/// Of a tokenizer.json, and of what the files beside it say otherwise.
+fn of_tokenizer(tokenizer: &Tokenizer) -> String {
+    let beside = tokenizer.beside().unwrap_or_default();
+    sha256([tokenizer.to_json(), &beside].concat().as_bytes())
 }
 
 /// Everything that decides on the batches besides the seed and the batch size.

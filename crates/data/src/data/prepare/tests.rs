@@ -377,3 +377,32 @@ fn held_out_rows_may_be_counted_over_all_sources() {
         "{told}"
     );
 }
+
+/// The end of a document is named beside the vocabulary: with another one the shards of the cache were taken as they were, and
+/// a resume saw no change.
+#[test]
+fn another_end_mark_is_another_tokenizer_and_other_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (rows, folder) = (dir.path().join("rows.jsonl"), dir.path().join("model"));
+    std::fs::create_dir(&folder).unwrap();
+    let vocabulary = include_str!("../../../../../tests/fixtures/chat/tokenizer.json");
+    std::fs::write(folder.join("tokenizer.json"), vocabulary).unwrap();
+    let row = r#"{"prompt": "say it: ", "completion": "it is said"}"#;
+    std::fs::write(&rows, format!("{row}\n").repeat(8)).unwrap();
+    let opened = |eos: &str| {
+        let marks = serde_json::json!({"eos_token": eos}).to_string();
+        std::fs::write(folder.join("tokenizer_config.json"), marks).unwrap();
+        let config = serde_json::json!({
+            "path": rows, "val_fraction": 0.2, "tokenizer": {"file": {"path": folder}}, "cache": dir.path().join("cache"),
+        });
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let data = Dataset::open(&config, Request::new(64)).unwrap();
+        let batch = data.train_batch(0, 0, 1);
+        let end = data.tokenizer.id(eos).unwrap();
+        assert!(batch.targets.contains(&end), "{eos}: {:?}", batch.targets);
+        (data.tokenizer_fingerprint, data.fingerprint)
+    };
+    let (first, second) = (opened("</s>"), opened("<|im_end|>"));
+    assert!(first.0 != second.0 && first.1 != second.1);
+    assert_eq!(first, opened("</s>"));
+}

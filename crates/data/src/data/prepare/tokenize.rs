@@ -165,6 +165,11 @@ impl Tokenizing<'_> {
             "text" if !self.tokenizer.lead().is_empty() => key.with("lead", "once"),
             _ => key,
         };
+        // Documents end with a mark that may be named beside the vocabulary alone.
+        let key = match self.tokenizer.beside() {
+            Some(marks) => key.with("marks", marks),
+            None => key,
+        };
         Ok(key
             .with("settings", made)
             .with("content", store::digest(rows.rows().files())?)

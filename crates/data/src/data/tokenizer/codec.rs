@@ -233,6 +233,14 @@ impl Tokenizer {
         self.eos
     }
 
+    /// What the files beside the vocabulary say of the tokens that end and fill up texts, where its tokenizer.json alone would
+    /// say something else.
+    pub fn beside(&self) -> Option<String> {
+        let alone = END_OF_TEXT.iter().find_map(|t| self.id(t));
+        let (eos, pad) = (self.eos, self.pad().filter(|pad| Some(*pad) != alone));
+        (eos != alone || pad.is_some()).then(|| format!("eos {eos:?} pad {pad:?}"))
+    }
+
     /// Text to ids. Nothing is added; special tokens that stand in the text stay whole.
     ///
     /// # Errors

@@ -114,6 +114,15 @@ impl Marks {
         }
     }
 
+    /// Whether the begin mark goes in front of each text, for files that leave that to whoever reads them. Where nothing is
+    /// said, transformers' class of the tokenizer decides (`add_bos_token`'s default).
+    pub fn adds_bos(&self) -> bool {
+        let class = self.class.as_deref().unwrap_or_default();
+        let by_class = ["LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer"];
+        let of_class = by_class.contains(&class.trim_end_matches("Fast"));
+        self.add_bos.unwrap_or(of_class)
+    }
+
     /// The marks that are tokens.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         [&self.bos, &self.eos, &self.pad, &self.unk]

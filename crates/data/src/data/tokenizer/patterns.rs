@@ -92,6 +92,14 @@ pub fn gguf_name(splits: &[String], gpt2: bool, ignore_merges: bool) -> Option<&
     })
 }
 
+/// Whether llama.cpp puts the begin mark in front of texts of byte-level BPE that are cut so, in files that do not say.
+pub fn gguf_adds_bos(pre: &str) -> bool {
+    matches!(
+        pre,
+        "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" | "lfm2" | "tekken"
+    )
+}
+
 impl Pattern {
     /// The rule of `tokenizer.ggml.pre` (llama.cpp, src/llama-vocab.cpp); `None` for one that is not known here.
     pub fn of_gguf(pre: &str) -> Option<Pattern> {

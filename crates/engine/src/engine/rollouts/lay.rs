@@ -2,7 +2,8 @@
 
 use super::write::Written;
 use crate::data::{Batch, Column, Unit, width};
-use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::methods::policy::{ANSWER_LIMIT, KL, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::metrics::Readings;
 use crate::spec::RunSpec;
 
 /// Widths of rows are multiples of this: answers are short.
@@ -74,22 +75,27 @@ pub fn means(batches: &[Batch], name: &str) -> Option<Vec<f64>> {
     Some(all)
 }
 
-/// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward.
-pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) {
+/// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward. Returns the mean distance of a token, as TRL's RLOO
+/// logs it; `None` without a reference.
+pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) -> Option<f64> {
     let mut rewards = rewards.iter_mut();
+    let mut all = Readings::default();
     for batch in batches {
         let (Some(own), Some(reference)) =
             (batch.column(SAMPLER_LOGP), batch.column(TOKEN_REFERENCE))
         else {
-            return;
+            return None;
         };
         for row in 0..batch.batch_size {
             let places = row * batch.seq_len..(row + 1) * batch.seq_len;
             let apart = places.filter(|at| batch.mask[*at]);
-            let distance: f64 = apart.map(|at| f64::from(own[at] - reference[at])).sum();
+            let apart: Vec<f64> = apart.map(|at| f64::from(own[at] - reference[at])).collect();
+            let distance: f64 = apart.iter().sum();
+            all.add(KL, distance, apart.len() as f64);
             if let Some(reward) = rewards.next() {
                 *reward -= beta * distance;
             }
         }
     }
+    all.mean(KL)
 }

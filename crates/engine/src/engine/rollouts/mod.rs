@@ -12,6 +12,7 @@ mod write;
 pub use evaluate::Passed;
 pub use in_use::InUse;
 pub(super) use parts::Parts;
+pub use show::{OF_ANSWERS, of_reward, pass_at_k};
 pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
 pub use write::{Asked, Written, write};
 
@@ -24,7 +25,7 @@ use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::{Dataset, StepBatches};
-use crate::methods::policy::{ADVANTAGE, OnPolicy};
+use crate::methods::policy::{ADVANTAGE, KL, OnPolicy};
 use crate::methods::ppo::TOKEN_ADVANTAGE;
 use crate::metrics::Readings;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
@@ -309,7 +310,8 @@ impl Rollouts {
         }
         if let Some(method) = on_policy(&self.spec) {
             if method.kl_in_reward() > 0.0 {
-                lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
+                let kl = lay::charge_distance(&batches, method.kl_in_reward(), &mut rewards);
+                more.extend(kl.map(|kl| (KL, kl)));
             }
             advantages = method.advantages(&rewards, group_size);
         }

@@ -4,10 +4,13 @@ use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written, mean};
 pub use crate::methods::policy::{EVAL_REWARD, pass_at};
 use crate::methods::policy::{PASS_AT_1, sample_std};
+use crate::metrics::{Metric, Repeatable, metric};
 use crate::rewards::Scores;
 use crate::rewards::repetition::repeated;
 use crate::spec::RunSpec;
 use crate::wire::{Direction, ExaminedExample, ExaminedSequence, MetricInfo, Num};
+use Direction::{Higher, Lower, Neutral};
+use Repeatable::{No, Yes};
 
 pub const PASS: &str = PASS_AT_1;
 pub const EVAL_LENGTH: &str = "eval/completion_length";
@@ -32,85 +35,79 @@ const GROUPS: usize = 3;
 const ANSWERS: usize = 8;
 const CHARACTERS: usize = 240;
 
-/// Every metric of answers and rewards. Names are TRL's where it has one.
+/// Every metric of answers but those of single rewards. Names are TRL's where it has one.
+#[rustfmt::skip]
+pub const OF_ANSWERS: &[Metric] = &[
+    metric(PASS, "Held-out pass@1", "share", Higher, Yes, "share of held-out prompts whose answer the first reward gives 1"),
+    metric(REWARD, "Reward", "", Higher, Yes, "mean over the step's answers of the weighted sum of rewards (TRL)"),
+    metric(EVAL_REWARD, "Held-out reward", "", Higher, Yes, "mean weighted sum of rewards over answers to held-out prompts"),
+    metric(REWARD_STD, "Reward std", "", Neutral, Yes, "standard deviation of rewards in a group, mean over groups (TRL)"),
+    metric(SAME, "Groups with equal rewards", "share", Lower, Yes, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
+    metric(LENGTH, "Answer length", "tokens", Neutral, Yes, "mean tokens of the step's answers (TRL)"),
+    metric(EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, Yes, "mean tokens of answers to held-out prompts"),
+    metric(CUT, "Cut answers", "share", Lower, Yes, "share of answers that reached max_new_tokens (TRL)"),
+    metric(REPETITION, "Repetition in answers", "share", Lower, Yes, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
+    metric(UNREAD, "Unread answers", "share", Lower, Yes, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
+    metric(POLICY_LOSS, "Policy loss", "", Neutral, Yes, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
+    metric(SHARE, "Rollout time", "share", Neutral, No, "share of the step spent on generating and scoring answers"),
+    metric(WRITING, "Generation time", "share", Neutral, No, "share of the step spent on generating answers"),
+    metric(SCORING, "Reward time", "share", Neutral, No, "share of the step spent on rewards"),
+    metric(COMPARING, "Log-probability time", "share", Neutral, No, "share of the step spent on log-probabilities of answers under the reference and the policy that generated them"),
+    metric(REFILLED, "Replaced groups", "share", Lower, Yes, "groups that were written and replaced because their rewards were all the same, over the groups that are learned from (DAPO)"),
+    metric(SPEED, "Answer tokens per second", "1/s", Higher, No, "answer tokens over the time spent on writing them"),
+];
+
+/// Of answers and rewards of a spec.
 pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
-    use Direction::{Higher, Lower, Neutral};
-    #[rustfmt::skip]
-    let fixed = [
-        (PASS, "Held-out pass@1", "share", Higher, "share of held-out prompts whose answer the first reward gives 1"),
-        (REWARD, "Reward", "", Higher, "mean over the step's answers of the weighted sum of rewards (TRL)"),
-        (EVAL_REWARD, "Held-out reward", "", Higher, "mean weighted sum of rewards over answers to held-out prompts"),
-        (REWARD_STD, "Reward std", "", Neutral, "standard deviation of rewards in a group, mean over groups (TRL)"),
-        (SAME, "Groups with equal rewards", "share", Lower, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
-        (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's answers (TRL)"),
-        (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of answers to held-out prompts"),
-        (CUT, "Cut answers", "share", Lower, "share of answers that reached max_new_tokens (TRL)"),
-        (REPETITION, "Repetition in answers", "share", Lower, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
-        (UNREAD, "Unread answers", "share", Lower, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-        (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
-        (SHARE, "Rollout time", "share", Neutral, "share of the step spent on generating and scoring answers"),
-        (WRITING, "Generation time", "share", Neutral, "share of the step spent on generating answers"),
-        (SCORING, "Reward time", "share", Neutral, "share of the step spent on rewards"),
-        (COMPARING, "Log-probability time", "share", Neutral, "share of the step spent on log-probabilities of answers under the reference and the policy that generated them"),
-        (REFILLED, "Replaced groups", "share", Lower, "groups that were written and replaced because their rewards were all the same, over the groups that are learned from (DAPO)"),
-        (SPEED, "Answer tokens per second", "1/s", Higher, "answer tokens over the time spent on writing them"),
-    ];
-    let info = |id: String, title: String, unit: &str, direction, source: &str| MetricInfo {
+    let mut all: Vec<MetricInfo> = OF_ANSWERS.iter().map(Metric::info).collect();
+    let k = spec.rollout.pass_at.iter().filter(|k| **k > 1);
+    all.extend(k.map(|k| pass_at_k(&k.to_string())));
+    for reward in &spec.rewards {
+        all.extend(of_reward(&reward.name, reward.reward.program().is_some()));
+    }
+    all
+}
+
+fn info(
+    id: String,
+    title: String,
+    (unit, direction): (&str, Direction),
+    source: &str,
+) -> MetricInfo {
+    MetricInfo {
         id,
         title,
         unit: unit.into(),
         direction,
         source: source.into(),
         ..MetricInfo::default()
-    };
-    let mut all: Vec<MetricInfo> = fixed
-        .into_iter()
-        .map(|(id, title, unit, direction, source)| {
-            info(id.into(), title.into(), unit, direction, source)
-        })
-        .collect();
-    for k in spec.rollout.pass_at.iter().filter(|k| **k > 1) {
-        let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
-        let title = format!("Held-out pass@{k}");
-        all.push(info(pass_at(*k), title, "share", Higher, source));
     }
-    for reward in &spec.rewards {
-        let name = &reward.name;
-        let id = |part: &str| format!("rewards/{name}/{part}");
-        let means = "mean score over the step's answers, before its weight (TRL)";
-        all.push(info(
-            id("mean"),
-            format!("Reward {name}"),
-            "",
-            Higher,
-            means,
-        ));
-        let spread = "standard deviation of the score over the step's answers (TRL)";
-        all.push(info(
-            id("std"),
-            format!("Spread of {name}"),
-            "",
-            Neutral,
-            spread,
-        ));
-        let zero = "share of the step's answers that score 0";
-        all.push(info(
-            id("zero"),
-            format!("Zeros of {name}"),
-            "share",
-            Neutral,
-            zero,
-        ));
-        if reward.reward.program().is_some() {
-            let failed = "share of the step's answers that the program did not score";
-            all.push(info(
-                id("failed"),
-                format!("Unscored by {name}"),
-                "share",
-                Lower,
-                failed,
-            ));
-        }
+}
+
+/// Whether one of `k` answers is right.
+pub fn pass_at_k(k: &str) -> MetricInfo {
+    let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
+    let id = format!("{}{k}", PASS_AT_1.trim_end_matches('1'));
+    info(id, format!("Held-out pass@{k}"), ("share", Higher), source)
+}
+
+/// Of a reward, which may be a program.
+pub fn of_reward(name: &str, is_program: bool) -> Vec<MetricInfo> {
+    let of = |part: &str, title: String, what, source| {
+        info(format!("rewards/{name}/{part}"), title, what, source)
+    };
+    let means = "mean score over the step's answers, before its weight (TRL)";
+    let spread = "standard deviation of the score over the step's answers (TRL)";
+    let zero = "share of the step's answers that score 0";
+    let mut all = vec![
+        of("mean", format!("Reward {name}"), ("", Higher), means),
+        of("std", format!("Spread of {name}"), ("", Neutral), spread),
+        of("zero", format!("Zeros of {name}"), ("share", Neutral), zero),
+    ];
+    if is_program {
+        let failed = "share of the step's answers that the program did not score";
+        let title = format!("Unscored by {name}");
+        all.push(of("failed", title, ("share", Lower), failed));
     }
     all
 }

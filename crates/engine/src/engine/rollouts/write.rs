@@ -137,6 +137,7 @@ fn side(
                 text,
                 tokens: drawn.len(),
                 ended: generated.finish == Finish::Eos || stopped,
+                behind: data.behind_answer(asked.origin).map(String::from),
                 reference: asked.reference.clone(),
             },
             tokens: drawn.iter().map(|t| t.id).collect(),

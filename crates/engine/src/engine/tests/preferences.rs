@@ -272,6 +272,7 @@ fn rewards_answers(folder: &Path) {
         text: text.into(),
         tokens: text.len(),
         ended: true,
+        behind: None,
         reference: Reference::default(),
     };
     let answers = [

@@ -31,7 +31,7 @@ preflight: {enabled: false}
     loaded.map(|l| l.spec).map_err(|e| e.to_string())
 }
 
-fn run_of(extra: &[&str]) -> Run {
+pub(super) fn run_of(extra: &[&str]) -> Run {
     let mut run = Run::new(&["max_steps=1"]);
     run.job.spec = made(extra);
     run

@@ -208,7 +208,7 @@ pub fn write_layer_types(config: &ModelConfig) -> Value {
 /// An unsupported pattern.
 pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String> {
     let on = keys.flag("use_sliding_window", false)?;
-    let window = keys.size("sliding_window")?.filter(|_| on);
+    let window = qwen_size(keys)?.filter(|_| on);
     let from = keys.count("max_window_layers")?;
     if let Some((window, every)) = layer_types(keys, n_layer, window)? {
         return match every {
@@ -225,6 +225,20 @@ pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String>
         (Some(_), from) => Err(format!(
             "max_window_layers {from}: a sliding window is supported only in all blocks or none"
         )),
+    }
+}
+
+/// Qwen's default window in transformers.
+const WINDOW: usize = 4096;
+
+/// The size of Qwen's window, in use or not: transformers' default where the key is absent, none where it is null.
+///
+/// # Errors
+/// No size.
+pub fn qwen_size(keys: &Keys) -> Result<Option<usize>, String> {
+    match keys.has("sliding_window") {
+        true => keys.size("sliding_window"),
+        false => Ok(Some(WINDOW)),
     }
 }
 
@@ -291,6 +305,13 @@ mod tests {
             read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 0})),
             Ok(Some(5))
         );
+        // transformers' own default, and none where the file says so.
+        let on = json!({"use_sliding_window": true, "max_window_layers": 0});
+        assert_eq!(read(on.clone()), Ok(Some(4096)));
+        let mut none = on;
+        none["sliding_window"] = Value::Null;
+        assert_eq!(read(none), Ok(None));
+        assert_eq!(read(json!({})), Ok(None));
         assert!(
             read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 2}))
                 .is_err()

@@ -81,8 +81,6 @@ fn position(keys: &Keys) -> Result<RopeConfig, String> {
             ..rope
         });
     };
-    // Files for both versions have both; the new table wins.
-    keys.value("rope_scaling");
     let inner = |key: &str, rope: Rope, above| {
         let table = tables.table(key)?;
         table.map_or_else(
@@ -98,6 +96,9 @@ fn position(keys: &Keys) -> Result<RopeConfig, String> {
     let global = inner("full_attention", GLOBAL, above.unwrap_or(GLOBAL.theta))?;
     let window = inner("sliding_attention", LOCAL, local.unwrap_or(LOCAL.theta))?;
     tables.finish()?;
+    if let Some(old) = keys.table("rope_scaling")? {
+        rope::agree(&global, &GLOBAL.table(keys, &old, Some(global.theta))?)?;
+    }
     if window.scaling.is_some() || window.fraction != 1.0 || global.fraction != 1.0 {
         return Err("rope_parameters: scaling is supported only in global blocks, and only with whole heads rotated".into());
     }

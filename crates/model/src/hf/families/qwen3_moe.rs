@@ -43,7 +43,7 @@ impl Family for Qwen3Moe {
         Ok(ModelConfig {
             qk_norm: true,
             attention_bias: common::attention_bias(keys)?,
-            sliding_window: keys.size("sliding_window")?.filter(|_| on),
+            sliding_window: common::qwen_size(keys)?.filter(|_| on),
             moe: Some(moe),
             ..config
         })

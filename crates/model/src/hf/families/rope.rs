@@ -26,17 +26,21 @@ impl Rope {
     /// # Errors
     /// Unsupported scaling, or inconsistent keys.
     pub fn read(self, keys: &Keys) -> Result<RopeConfig, String> {
-        // Files for both versions have both tables; the new one wins.
-        let old = keys.value(OLD);
-        let table = match (keys.table(NEW)?, old) {
-            (None, Some(_)) => keys.table(OLD)?,
-            (table, _) => table,
-        };
         let above = keys.number("rope_theta")?;
         let fraction = keys.number("partial_rotary_factor")?;
-        let rope = match table {
-            Some(table) => self.table(keys, &table, above)?,
-            None => RopeConfig {
+        let read = |key| {
+            let table = keys.table(key)?;
+            table
+                .map(|table| self.table(keys, &table, above))
+                .transpose()
+        };
+        let rope = match (read(NEW)?, read(OLD)?) {
+            (Some(new), Some(old)) => {
+                agree(&new, &old)?;
+                new
+            }
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => RopeConfig {
                 theta: above.unwrap_or(self.theta),
                 ..RopeConfig::default()
             },
@@ -151,6 +155,30 @@ impl Rope {
             }
         })
     }
+}
+
+/// Files for both versions have both tables. Where they differ, each version of transformers computes another model, and
+/// version 5 takes the older table.
+///
+/// # Errors
+/// Another base or scaling.
+pub fn agree(new: &RopeConfig, old: &RopeConfig) -> Result<(), String> {
+    let plain = |rope: &RopeConfig| match rope.scaling.clone() {
+        // The older table has no place for it.
+        Some(ScalingConfig::Longrope(scaling)) => Some(ScalingConfig::Longrope(Longrope {
+            attention_factor: None,
+            ..scaling
+        })),
+        scaling => scaling,
+    };
+    let what = match (new.theta == old.theta, plain(new) == plain(old)) {
+        (true, true) => return Ok(()),
+        (false, _) => format!("rope_theta {} beside {}", new.theta, old.theta),
+        (true, false) => "another scaling".into(),
+    };
+    Err(format!(
+        "{NEW} and {OLD} differ ({what}): transformers 5 takes {OLD} where both are there; remove the one that the model was not trained with"
+    ))
 }
 
 /// `rope_parameters` of transformers 5 for a canonical config (see `families::canonical`).
@@ -275,6 +303,26 @@ mod tests {
             value.as_object_mut().unwrap().remove(NEW);
             assert_eq!(read(value), Ok(rope));
         }
+    }
+
+    /// transformers 5.24 gives such a file a linear scaling by 4.
+    #[test]
+    fn two_tables_that_differ_are_refused_by_their_names() {
+        let linear = json!({"type": "linear", "factor": 4.0});
+        let both = |new: Value, theta: f64| {
+            read(json!({"rope_parameters": new, "rope_scaling": linear, "rope_theta": theta}))
+        };
+        for new in [
+            json!({"rope_type": "default"}),
+            json!({"rope_type": "linear", "factor": 2.0}),
+            json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5}),
+        ] {
+            let error = both(new.clone(), 1e4).unwrap_err();
+            let named = error.contains("rope_parameters") && error.contains("rope_scaling");
+            assert!(named, "{new}: {error}");
+        }
+        let same = json!({"rope_type": "linear", "factor": 4.0, "rope_theta": 5e5});
+        assert!(both(same, 5e5).is_ok());
     }
 
     #[test]

@@ -35,7 +35,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         true => Finding::warn(
             signals,
             "answers grow: length itself is rewarded, or costs nothing",
-            "<loss_type:dr_grpo>, «a reward {length: {limit: …}}|a penalty on length», <mask_truncated_completions:true>",
+            "‹<loss_type:dr_grpo>, ›«a reward {length: {limit: …}}|a penalty on length», <mask_truncated_completions:true>",
         ),
         false => Finding::warn(
             signals,

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "displacement",
         title: "chosen answers",
-        summary: "While margins rise, the reward of chosen answers does not sink below −3 and below its half of 100 steps before.",
+        summary: "While margins rise, the reward of chosen answers stays above −3, or sinks by less than a twentieth in 100 steps.",
         source: "likelihood displacement: Razin et al. 2024, arXiv 2410.08847; the margin is a rule of thumb",
     },
     needs: &[metric::CHOSEN, metric::MARGINS],
@@ -19,6 +19,11 @@ pub const RULE: Rule = Rule {
 };
 
 const LOW: f64 = -3.0;
+/// Readings that count as "now", and steps before them that they are held against.
+const NEWEST: usize = 20;
+const BEFORE: u64 = 100;
+/// A reward that sank by less than this share has settled.
+const SINKS: f64 = 0.05;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     view.state
@@ -26,11 +31,21 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         .as_ref()
         .filter(|head| head.method == "dpo")?;
     let (chosen, margin) = (
-        view.typical_of_last(metric::CHOSEN, 20)?,
-        view.typical_of_last(metric::MARGINS, 20)?,
+        view.typical_of_last(metric::CHOSEN, NEWEST)?,
+        view.typical_of_last(metric::MARGINS, NEWEST)?,
     );
     let begun = view.opening(metric::MARGINS)?;
     if chosen > LOW || margin <= begun || margin <= 0.0 {
+        return None;
+    }
+    // Where the run is younger than that, it came from nothing.
+    let since = view.state.step.saturating_sub(BEFORE);
+    let series = view.state.series.get(metric::CHOSEN)?;
+    let from = since.saturating_sub(NEWEST as u64);
+    let before = series.columns(from as f64, since as f64 + 1.0, 1);
+    let before = before.into_iter().next().flatten();
+    let before = before.and_then(|bucket| bucket.mean()).unwrap_or(0.0);
+    if chosen > (1.0 + SINKS) * before {
         return None;
     }
     let number = human::number;
@@ -38,7 +53,11 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::CHOSEN,
             chosen,
-            format!("reward of chosen answers {}", number(chosen)),
+            format!(
+                "reward of chosen answers {}, {} {BEFORE} steps before",
+                number(chosen),
+                number(before)
+            ),
         )
         .at(view.state.step),
         Signal::of(
@@ -51,6 +70,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         cause,
-        "a lower learning rate, a higher beta, or <rpo_alpha=1>, which holds on to chosen answers",
+        "a lower learning rate, a higher <beta>, or <rpo_alpha=1>, which holds on to chosen answers",
     ))
 }

@@ -1,4 +1,4 @@
-//! Entropy falls to nothing while the reward no longer rises: the model repeats itself and finds nothing new.
+//! Entropy falls to nothing while held-out prompts are still answered wrong: the model repeats itself and finds nothing new.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "entropy_collapse",
         title: "exploration",
-        summary: "The entropy of answers stays above a twentieth of its start while there is reward to gain.",
+        summary: "The entropy of answers stays above a twentieth of its start until pass@1 is 0.9.",
         source: "DAPO, arXiv 2503.14476, section 3.1; Cui et al. 2025, arXiv 2505.22617",
     },
     needs: &[metric::ENTROPY, metric::REWARD],
@@ -45,6 +45,6 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     Some(Finding::warn(
         signals,
         "the model has settled on one answer to each prompt before most are right",
-        "a smaller learning rate, <epsilon_high:0.28>, or a higher <temperature>",
+        "a smaller learning rate‹, <epsilon_high:0.28>›, or a higher <temperature>",
     ))
 }

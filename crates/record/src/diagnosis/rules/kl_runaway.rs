@@ -46,6 +46,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(metric::ANSWER_LENGTH, long, length),
         ],
         "the policy leaves its reference fast while the reward rises or answers grow: rewards are exploited, or steps are too large",
-        "<beta:0.04>, a smaller learning rate; hold answers against a verifier that the reward does not know",
+        format!(
+            "<beta:{}>, a smaller learning rate; hold answers against a verifier that the reward does not know",
+            view.more_beta()
+        ),
     ))
 }

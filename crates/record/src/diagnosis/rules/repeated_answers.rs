@@ -59,7 +59,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Finding::warn(
             vec![signal, length],
             "the model falls into loops: answers grow by saying the same again",
-            "«a reward {repetition: {words: 3}}|a penalty on repetition in the reward», a smaller learning rate, <beta:0.04>",
+            format!(
+                "«a reward {{repetition: {{words: 3}}}}|a penalty on repetition in the reward», a smaller learning rate, <beta:{}>",
+                view.more_beta()
+            ),
         )
     } else {
         // One signal alone is no diagnosis.

@@ -1,6 +1,6 @@
 //! From scores and values to advantages and returns of tokens: generalized advantage estimation (Schulman et al. 2015).
 
-use super::super::policy::Kl;
+use super::super::policy::{KL, Kl};
 use super::{Config, ENDED, EXPLAINED, KL_COEF, NON_SCORE};
 use super::{OBJECTIVE_ENTROPY, OBJECTIVE_KL, RLHF_REWARD, SCORES};
 
@@ -78,6 +78,9 @@ impl Config {
         ];
         if answers.iter().any(|a| !a.reference.is_empty()) {
             readings.push((OBJECTIVE_KL, kl));
+            let tokens: usize = answers.iter().map(|a| a.logp.len()).sum();
+            let sum: f64 = answers.iter().flat_map(|a| self.distances(a)).sum();
+            readings.push((KL, sum / tokens.max(1) as f64));
         }
         let spread = variance(&returns.concat());
         if spread > 1e-12 {

@@ -190,8 +190,7 @@ fn named(tokenizer: &Tokenizer, id: u32) -> String {
 
 fn begin(tokenizer: &Tokenizer) -> Finding {
     let (front, _) = tokenizer.frame();
-    let said = tokenizer.marks().add_bos;
-    let adds = !front.is_empty() || said == Some(true);
+    let adds = !front.is_empty();
     let (status, evidence) = match (tokenizer.bos(), adds) {
         (None, false) => (
             Status::Pass,
@@ -235,7 +234,7 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
 
 fn end(tokenizer: &Tokenizer) -> Finding {
     let (_, behind) = tokenizer.frame();
-    let behind = match behind.is_empty() && tokenizer.marks().add_eos != Some(true) {
+    let behind = match behind.is_empty() {
         true => "the data's renderer puts it behind documents",
         false => "behind each text",
     };

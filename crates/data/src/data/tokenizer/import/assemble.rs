@@ -1,6 +1,6 @@
 //! The parts of a tokenizer.json, put together: what is common to files of different origin.
 
-use crate::data::tokenizer::marks::Added;
+use crate::data::tokenizer::marks::{Added, Marks};
 use crate::data::tokenizer::patterns::Pattern;
 use serde_json::{Map, Value, json};
 
@@ -30,8 +30,8 @@ fn whole(
     pre_tokenizer: Value,
     decoder: Value,
     model: Value,
-) -> String {
-    let json = json!({
+) -> Value {
+    json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
@@ -41,8 +41,62 @@ fn whole(
         "post_processor": null,
         "decoder": decoder,
         "model": model,
-    });
-    format!("{json:#}\n")
+    })
+}
+
+/// The text of a tokenizer.json that puts begin and end mark around a text where the marks beside the vocabulary say so: such
+/// files leave to the program that reads them what a tokenizer.json says itself. As transformers' `update_post_processor`.
+pub fn framed(mut tokenizer: Value, marks: &Marks) -> String {
+    let framing = |adds: bool, mark: &Option<String>| {
+        let mark = mark.clone().filter(|_| adds)?;
+        let id = id_of(&tokenizer, &mark)?;
+        Some((mark, id))
+    };
+    let begin = framing(marks.adds_bos(), &marks.bos);
+    let end = framing(marks.add_eos == Some(true), &marks.eos);
+    if begin.is_some() || end.is_some() {
+        let around = |sequence: &str, part: u8| -> Vec<Value> {
+            let special =
+                |(mark, _): &(String, u64)| json!({"SpecialToken": {"id": mark, "type_id": part}});
+            let text = json!({"Sequence": {"id": sequence, "type_id": part}});
+            let parts = [
+                begin.as_ref().map(special),
+                Some(text),
+                end.as_ref().map(special),
+            ];
+            parts.into_iter().flatten().collect()
+        };
+        let tokens: Map<String, Value> = [&begin, &end]
+            .into_iter()
+            .flatten()
+            .map(|(mark, id)| {
+                (
+                    mark.clone(),
+                    json!({"id": mark, "ids": [id], "tokens": [mark]}),
+                )
+            })
+            .collect();
+        let pair = [around("A", 0), around("B", 1)].concat();
+        tokenizer["post_processor"] = json!({
+            "type": "TemplateProcessing",
+            "single": around("A", 0),
+            "pair": pair,
+            "special_tokens": tokens,
+        });
+    }
+    format!("{tokenizer:#}\n")
+}
+
+/// The id of a token: added ones come first, as when texts are read.
+fn id_of(tokenizer: &Value, token: &str) -> Option<u64> {
+    let added = tokenizer["added_tokens"].as_array();
+    let added = added.and_then(|added| added.iter().find(|one| one["content"] == token));
+    let vocab = &tokenizer["model"]["vocab"];
+    let listed = |vocab: &Vec<Value>| vocab.iter().position(|piece| piece[0] == token);
+    added
+        .and_then(|one| one["id"].as_u64())
+        .or_else(|| vocab.get(token)?.as_u64())
+        .or_else(|| Some(listed(vocab.as_array()?)? as u64))
 }
 
 /// Byte-level BPE, as GPT-2 and most after it.
@@ -51,7 +105,7 @@ pub fn byte_level_bpe(
     merges: &[(String, String)],
     pattern: &Pattern,
     added: &[Added],
-) -> String {
+) -> Value {
     let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     let model = json!({
         "type": "BPE",
@@ -114,7 +168,7 @@ pub fn sentencepiece(
     pieces: &Pieces,
     spaces: &Spaces,
     added: &[Added],
-) -> String {
+) -> Value {
     // Where no piece holds a space behind its first character, none can cross one: words can be looked at one by one.
     let one_word = tokens
         .iter()

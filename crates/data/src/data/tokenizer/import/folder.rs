@@ -26,9 +26,7 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
         .map(|name| folder.join(name))
         .find(|path| path.is_file())
     {
-        let mut imported = sentencepiece::read(&model)?;
-        imported.marks = imported.marks.overridden_by(Marks::of_folder(folder)?);
-        return Ok(imported);
+        return sentencepiece::read(&model, Marks::of_folder(folder)?);
     }
     match ggufs(folder).as_slice() {
         [one] => gguf::read(one),

@@ -6,8 +6,9 @@ use super::{Imported, fault};
 use crate::data::DataError;
 use crate::data::tokenizer::char::Alphabet;
 use crate::data::tokenizer::marks::{Added, Marks};
-use crate::data::tokenizer::patterns::Pattern;
+use crate::data::tokenizer::patterns::{Pattern, gguf_adds_bos};
 use crate::gguf::{Array, Gguf, Metadata};
+use serde_json::Value;
 use std::path::Path;
 
 pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
@@ -29,21 +30,26 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
         .filter(|tokens| !tokens.is_empty())
         .ok_or("its tokenizer has no tokens")?;
     let added = added(metadata, tokens)?;
-    let json = match model {
+    let marks = marks(metadata, tokens, model);
+    let origin = format!("a GGUF file ({model})");
+    let tokenizer = match model {
         "gpt2" => byte_level(metadata, tokens, &added)?,
         "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
-        "rwkv" => characters(metadata, tokens)?,
+        // Its own form of a tokenizer.json, which has no marks.
+        "rwkv" => {
+            return Ok(Imported {
+                json: characters(metadata, tokens)?,
+                marks,
+                origin,
+            });
+        }
         other => {
             return Err(format!(
                 "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known, and rwkv of single characters. The model's tokenizer.json does as well"
             ));
         }
     };
-    Ok(Imported {
-        json,
-        marks: marks(metadata, tokens, model),
-        origin: format!("a GGUF file ({model})"),
-    })
+    Ok(Imported::assembled(tokenizer, marks, origin))
 }
 
 fn marks(metadata: &Metadata, tokens: &[String], model: &str) -> Marks {
@@ -51,16 +57,20 @@ fn marks(metadata: &Metadata, tokens: &[String], model: &str) -> Marks {
         let id = metadata.u64(&format!("tokenizer.ggml.{key}"))?;
         tokens.get(usize::try_from(id).ok()?).cloned()
     };
+    let pre = metadata.str("tokenizer.ggml.pre").unwrap_or_default();
+    let default = |adds: bool| adds.then_some(true);
     Marks {
         bos: token("bos_token_id"),
         eos: token("eos_token_id"),
         pad: token("padding_token_id"),
         unk: token("unknown_token_id"),
-        // Older files do not say; llama.cpp adds it in front of this kind.
-        add_bos: metadata
-            .bool("tokenizer.ggml.add_bos_token")
-            .or((model == "llama").then_some(true)),
-        add_eos: metadata.bool("tokenizer.ggml.add_eos_token"),
+        // Older files do not say: what llama.cpp adds to texts of this kind.
+        add_bos: metadata.bool("tokenizer.ggml.add_bos_token").or(default(
+            model == "llama" || (model == "gpt2" && gguf_adds_bos(pre)),
+        )),
+        add_eos: metadata
+            .bool("tokenizer.ggml.add_eos_token")
+            .or(default(model == "t5")),
         chat_template: metadata.str("tokenizer.chat_template").map(String::from),
         ..Marks::default()
     }
@@ -140,7 +150,7 @@ fn unescaped(token: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result<String, String> {
+fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result<Value, String> {
     let pre = metadata.str("tokenizer.ggml.pre").unwrap_or("gpt-2");
     let pattern = Pattern::of_gguf(pre).ok_or_else(|| {
         format!("how {pre:?} cuts words is not known here. The model's tokenizer.json does as well")
@@ -180,7 +190,7 @@ fn pieces(
     tokens: &[String],
     added: &[Added],
     model: &str,
-) -> Result<String, String> {
+) -> Result<Value, String> {
     let scores = match metadata.array("tokenizer.ggml.scores") {
         Some(Array::F32(scores)) if scores.len() == tokens.len() => scores.clone(),
         _ => return Err("it has no score for each token".into()),

@@ -53,11 +53,9 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
             });
         }
     }
-    Ok(Imported {
-        json: byte_level_bpe(vocab, &merges, &pattern, &added),
-        marks,
-        origin: "vocab.json and merges.txt".into(),
-    })
+    let tokenizer = byte_level_bpe(vocab, &merges, &pattern, &added);
+    let origin = "vocab.json and merges.txt".into();
+    Ok(Imported::assembled(tokenizer, marks, origin))
 }
 
 fn merges(

@@ -34,6 +34,17 @@ pub(super) struct Imported {
     pub origin: String,
 }
 
+impl Imported {
+    /// A tokenizer.json put together here of a file that is none.
+    fn assembled(tokenizer: Value, marks: Marks, origin: String) -> Imported {
+        Imported {
+            json: assemble::framed(tokenizer, &marks),
+            marks,
+            origin,
+        }
+    }
+}
+
 /// Reads a tokenizer from a file or a folder, of whatever kind it turns out to be.
 ///
 /// # Errors
@@ -74,7 +85,7 @@ fn read(path: &Path) -> Result<Imported, DataError> {
         return gpt2::read(path.parent().unwrap_or(Path::new(".")));
     }
     if name.ends_with(".model") || name.ends_with(".spm") || head[..n].starts_with(b"\x0a") {
-        return sentencepiece::read(path);
+        return sentencepiece::read(path, Marks::default());
     }
     tokenizer_json(path)
 }

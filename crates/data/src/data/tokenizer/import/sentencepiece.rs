@@ -57,11 +57,12 @@ impl Default for Model {
     }
 }
 
-pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
+/// `beside`: what the folder's other files say of its marks.
+pub(super) fn read(path: &Path, beside: Marks) -> Result<Imported, DataError> {
     let bytes = bytes(path)?;
     let model = Model::parse(&bytes)
         .map_err(|what| fault(path, format!("not a SentencePiece model: {what}")))?;
-    model.import().map_err(|what| fault(path, what))
+    model.import(beside).map_err(|what| fault(path, what))
 }
 
 impl Model {
@@ -117,7 +118,7 @@ impl Model {
         Some(piece.text.clone())
     }
 
-    fn import(self) -> Result<Imported, String> {
+    fn import(self, beside: Marks) -> Result<Imported, String> {
         if self.space_behind || !self.escape {
             return Err("it puts spaces where tokenizer.json cannot (treat_whitespace_as_suffix, escape_whitespaces)".into());
         }
@@ -161,15 +162,14 @@ impl Model {
             unk: self.token(self.unk_id),
             ..Marks::default()
         };
+        let marks = marks.overridden_by(beside);
+        let origin = match self.model_type {
+            1 => "a SentencePiece model (Unigram)",
+            _ => "a SentencePiece model (BPE)",
+        };
         let tokens: Vec<String> = self.pieces.into_iter().map(|piece| piece.text).collect();
-        Ok(Imported {
-            json: sentencepiece(&tokens, &pieces, &spaces, &added),
-            marks,
-            origin: match self.model_type {
-                1 => "a SentencePiece model (Unigram)".into(),
-                _ => "a SentencePiece model (BPE)".into(),
-            },
-        })
+        let tokenizer = sentencepiece(&tokens, &pieces, &spaces, &added);
+        Ok(Imported::assembled(tokenizer, marks, origin.into()))
     }
 }
 

@@ -85,6 +85,104 @@ fn damaged_models_are_placed() {
     }
 }
 
+/// The fixtures of tests/oracle/tokenizer_oracle.py.
+fn oracle(name: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/tokenizers");
+    fs::read(root.join(name)).unwrap()
+}
+
+/// What a text begins and ends with, by ids.
+fn frame(path: &Path) -> (Vec<u32>, Vec<u32>) {
+    load(path, &Child::default()).unwrap().frame()
+}
+
+/// A GGUF file of keys alone: byte-level BPE of four tokens.
+fn byte_level_file(pre: &str, add_bos: Option<bool>) -> Vec<u8> {
+    use crate::gguf::{Array, Value, write};
+    let text = |text: &str| Value::String(text.into());
+    let strings = |list: &[&str]| {
+        Value::Array(Array::Strings(
+            list.iter().map(ToString::to_string).collect(),
+        ))
+    };
+    let mut keys = vec![
+        ("tokenizer.ggml.model".to_string(), text("gpt2")),
+        ("tokenizer.ggml.pre".into(), text(pre)),
+        (
+            "tokenizer.ggml.tokens".into(),
+            strings(&["a", "b", "ab", "<s>"]),
+        ),
+        (
+            "tokenizer.ggml.token_type".into(),
+            Value::Array(Array::I32(vec![1, 1, 1, 3])),
+        ),
+        ("tokenizer.ggml.merges".into(), strings(&["a b"])),
+        ("tokenizer.ggml.bos_token_id".into(), Value::Unsigned(3)),
+    ];
+    if let Some(adds) = add_bos {
+        keys.push(("tokenizer.ggml.add_bos_token".into(), Value::Bool(adds)));
+    }
+    let mut bytes = Vec::new();
+    write(&mut bytes, &keys, &[], &mut |_, _| Ok(())).unwrap();
+    bytes
+}
+
+/// llama.cpp puts the begin mark in front of texts of these kinds, whether or not the file says so.
+#[test]
+fn texts_begin_with_the_mark_that_a_gguf_file_asks_for() {
+    let file = |bytes: &[u8]| {
+        let dir = folder(&[("x.gguf", bytes)]);
+        frame(&dir.path().join("x.gguf"))
+    };
+    assert_eq!(file(&oracle("llama2.gguf")), (vec![1], vec![]));
+    assert_eq!(file(&oracle("gpt2.gguf")), (vec![], vec![]));
+    for (pre, said, lead) in [
+        ("llama-bpe", None, vec![3]),
+        ("tekken", None, vec![3]),
+        ("llama-bpe", Some(false), vec![]),
+        ("gpt-2", None, vec![]),
+        ("gpt-2", Some(true), vec![3]),
+    ] {
+        let found = file(&byte_level_file(pre, said));
+        assert_eq!(found, (lead, vec![]), "{pre} {said:?}");
+    }
+}
+
+#[test]
+fn texts_begin_and_end_with_the_marks_that_the_folder_of_a_sentencepiece_model_asks_for() {
+    let model = oracle("llama2.model");
+    for (config, found) in [
+        ("{}", (vec![], vec![])),
+        (r#"{"add_bos_token": true}"#, (vec![1], vec![])),
+        (
+            r#"{"tokenizer_class": "LlamaTokenizer"}"#,
+            (vec![1], vec![]),
+        ),
+        (
+            r#"{"tokenizer_class": "LlamaTokenizer", "add_bos_token": false, "add_eos_token": true}"#,
+            (vec![], vec![2]),
+        ),
+    ] {
+        let dir = folder(&[
+            ("tokenizer.model", &model),
+            ("tokenizer_config.json", config.as_bytes()),
+        ]);
+        assert_eq!(frame(dir.path()), found, "{config}");
+        let tokenizer = load(dir.path(), &Child::default()).unwrap();
+        let begun = tokenizer.encode_begun("the").unwrap();
+        assert!(begun.starts_with(&found.0) && begun.len() > found.0.len());
+        // What goes out says the same as what came in.
+        let keys = tokenizer.gguf_keys(tokenizer.vocab_size()).unwrap().keys;
+        for (key, adds) in [("bos", &found.0), ("eos", &found.1)] {
+            let wanted = (
+                format!("tokenizer.ggml.add_{key}_token"),
+                crate::gguf::Value::Bool(!adds.is_empty()),
+            );
+            assert!(keys.contains(&wanted), "{config} {key}");
+        }
+    }
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
     #[test]

@@ -23,6 +23,7 @@ pub fn is_byte_level(json: &Json) -> bool {
 pub fn words(tokenizer: &Tokenizer, json: &Json, vocab_size: usize) -> Result<Words, String> {
     let pairs = merges(json).ok_or("its merges are no pairs of tokens")?;
     let (tokens, kinds) = tokenizer.listed(vocab_size);
+    let composes = composes(json)?;
     Ok(Words {
         model: "gpt2",
         pre: pre(json)?,
@@ -30,8 +31,29 @@ pub fn words(tokenizer: &Tokenizer, json: &Json, vocab_size: usize) -> Result<Wo
         kinds,
         merges: Some(pairs.iter().map(|(l, r)| format!("{l} {r}")).collect()),
         never: tokenizer.id(NEVER),
+        notes: composes
+            .then(|| "llama.cpp does not compose characters (NFC): text that spells é as e and an accent gets other tokens there".to_string())
+            .into_iter()
+            .collect(),
         ..Words::default()
     })
+}
+
+/// Whether it brings texts to Unicode's composed form first; any other change of a text llama.cpp does not know here.
+fn composes(json: &Json) -> Result<bool, String> {
+    let normalizer = &json["normalizer"];
+    let steps = match &normalizer["normalizers"] {
+        Json::Array(steps) => steps.iter().collect(),
+        _ if normalizer.is_null() => Vec::new(),
+        _ => vec![normalizer],
+    };
+    match steps.iter().find(|step| step["type"] != "NFC") {
+        None => Ok(!steps.is_empty()),
+        Some(step) => Err(format!(
+            "it changes a text ({}) in a way that llama.cpp does not know",
+            step["type"].as_str().unwrap_or("an unknown step")
+        )),
+    }
 }
 
 /// How words are cut, by llama.cpp's name.

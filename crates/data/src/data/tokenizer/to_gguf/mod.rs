@@ -141,11 +141,12 @@ impl Tokenizer {
                 keys.push((format!("tokenizer.ggml.{key}"), Value::Unsigned(id.into())));
             }
         }
+        // What stands around a text here stands around it there: beside a tokenizer.json the flags of
+        // tokenizer_config.json have no effect, here as in transformers.
         let (lead, tail) = self.frame();
         let marks = self.marks();
-        let adds = |said: Option<bool>, frame: &[u32]| said.unwrap_or(!frame.is_empty());
-        let bos = self.bos().is_some() && adds(marks.add_bos, &lead);
-        let eos = self.eos().is_some() && adds(marks.add_eos, &tail);
+        let bos = self.bos().is_some() && !lead.is_empty();
+        let eos = self.eos().is_some() && !tail.is_empty();
         keys.push(("tokenizer.ggml.add_bos_token".into(), Value::Bool(bos)));
         keys.push(("tokenizer.ggml.add_eos_token".into(), Value::Bool(eos)));
         if let Some(yes) = words.space_prefix {
@@ -248,6 +249,33 @@ mod tests {
             .replace("\"use_regex\": true", "\"use_regex\": false");
         let odd = Tokenizer::from_json(&odd).unwrap();
         assert!(error(&odd).contains("cuts words"), "{}", error(&odd));
+    }
+
+    /// A normalizer was left out without a word: other tokens for the same text.
+    #[test]
+    fn a_normalizer_of_bytes_is_told_or_refused() {
+        let with = |normalizer: Json| {
+            let mut json: Json = serde_json::from_str(supervised().to_json()).unwrap();
+            json["normalizer"] = normalizer;
+            let tokenizer = Tokenizer::from_json(&json.to_string()).unwrap();
+            tokenizer.gguf_keys(300).map_err(|e| e.to_string())
+        };
+        assert_eq!(with(Json::Null).unwrap().notes, Vec::<String>::new());
+        let nfc = serde_json::json!({"type": "NFC"});
+        for composed in [
+            nfc.clone(),
+            serde_json::json!({"type": "Sequence", "normalizers": [nfc]}),
+        ] {
+            let notes = with(composed).unwrap().notes;
+            assert!(notes.len() == 1 && notes[0].contains("NFC"), "{notes:?}");
+        }
+        for kind in ["Lowercase", "NFKC"] {
+            let error = with(serde_json::json!({"type": kind})).unwrap_err();
+            assert!(
+                error.contains(kind) && error.contains("llama.cpp"),
+                "{error}"
+            );
+        }
     }
 
     /// Pieces of single characters, bytes and what `merges` makes.

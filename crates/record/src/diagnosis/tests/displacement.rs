@@ -1,0 +1,36 @@
+//! Chosen answers that become less likely: while they sink, and once they have settled.
+
+use super::*;
+
+/// Rewards of a DPO run whose chosen answers sink towards −3.5 within a hundred steps.
+fn sinking(to: u64) -> Tape {
+    let mut tape = fresh();
+    tape.begin("dpo", serde_json::json!({"method": {"dpo": {"beta": 0.1}}}));
+    for step in 1..=to {
+        let sunk = 1.0 - (-(step as f64 - 1.0) / 20.0).exp();
+        let chosen = -3.5 * sunk + noise(step);
+        let rejected = -5.0 * sunk;
+        let values = [
+            ("train/loss", 0.69 - 0.3 * sunk),
+            ("rewards/chosen", chosen),
+            ("rewards/rejected", rejected),
+            ("rewards/margins", chosen - rejected),
+        ];
+        tape.step(step, &values);
+    }
+    tape
+}
+
+#[test]
+fn chosen_answers_that_sink_warn_until_they_have_settled() {
+    let found = sinking(120).found("displacement").expect("they sink");
+    assert_eq!(found.status, Status::Warn);
+    let said = found.evidence.to_string();
+    assert!(said.contains("100 steps before"), "{said}");
+    let fix = found.fix;
+    assert!(
+        fix.contains("method.dpo.beta") && fix.contains("-s method.dpo.nll_weight=1"),
+        "{fix}"
+    );
+    assert_eq!(sinking(400).found("displacement"), None);
+}
