@@ -61,6 +61,7 @@ impl Branch {
         if let Some(from) = &from {
             Manifest::verify(&from.path).map_err(broken)?;
         }
+        let was = spec_of(&parent)?.to_value();
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
@@ -74,7 +75,7 @@ impl Branch {
             .collect();
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
         loaded.asked = format!("{REQUESTED}{place}{sets}\n{body}");
-        let changes = differences(&spec_of(&parent)?.to_value(), &loaded.spec.to_value());
+        let changes = differences(&was, &loaded.spec.to_value());
         let branch = Branch {
             parent,
             from,

@@ -10,6 +10,7 @@ pub mod index;
 pub mod layers;
 pub mod lineage;
 pub mod log;
+mod recovered;
 pub mod revisit;
 mod rewound;
 pub mod rollouts;
