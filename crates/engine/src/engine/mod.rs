@@ -28,6 +28,7 @@ mod probing;
 mod reading;
 mod remote;
 mod rescue;
+mod resume;
 pub mod revisit;
 pub mod roles;
 pub mod rollouts;
