@@ -44,6 +44,8 @@ pub static ENTRY: PaneEntry = PaneEntry {
 
 /// How often a run that ended early is looked at: it may be resumed from another terminal.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often a live run is asked whether it has fallen silent.
+const LISTEN: Duration = Duration::from_secs(1);
 const SAMPLE: &str = "sample";
 const NOTE: &str = "note";
 const FILTER: &str = "filter";
@@ -398,6 +400,8 @@ impl Pane for RunPane {
         match &held?.link {
             LinkState::Opening(_) => Some(SPIN),
             LinkState::Ended(_) if held.and_then(HeldRun::resumable).is_some() => Some(LOOK),
+            // An engine that falls silent sends nothing that would draw the screen again.
+            LinkState::Live if held?.live() => Some(LISTEN),
             _ => None,
         }
     }
@@ -467,6 +471,9 @@ impl Pane for RunPane {
             (Msg::Tick, Some(held)) if matches!(held.link, LinkState::Opening(_)) => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
+            (Msg::Tick, Some(held)) if held.silence(context.store.now).is_some() => {
+                return vec![Request::Draw(Freshness::Asked)];
+            }
             (Msg::Tick, Some(held)) if context.in_front && matches!(held.link, LinkState::Ended(_)) => {
                 let run_dir = held.resumable();
                 let look = run_dir.map(|run_dir| Request::Do(Effect::LookForEngine(run_dir)));
@@ -520,6 +527,7 @@ impl Pane for RunPane {
                     end.draw(frame.buffer_mut(), area);
                     return;
                 }
+                self.dashboard.silence = held.silence_words(store.now);
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
                 if let Some(signs) = self.dashboard.vitals() {

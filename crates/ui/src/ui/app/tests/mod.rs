@@ -263,6 +263,7 @@ fn runs() -> Vec<RunSummary> {
         path: format!("runs/{id}").into(),
         status,
         phase: (status == RunStatus::Live).then_some(Phase::Training),
+        suspended: false,
         method: "pretrain".into(),
         step,
         max_steps: 2_000,
