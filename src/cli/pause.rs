@@ -55,3 +55,36 @@ fn steps(n: u64) -> String {
         n => format!("{} steps", human::grouped(n)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::run::state::CheckpointMark;
+
+    #[test]
+    fn a_pause_says_what_a_kill_would_cost() {
+        let mut state = RunState::new();
+        assert_eq!(unsaved(&state), "");
+        state.step = 1_240;
+        let said = unsaved(&state);
+        assert!(said.contains("none of its 1,240 steps is saved"), "{said}");
+        for (step, phrase) in [
+            (1_000, "240 steps behind its newest checkpoint"),
+            (1_239, " 1 step behind"),
+            (1_240, "which is saved"),
+        ] {
+            state.checkpoints.push(CheckpointMark {
+                t: UnixMillis(0),
+                step,
+                path: String::new(),
+                bytes: 1,
+                seconds: 0.0,
+                best: false,
+                val_loss: None,
+            });
+            let said = unsaved(&state);
+            assert!(said.contains(phrase), "{said}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ pub mod state;
 
 pub use checkpoints::{CheckpointEntry, KeptCheckpoint};
 pub use dir::{Doing, RunDir, RunError};
-pub use header::{Header, Parent};
+pub use header::{BRANCH_OF, Header, Parent};
 pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
 pub use series::Series;

@@ -1,9 +1,10 @@
 //! `run.json` from a run's log, where the file is lost or damaged: checkpoints, spec and log are whole, and the log says the
-//! rest. What it does not say is where a branch came from.
+//! rest, the request of a branch where that came from.
 
 use super::Tail;
-use super::header::Header;
+use super::header::{BRANCH_OF, Header, Parent};
 use super::index::scan_events;
+use crate::base::files::read_small_text;
 use crate::wire::{Event, decode_envelope};
 use std::path::Path;
 
@@ -37,6 +38,7 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
         _ => None,
     });
     header.name = name.unwrap_or_else(|| named_by(&header.id));
+    header.parent = parent(root);
     if alive {
         // Who is told to stop this process must not hit another one.
         let _ = scan_events(&log, &["Hello"], |event| {
@@ -46,6 +48,17 @@ pub(super) fn header(root: &Path, alive: bool) -> Option<Header> {
         });
     }
     Some(header)
+}
+
+/// Where a branch came from, as its request says.
+fn parent(root: &Path) -> Option<Parent> {
+    let asked = read_small_text(&root.join("asked.yaml"), HEAD as u64).ok()?;
+    let said = asked.lines().next()?.strip_prefix(BRANCH_OF)?;
+    let (run, step) = said.split_whitespace().next()?.rsplit_once('@')?;
+    Some(Parent {
+        run: run.into(),
+        step: step.parse().ok()?,
+    })
 }
 
 /// The name in an id: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare`.
@@ -89,7 +102,8 @@ mod tests {
     fn a_lost_or_damaged_header_is_read_from_the_log() {
         let runs = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(1_763_734_920_000);
-        let run = RunDir::create(runs.path(), "demo", "", "", &clock).unwrap();
+        let asked = "# Requested: --branch old-k3qf@500 -s lr=1\n";
+        let run = RunDir::create(runs.path(), "demo", "", asked, &clock).unwrap();
         let before = run.header().unwrap();
         std::fs::remove_file(run.header_path()).unwrap();
         // Nothing says that an engine ever had it: a folder that is half made is not a run.
@@ -107,6 +121,8 @@ mod tests {
             let header = again.header().unwrap();
             assert_eq!(header.name, "demo");
             assert_eq!(header.created, before.created);
+            let parent = header.parent.unwrap();
+            assert_eq!((parent.run.as_str(), parent.step), ("old-k3qf", 500));
             let (runs, unreadable) = crate::run::index::list(runs.path()).unwrap();
             assert_eq!((runs.len(), unreadable.len()), (1, 0));
         }

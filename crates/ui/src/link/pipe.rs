@@ -192,6 +192,42 @@ mod tests {
     use crate::base::clock::UnixMillis;
     use crate::wire::VERSION;
 
+    /// It was shown as a run that trains, at the pace of its last steps.
+    #[tokio::test]
+    async fn a_peer_that_a_signal_has_stopped_is_told_of() {
+        let mut peer = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = rustix::process::Pid::from_child(&peer);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let (events, mut incoming) = mpsc::channel(8);
+        let (ours, _theirs) = tokio::io::duplex(64);
+        let mut told = Told::nothing(1, 0).by(peer.id());
+        let hearing = hear(framed(ours), &events, &mut told);
+        let said = tokio::select! {
+            _ = hearing => None,
+            said = async {
+                loop {
+                    match incoming.recv().await {
+                        Some(Incoming::CaughtUp) => {}
+                        other => return other,
+                    }
+                }
+            } => said,
+        };
+        peer.kill().unwrap();
+        peer.wait().unwrap();
+        let Some(Incoming::Event(envelope)) = said else {
+            panic!("{said:?}");
+        };
+        let Event::Warned { code, message, .. } = &envelope.event else {
+            panic!("{envelope:?}");
+        };
+        assert_eq!((envelope.seq, code.as_str()), (0, "suspended"));
+        assert!(message.contains("kill -CONT"), "{message}");
+    }
+
     fn note(seq: u64, v: u32) -> String {
         let (step, text) = (seq, "a note".to_string());
         let event = Event::Noted { step, text };

@@ -253,3 +253,24 @@ impl Subject<'_> {
         Ok(self.twin.insert(twin))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_the_disk_stops_is_no_broken_check() {
+        let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+        let error = EngineError::Checkpoint(CheckpointError::Write { step: 0, source });
+        assert_eq!(error.outcome(), Outcome::Starved);
+        let found = broken(&error, Path::new("/runs/x/checkpoints"));
+        let evidence = found.evidence.to_string();
+        assert!(
+            evidence.contains("does not take a checkpoint"),
+            "{evidence}"
+        );
+        assert!(found.fix.contains("ulimit -f"), "{found:?}");
+        let bug = broken(&EngineError::Compute("shapes".into()), Path::new("/x"));
+        assert!(bug.evidence.to_string().contains("itself broke"), "{bug:?}");
+    }
+}

@@ -9,6 +9,7 @@ mod keys;
 mod opening;
 mod overlays;
 mod scenes;
+mod silence;
 
 use super::*;
 use crate::link::Incoming;
