@@ -6,7 +6,7 @@ use super::{RunSpec, load};
 use serde_json::Value;
 
 /// Sections that every program version has written.
-const ALWAYS: [&str; 6] = ["data", "method", "model", "optimizer", "schedule", "train"];
+const ALWAYS: [&str; 6] = ["method", "model", "data", "train", "optimizer", "schedule"];
 
 impl RunSpec {
     /// What a run's spec does not say and reading it would fill in with a default. `logged`: the spec that the run's log tells, asked

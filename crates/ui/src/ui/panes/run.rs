@@ -44,8 +44,6 @@ pub static ENTRY: PaneEntry = PaneEntry {
 
 /// How often a run that ended early is looked at: it may be resumed from another terminal.
 const LOOK: Duration = Duration::from_secs(2);
-/// How often a live run is asked whether it has fallen silent.
-const LISTEN: Duration = Duration::from_secs(1);
 const SAMPLE: &str = "sample";
 const NOTE: &str = "note";
 const FILTER: &str = "filter";
@@ -400,8 +398,6 @@ impl Pane for RunPane {
         match &held?.link {
             LinkState::Opening(_) => Some(SPIN),
             LinkState::Ended(_) if held.and_then(HeldRun::resumable).is_some() => Some(LOOK),
-            // An engine that falls silent sends nothing that would draw the screen again.
-            LinkState::Live if held?.live() => Some(LISTEN),
             _ => None,
         }
     }
