@@ -39,6 +39,8 @@ fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
     let (cut, _) = whole.split_once("\noptimizer:").unwrap();
     let log = || std::fs::read(run.events_path()).unwrap();
     let before = log();
+    // The run's name is also that of a preset.
+    let path = run.path().display().to_string();
     let damaged = [
         ("", "spec.yaml is empty"),
         ("# lost\n", "it lacks"),
@@ -50,7 +52,7 @@ fn a_spec_that_was_emptied_or_cut_is_refused_and_comes_back_from_the_log() {
             resume(&[]),
             resume(&["-s", "max_steps=20"]),
             vec!["train", "--branch", "smoke", "--runs-dir", "ra"],
-            vec!["plan", "smoke", "--runs-dir", "ra"],
+            vec!["plan", &path],
         ];
         for verb in verbs {
             fails(dir.path(), &verb, 2, &[phrase, "try: ", ".damaged"]);
