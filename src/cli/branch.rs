@@ -13,16 +13,13 @@ use crate::engine::checkpoint::fingerprint::Match;
 use crate::engine::checkpoint::{self, Fingerprint, Manifest};
 use crate::plan::start::new_run;
 use crate::run::compare::{Setting, settings};
-use crate::run::{CheckpointEntry, Parent, RunDir};
+use crate::run::{BRANCH_OF, CheckpointEntry, Parent, RunDir};
 use crate::spec::{self, Loaded};
 use serde_json::Value;
 use std::path::Path;
 
 /// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
 const SHAPES: [&str; 5] = ["model", "adapter", "data.tokenizer", "method", "train.from"];
-
-/// How the request of a branch begins.
-const REQUESTED: &str = "# Requested: --branch ";
 
 /// A branch that can be made.
 #[derive(Debug)]
@@ -61,6 +58,7 @@ impl Branch {
         if let Some(from) = &from {
             Manifest::verify(&from.path).map_err(broken)?;
         }
+        let was = spec_of(&parent)?.to_value();
         let target = parent.spec_path().display().to_string();
         model_ref::pull_for_spec(&target, &args.set, cx)?;
         let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
@@ -73,8 +71,8 @@ impl Branch {
             .map(|s| format!(" -s {}", one_line(s)))
             .collect();
         let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
-        loaded.asked = format!("{REQUESTED}{place}{sets}\n{body}");
-        let changes = differences(&spec_of(&parent)?.to_value(), &loaded.spec.to_value());
+        loaded.asked = format!("{BRANCH_OF}{place}{sets}\n{body}");
+        let changes = differences(&was, &loaded.spec.to_value());
         let branch = Branch {
             parent,
             from,
@@ -229,7 +227,7 @@ impl Branch {
 /// The step that a run began at: that of the checkpoint it was branched from, else 0.
 fn start_of(run: &RunDir) -> anyhow::Result<u64> {
     let asked = crate::base::files::read_plain_text(run.asked_path()).unwrap_or_default();
-    if !asked.starts_with(REQUESTED) {
+    if !asked.starts_with(BRANCH_OF) {
         return Ok(0);
     }
     Ok(run.header()?.parent.map_or(0, |parent| parent.step))

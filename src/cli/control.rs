@@ -3,6 +3,7 @@
 use super::exit::Failure;
 use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::text::one_line;
 use crate::link::{Incoming, Link, SendError, open};
 use crate::run::index::{self, RunStatus};
 use crate::run::state::Finish;
@@ -50,6 +51,14 @@ impl Controlled {
     pub fn connect(word: Option<&str>, cx: &Context) -> anyhow::Result<Controlled> {
         let run = run_ref::find(word, cx)?;
         let link = open(&run, &cx.env)?;
+        if let Some(pid) = run.suspended_by() {
+            let what = format!(
+                "the engine of {} is suspended by a signal, and hears no command",
+                one_line(&run.folder())
+            );
+            let hint = format!("kill -CONT {pid} lets it go on; then the same command again");
+            return Err(Failure::machine(what, hint).into());
+        }
         if link.is_read_only() {
             let pid = run.header().map_or(0, |header| header.pid);
             let what = format!("the engine of {} cannot be reached", run.folder());

@@ -115,6 +115,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .with_writer(std::io::stderr)
         .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::run(&e))?;
+    run_ref::restore(&run)?;
     if !args.force {
         super::memory::check(&run_ref::spec_of(&run)?, &cx.env)?;
     }

@@ -298,7 +298,8 @@ pub fn report_panics(crash_dir: &Path) {
             // Other threads may abort over the same lack.
             crate::kernels::allocations::failure::note_short();
             tell!(
-                "llmtui: {message}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)"
+                "llmtui: {}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)",
+                crate::engine::no_thread_words(&message)
             );
             return;
         }

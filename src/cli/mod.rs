@@ -59,6 +59,7 @@ mod resume;
 mod reward;
 mod rm;
 mod run_ref;
+mod run_spec;
 mod runs;
 mod sandbox_child;
 mod score;

@@ -40,7 +40,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let surroundings = Surroundings::from_env(&cx.env);
     let mut out = std::io::stdout().lock();
     let mut printed = Ok(());
-    let mut failed = 0;
+    let (mut failed, mut of_the_machine) = (0, false);
     let made = check_spec(
         &spec,
         &surroundings,
@@ -48,6 +48,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         &cx.clock,
         &mut |checked| {
             failed += usize::from(checked.finding.status == Status::Fail);
+            of_the_machine |= checked.of_the_machine;
             let text = if args.json {
                 encode(&Event::from(checked.clone()))
             } else {
@@ -67,10 +68,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if !args.json {
         writeln!(out, "{}", verdict(failed))?;
     }
-    Ok(if failed == 0 {
-        Exit::Done
-    } else {
-        Exit::Training
+    Ok(match (failed, of_the_machine) {
+        (0, _) => Exit::Done,
+        (_, true) => Exit::Machine,
+        (_, false) => Exit::Training,
     })
 }
 
@@ -110,6 +111,7 @@ mod tests {
         let row = table_row(&Checked {
             finding: Finding::fail("bad\x1b[2J", "a cause", "do this").named("x", "A check"),
             seconds: 0.25,
+            of_the_machine: false,
         });
         assert!(row.starts_with("FAIL     A check"), "{row}");
         assert!(

@@ -1,16 +1,16 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
-use crate::base::files::{is_of_the_name, not_read, read_plain_text};
+use crate::base::files::is_of_the_name;
 use crate::base::ssh::quoted;
 use crate::base::text::{one_line, shown};
 use crate::pipeline::{self, PipelineDir};
 use crate::run::index::{ResolveError, RunStatus, RunSummary};
 use crate::run::{CheckpointEntry, RunDir, RunError, RunState, Tail, index};
-use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
-use std::io::ErrorKind;
 use std::path::Path;
+
+pub use super::run_spec::{restore, spec_of};
 
 /// What to do where `--runs-dir` names no folder.
 pub const RUNS_DIR: &str = "name a folder with --runs-dir DIR";
@@ -259,21 +259,6 @@ pub fn last_outcome(run: &RunDir) -> Option<Outcome> {
         }
     });
     last
-}
-
-/// The resolved spec the run was created with.
-pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
-    let path = run.spec_path();
-    let copy = "bring the file back from a copy of the run";
-    let text = read_plain_text(&path).map_err(|e| {
-        let (what, fix) = not_read(&path, &e);
-        let of_the_file = is_of_the_name(&e) || e.kind() == ErrorKind::InvalidData;
-        Failure::machine(what, if of_the_file { copy.into() } else { fix })
-    })?;
-    RunSpec::from_yaml(&text).map_err(|e| {
-        let what = format!("{}: {e}", shown(&path));
-        Failure::yours(what, format!("correct it, or {copy}")).into()
-    })
 }
 
 /// A run without a checkpoint: none was saved yet, or they are gone.

@@ -296,6 +296,7 @@ fn asked_of(args: &Args) -> anyhow::Result<Asked> {
 
 /// The run with the last step that was asked for.
 fn resumed_to(run: RunDir, asked: Asked, cx: &Context) -> anyhow::Result<Target> {
+    run_ref::restore(&run)?;
     let extension = Extension::plan(&run, &asked, cx)?;
     let finished = || index::summarize(&run).is_ok_and(|run| run.status == RunStatus::Finished);
     if extension.is_none() && finished() {

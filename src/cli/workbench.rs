@@ -6,12 +6,13 @@ use crate::base::text::one_line;
 use crate::run::RunDir;
 use crate::ui::{self, Left, UiOptions, What};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Leaving it does not stop a run.
 pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
+    let runs_dir = runs_dir_of(&what, &cx.runs_dir);
     let left = ui::run(UiOptions {
-        runs_dir: cx.runs_dir.clone(),
+        runs_dir: runs_dir.clone(),
         open: what,
         ascii: cx.ascii,
         theme: cx.theme.clone(),
@@ -22,13 +23,29 @@ pub fn open(what: What, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if let Some(left) = left {
         // The terminal may be gone: then nobody reads it.
-        let _ = writeln!(
-            std::io::stdout(),
-            "{}",
-            told(&left, &cx.runs_dir, cx.env.utf8)
-        );
+        let _ = writeln!(std::io::stdout(), "{}", told(&left, &runs_dir, cx.env.utf8));
     }
     Ok(Exit::Done)
+}
+
+/// Where the run that is opened lies: its checkpoints are listed and talked to, and what comes of it is put beside it, whatever folder
+/// the workbench is opened from.
+fn runs_dir_of(what: &What, given: &Path) -> PathBuf {
+    let (What::Run(run) | What::Start(run, _) | What::Here(run, _)) = what else {
+        return given.into();
+    };
+    let real = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+    match run.path().parent() {
+        Some(folder) if real(folder).ok() != real(given).ok() => {
+            let here = std::env::current_dir().unwrap_or_default();
+            match folder.strip_prefix(&here) {
+                Ok(below) if below.as_os_str().is_empty() => ".".into(),
+                Ok(below) => below.into(),
+                Err(_) => folder.into(),
+            }
+        }
+        _ => given.into(),
+    }
 }
 
 /// What became of the run, and the command that comes back to it.
@@ -117,6 +134,23 @@ mod tests {
             "{said}"
         );
     }
+
+    /// The chat listed the checkpoints of the working directory's runs, and so none of a run that was attached by its path.
+    #[test]
+    fn a_run_from_elsewhere_brings_its_runs_directory() {
+        use crate::base::clock::ManualClock;
+        let dir = tempfile::tempdir().unwrap();
+        let runs = dir.path().join("there/runs");
+        let run = RunDir::create(&runs, "x", "", "", &ManualClock::at(0)).unwrap();
+        let elsewhere = dir.path().join("runs");
+        let what = What::Run(run);
+        assert_eq!(runs_dir_of(&what, &elsewhere), runs);
+        // As it was typed, where it is the same.
+        let typed = dir.path().join("there/../there/runs");
+        assert_eq!(runs_dir_of(&what, &typed), typed);
+        assert_eq!(runs_dir_of(&What::Home, &elsewhere), elsewhere);
+    }
+
     #[test]
     fn leaving_a_stage_tells_what_goes_on_with_its_pipeline() {
         use crate::base::clock::ManualClock;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
 mod data;
+mod lost_files;
 mod resumes;
 
 use llmtui::base::clock::ManualClock;

@@ -8,6 +8,7 @@
 
 mod amended;
 mod checks;
+mod orphans;
 mod plans;
 
 use llmtui::base::clock::{Clock, SystemClock};

@@ -13,6 +13,7 @@ pub mod num;
 pub mod paths;
 pub mod place;
 pub mod png;
+pub mod process;
 pub mod protobuf;
 pub mod registry;
 pub mod rng;

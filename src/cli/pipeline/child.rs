@@ -43,6 +43,11 @@ impl Stop {
         Stop(flag)
     }
 
+    /// For what is done because of a stop.
+    pub fn never() -> Stop {
+        Stop(Arc::default())
+    }
+
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -104,6 +104,11 @@ fn train_stage(
             run
         }
     };
+    if run.is_alive()
+        && let Some(ended) = followed(&run, options, stop, cx)?
+    {
+        return Ok(ended);
+    }
     // The run's own command extends it, and leaves it as it was where the engine refuses that.
     let amended = std::mem::take(&mut state.stages[at].amended);
     if index::summarize(&run)?.status != RunStatus::Finished || !amended.is_empty() {
@@ -172,6 +177,47 @@ fn train_stage(
             })
         }
     }
+}
+
+/// Watches the run of a stage that an engine still trains, as where its pipeline's process died, to its end. A stop is passed on to
+/// the engine. Returns how the stage ended, unless what comes behind the run's end is left to do.
+///
+/// # Errors
+/// No process can be started; the log cannot be read.
+fn followed(
+    run: &RunDir,
+    options: Options,
+    stop: &Stop,
+    cx: &Context,
+) -> anyhow::Result<Option<Ended>> {
+    let name = one_line(&run.folder());
+    tell!("note: {name} still trains; it is watched to its end");
+    let mut command = child::this_program(cx)?;
+    command.arg("attach").arg(run.path());
+    command.arg(if options.json { "--json" } else { "--headless" });
+    // A stop ends the viewer alone.
+    let (status, said) = child::run(command, stop)?;
+    if stop.is_asked() && run.is_alive() {
+        let mut command = child::this_program(cx)?;
+        command.arg("stop").arg(run.path());
+        child::run(command, &Stop::never())?;
+    }
+    let summary = index::summarize(run)?;
+    Ok(match summary.status {
+        RunStatus::Finished => None,
+        RunStatus::Stopped => Some(Ended::Stopped),
+        RunStatus::Live => Some(Ended::failed(status, said, || {
+            let attach = run_ref::command("attach", run.path(), &cx.runs_dir);
+            format!("its run still trains, and cannot be watched: {attach}")
+        })),
+        // Its engine was killed: the resume goes on from its newest checkpoint.
+        RunStatus::Crashed | RunStatus::Empty => None,
+        RunStatus::Failed => Some(Ended::Failed {
+            exit: exit_of(status),
+            why: summary.message,
+            said: !options.json && cx.stdout_is_terminal,
+        }),
+    })
 }
 
 /// The verdict on a run whose model is nothing to build on.

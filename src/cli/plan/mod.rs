@@ -301,6 +301,7 @@ fn of_run(
     cx: &Context,
 ) -> anyhow::Result<Result<Request, TargetError>> {
     let run = run_ref::named(&args.target, cx)?;
+    run_ref::spec_of(&run)?;
     let spec = run.spec_path();
     let mut found = target::resolve(&spec.to_string_lossy(), set, &cx.spec_sources());
     if let Ok(request) = &mut found {

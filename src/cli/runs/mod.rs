@@ -222,6 +222,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     // After a cold start the loss is one of an earlier step.
     let train_loss = run.train_loss.filter(|_| run.reward.is_none());
     let status = match run.phase {
+        _ if run.suspended => "suspended",
         Some(crate::wire::Phase::Paused) => "paused",
         _ => run.status.word(),
     };
@@ -277,6 +278,7 @@ mod tests {
             path: "runs/2026-11-21-1422-demo-k3qf".into(),
             status: RunStatus::Live,
             phase: None,
+            suspended: false,
             method: "pretrain".into(),
             step: 40,
             max_steps: 2000,

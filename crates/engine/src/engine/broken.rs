@@ -46,13 +46,24 @@ pub fn no_thread(what: &str) -> bool {
         || what.starts_with(NO_STACK)
 }
 
+/// What such a panic says, without the form in which the program prints errors for itself.
+pub fn no_thread_words(what: &str) -> String {
+    let cause = what.split_once("message: \"");
+    let cause = cause.and_then(|(_, rest)| rest.split_once('"'));
+    match cause {
+        Some((cause, _)) => format!("no thread can be started: {cause}"),
+        None => "no thread can be started".into(),
+    }
+}
+
 /// The words of a panic that the machine is to blame for.
 pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
     let what = words(panic);
     no_thread(&what).then(|| {
         format!(
-            "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
-             train.threads"
+            "{}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
+             train.threads",
+            no_thread_words(&what)
         )
     })
 }
@@ -93,6 +104,17 @@ mod tests {
     fn a_thread_that_cannot_be_started_is_the_machines_fault() {
         let said = starved(&"failed to spawn thread: Os { code: 11 }".to_string());
         assert!(said.is_some_and(|said| said.contains("ulimit -u")));
+        let os =
+            r#"Os { code: 11, kind: WouldBlock, message: "Resource temporarily unavailable" }"#;
+        for what in [
+            "failed to spawn thread: ",
+            "The global thread pool has not been initialized.: ",
+        ] {
+            assert_eq!(
+                no_thread_words(&format!("{what}{os}")),
+                "no thread can be started: Resource temporarily unavailable"
+            );
+        }
         assert_eq!(starved(&"index out of bounds"), None);
     }
 

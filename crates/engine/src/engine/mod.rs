@@ -28,6 +28,7 @@ mod probing;
 mod reading;
 mod remote;
 mod rescue;
+mod resume;
 pub mod revisit;
 pub mod roles;
 pub mod rollouts;
@@ -42,7 +43,7 @@ mod telemetry;
 mod train;
 pub mod update;
 
-pub use broken::{NO_STACK, no_thread};
+pub use broken::{NO_STACK, no_thread, no_thread_words};
 pub use emit::Emit;
 pub use extra::extra_sets;
 pub use guard::Guard;

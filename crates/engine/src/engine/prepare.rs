@@ -1,8 +1,7 @@
 //! From a job to a run that can take its next step: data, weights, and the checkpoint to continue from.
 
 use super::checkpoint::disk::RealDisk;
-use super::checkpoint::fingerprint::Match;
-use super::checkpoint::{self, Checkpoints, Fault, Fingerprint, Found, Manifest, Store};
+use super::checkpoint::{Checkpoints, Fault, Manifest, Store};
 use super::context::RunContext;
 use super::emit::Port;
 use super::eval::best::BestBy;
@@ -12,20 +11,19 @@ use super::mix::Mix;
 use super::probing::probes;
 use super::reading::{mixed, read_data};
 use super::remote::Remote;
+use super::resume::{begun_at, resume};
 use super::rollouts::Rollouts;
 use super::start_weights::vocabulary_growth;
-use super::state::{Settings, TrainState};
+use super::state::TrainState;
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
 use crate::base::files::write_atomic;
 use crate::base::human;
-use crate::base::text::{one_line, shown};
+use crate::base::text::shown;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
-use crate::run::compare::settings;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -206,249 +204,6 @@ fn schedule(spec: &RunSpec) -> BatchSchedule {
             .map(|stage| (stage.until_step, stage.grad_accum_steps))
             .collect(),
     }
-}
-
-/// Where the run will go on, if its newest checkpoint is whole.
-pub(super) fn begun_at(job: &EngineJob) -> u64 {
-    let saved = job
-        .resume
-        .then(|| checkpoint::store::list(&job.run_dir.checkpoints_path()));
-    saved.and_then(|all| Some(all.first()?.step)).unwrap_or(0)
-}
-
-/// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins
-/// at step 0; with nothing but broken ones it does not: that is for the user to decide.
-fn resume(
-    job: &EngineJob,
-    port: &mut Port<'_>,
-    data: &Dataset,
-    state: &mut TrainState,
-    store: &mut Store,
-) -> Result<Option<u64>, EngineError> {
-    let Some(Found { step, path }) = newest_or_fresh(job, port, store)? else {
-        return Ok(None);
-    };
-    let before = last_start(job);
-    if let Some((_, was)) = &before {
-        warn_of_edits(job, port, step, was);
-    }
-    // Another text may have another vocabulary: what it is made from is asked before weights of other shapes are read.
-    let saved = checkpoint::read_state(&path)?;
-    if saved.progress.step != step {
-        return Err(EngineError::Setup(format!(
-            "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
-            path.join(checkpoint::STATE).display(),
-            saved.progress.step
-        )));
-    }
-    let data_are = check_fingerprint(job, port, (step, &saved.fingerprint), data)?;
-    let loaded = checkpoint::load(&path, state);
-    loaded.map_err(|e| match data_are {
-        // No --force makes weights of another vocabulary fit.
-        DataAre::Other => EngineError::Setup(format!(
-            "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
-        )),
-        DataAre::TheSame => e.into(),
-    })?;
-    if job.fresh_optimizer {
-        // Of an average and the weights behind it, the weights go on.
-        state.show_average(false)?;
-        state.reset_optimizer(&job.spec)?;
-        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
-        port.note(step, what.into());
-    }
-    if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
-        port.note(step, words);
-    }
-    Ok(Some(step))
-}
-
-/// The newest whole checkpoint, or `None` where the run begins at step 0.
-fn newest_or_fresh(
-    job: &EngineJob,
-    port: &mut Port<'_>,
-    store: &mut Store,
-) -> Result<Option<Found>, EngineError> {
-    let (newest, faults) = store.newest_whole(u64::MAX);
-    for fault in &faults {
-        port.warn(
-            0,
-            "checkpoint_broken",
-            fault.to_string(),
-            "an older checkpoint is used instead; delete the broken one",
-        );
-    }
-    if newest.is_some() {
-        return Ok(newest);
-    }
-    if let Some(fault) = faults.first() {
-        return Err(EngineError::Setup(format!(
-            "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
-            faults.len()
-        )));
-    }
-    match last_told(job) {
-        Some(step) if !job.force => Err(EngineError::Setup(format!(
-            "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
-             --force",
-            job.run_dir.checkpoints_path().display()
-        ))),
-        Some(step) => {
-            let what =
-                format!("the checkpoints up to step {step} are gone: the run restarts from step 0");
-            port.warn(0, "checkpoints_gone", what, "restarted because of --force");
-            Ok(None)
-        }
-        None => Ok(None),
-    }
-}
-
-/// Says what `spec.yaml` has otherwise than the spec that the process before began with.
-fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
-    if let Some(changes) = edited(was, &job.spec) {
-        port.warn(
-            step,
-            "spec_edited",
-            format!("spec.yaml was changed since the run trained last: {changes}"),
-            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
-        );
-    }
-}
-
-/// What a checkpoint was trained on, beside what the run has now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DataAre {
-    TheSame,
-    /// Continued because of --force.
-    Other,
-}
-
-/// Whether the run goes on as it would have without a stop; says what differs, and refuses other data.
-fn check_fingerprint(
-    job: &EngineJob,
-    port: &mut Port<'_>,
-    (step, saved): (u64, &Fingerprint),
-    data: &Dataset,
-) -> Result<DataAre, EngineError> {
-    match saved.compare(&Fingerprint::of(&job.spec, data)) {
-        Match::Exact => {}
-        Match::Inexact(why) => port.warn(
-            step,
-            "not_bit_exact",
-            format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
-            "set engine, train.threads and train.precision as they were to continue exactly",
-        ),
-        Match::Different(why) if job.force => {
-            port.warn(step, "data_changed", why, "continued because of --force");
-            return Ok(DataAre::Other);
-        }
-        Match::Different(why) => {
-            return Err(EngineError::Setup(format!(
-                "cannot continue from step {step}: {why}{}; restore the data, or llmtui train --resume {} --force",
-                named(&job.spec),
-                one_line(&job.run_dir.folder())
-            )));
-        }
-    }
-    Ok(DataAre::TheSame)
-}
-
-/// The data of a spec, where somebody named them.
-fn named(spec: &RunSpec) -> String {
-    let sources = spec.data.all_sources();
-    let names: Vec<String> = sources.iter().map(|s| one_line(&s.to_string())).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", names.join(", ")),
-    }
-}
-
-/// The last step and the spec that the process before began with.
-fn last_start(job: &EngineJob) -> Option<(u64, Value)> {
-    let mut before = None;
-    // A log that cannot be read tells of no other plan.
-    let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Started"], |event| {
-        if let Event::Started {
-            max_steps, spec, ..
-        } = event
-        {
-            before = Some((max_steps, spec));
-        }
-    });
-    before
-}
-
-/// What a spec says otherwise than the one before, but for where it computes and for how long: `seed 1 → 2`.
-fn edited(was: &Value, is: &RunSpec) -> Option<String> {
-    // Read by today's rules: of an older program's spec, defaults are filled in.
-    let was = RunSpec::from_yaml(&was.to_string()).ok()?;
-    let plain = |spec: &RunSpec| spec.clone().on_threads(None).to_step(1).in_steps();
-    let specs = [plain(&was).to_value(), plain(is).to_value()];
-    let machine = |path: &str| {
-        let engine = path == "engine" || path.starts_with("engine.");
-        engine || path == "train.activation_checkpointing"
-    };
-    let shown =
-        |value: &Option<Value>| one_line(&crate::spec::shown(value.as_ref().unwrap_or_default()));
-    let changes: Vec<String> = settings(&[&specs[0], &specs[1]])
-        .into_iter()
-        .filter(|setting| !machine(&setting.path))
-        .map(|setting| {
-            let (was, is) = (shown(&setting.values[0]), shown(&setting.values[1]));
-            format!("{} {was} → {is}", setting.path)
-        })
-        .collect();
-    (!changes.is_empty()).then(|| changes.join(", "))
-}
-
-/// What another last step than that of the process before means.
-fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String> {
-    let now = job.spec.train.max_steps;
-    if before == now {
-        return None;
-    }
-    let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
-    Some(format!(
-        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
-         plan {}",
-        human::grouped(now),
-        human::grouped(before),
-        job.spec.schedule.entry().id,
-        of_plan(now),
-        of_plan(before)
-    ))
-}
-
-/// The settings that `Adjust` can change, as the log tells them. A crash loses what was changed after the checkpoint.
-pub(super) fn settings_told(job: &EngineJob) -> Settings {
-    let spec = &job.spec;
-    let mut told = [
-        ("lr", spec.optimizer.lr()),
-        ("clip_norm", spec.train.clip_norm),
-    ];
-    // A log that cannot be read tells of no change.
-    let _ = crate::run::index::scan_events(&job.run_dir.events_path(), &["Adjusted"], |event| {
-        if let Event::Adjusted { key, new, .. } = event {
-            let known = told.iter_mut().find(|(known, _)| *known == key);
-            known.into_iter().for_each(|(_, value)| *value = new.0);
-        }
-    });
-    told
-}
-
-/// Step of the newest checkpoint that the log acknowledges.
-fn last_told(job: &EngineJob) -> Option<u64> {
-    let mut last = None;
-    let kinds = ["Checkpointed", "RolledBack"];
-    // A log that cannot be read acknowledges nothing.
-    let _ =
-        crate::run::index::scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
-            Event::Checkpointed { step, .. } => last = Some(step),
-            // Restarted from step 0: what was saved before is given up.
-            Event::RolledBack { step: 0 } => last = None,
-            _ => {}
-        });
-    last
 }
 
 /// The `Started` event.

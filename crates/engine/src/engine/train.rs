@@ -15,10 +15,12 @@ use super::eval::best::BestBy;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::rescue::Taken;
+use super::resume;
 use super::state::Settings;
 use super::step::Stepper;
 use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
+use crate::base::human;
 use crate::wire::{Event, Outcome, Phase};
 use generations::Generations;
 use stop::Flow;
@@ -40,7 +42,7 @@ pub(super) fn begin(
     port: &mut Port<'_>,
     summary: &mut Summary,
 ) -> Result<Outcome, EngineError> {
-    summary.progress.step = prepare::begun_at(job);
+    summary.progress.step = resume::begun_at(job);
     let tasks = Tasks::read(job)?;
     let data = prepare::data(job, port)?;
     let job = &prepare::in_steps(job, &data, port)?;
@@ -67,10 +69,19 @@ pub(super) fn begin(
     if job.resume {
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
-        if cx.emit_adjusted(step, prepare::settings_told(job)) {
+        if cx.emit_adjusted(step, resume::settings_told(job)) {
             let what = "settings are those of the checkpoint: what was changed after it is lost";
             cx.port.note(step, what.into());
         }
+    }
+    if let Some(last) = job.stop_after.filter(|last| *last <= cx.step()) {
+        let step = cx.step();
+        let what = format!(
+            "nothing is trained: the run is at step {} already, and is asked to stop after step {}",
+            human::grouped(step),
+            human::grouped(last)
+        );
+        cx.port.note(step, what);
     }
     if resumed_from.is_none() && job.spec.preflight.enabled && checks_are_worth_it(cx) {
         preflight::gate(cx)?;

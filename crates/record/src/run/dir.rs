@@ -2,12 +2,15 @@
 
 use super::header::{FORMAT, Header, Parent};
 use super::id::new_id;
+use super::recovered;
 use crate::base::clock::Clock;
 use crate::base::files::{
     self, Lock, is_locked, read_small_text, remove_folder, sync_dir, try_lock, write_atomic,
     write_synced,
 };
-use crate::base::text::shown;
+use crate::base::process::is_suspended;
+use crate::base::ssh::quoted;
+use crate::base::text::{one_line, shown};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,6 +55,9 @@ impl RunError {
     pub fn hint(&self) -> String {
         match self {
             RunError::Io { doing, path, error } => doing.failed(path, error).1,
+            RunError::Damaged { .. } => {
+                "bring run.json back from a copy of the run; its log, which would tell the same, is lost too".into()
+            }
             _ => "llmtui runs".into(),
         }
     }
@@ -159,6 +165,19 @@ impl RunDir {
         name.to_string_lossy().into_owned()
     }
 
+    /// How a command that is typed in the working directory of this process names it: by its name in `runs`, else by its path.
+    pub fn word(&self) -> String {
+        let here = std::env::current_dir().unwrap_or_default();
+        let folder = self.folder();
+        let below = self.root.strip_prefix(&here).unwrap_or(&self.root);
+        // What has that name in the working directory is found first.
+        let by_name = below.parent() == Some(Path::new("runs")) && !here.join(&folder).exists();
+        match by_name {
+            true => quoted(&one_line(&folder)),
+            false => quoted(&one_line(&below.to_string_lossy())),
+        }
+    }
+
     /// The names under which results of this run may be filed elsewhere: its directory's, and after a renaming the one it was
     /// created under, unless another directory has that name.
     pub fn names(&self) -> Vec<String> {
@@ -202,8 +221,23 @@ impl RunDir {
         self.root.join("checkpoints")
     }
 
-    /// Reads `run.json`.
+    /// What `run.json` says; where it is lost or damaged, what the log says in its place.
     pub fn header(&self) -> Result<Header, RunError> {
+        self.read_header().or_else(|error| match error {
+            RunError::NotARun(_) | RunError::Damaged { .. } => {
+                let found = recovered::header(&self.root, is_locked(&self.lock_path()));
+                found.filter(|header| is_an_id(&header.id)).ok_or(error)
+            }
+            other => Err(other),
+        })
+    }
+
+    /// Whether `run.json` is lost or damaged; [`RunDir::claim`] writes it anew.
+    pub fn lost_its_header(&self) -> bool {
+        self.read_header().is_err()
+    }
+
+    fn read_header(&self) -> Result<Header, RunError> {
         let path = self.header_path();
         let text = read_small_text(&path, MAX_HEADER).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -222,8 +256,7 @@ impl RunDir {
                 format: header.format,
             });
         }
-        let plain = !header.id.contains(['/', '\0']) && !header.id.starts_with('.');
-        if header.id.is_empty() || header.id.len() > MAX_NAME || !plain {
+        if !is_an_id(&header.id) {
             let shown: String = header.id.chars().take(MAX_NAME).collect();
             return Err(RunError::Damaged {
                 path: self.root.clone(),
@@ -299,10 +332,22 @@ impl RunDir {
         }
     }
 
+    /// The engine process that holds the run and is stopped by a signal: it trains, saves and answers nothing until SIGCONT.
+    pub fn suspended_by(&self) -> Option<u32> {
+        let pid = self.header().ok()?.pid;
+        (self.is_alive() && is_suspended(pid)).then_some(pid)
+    }
+
     /// True while an engine process holds the run.
     pub fn is_alive(&self) -> bool {
         is_locked(&self.lock_path())
     }
+}
+
+/// Whether it may be the name of a run's directory.
+fn is_an_id(id: &str) -> bool {
+    let plain = !id.contains(['/', '\0']) && !id.starts_with('.');
+    plain && !id.is_empty() && id.len() <= MAX_NAME
 }
 
 /// Creates a directory with an unused name; the file system decides, so two processes never share one.

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Layout of the run directory; a program rejects a newer one than it supports.
 pub const FORMAT: u32 = 1;
 
+/// How the request of a branch begins (`asked.yaml`), before `RUN@STEP`.
+pub const BRANCH_OF: &str = "# Requested: --branch ";
+
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {

@@ -7,6 +7,7 @@ use super::log::Tail;
 use super::{Doing, Header, Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::files::read_small_text;
+use crate::base::process::is_suspended;
 use crate::base::ssh::quoted;
 use crate::base::text::one_line;
 use crate::wire::{Best, Event, Outcome, Phase, decode_envelope};
@@ -80,6 +81,8 @@ pub struct RunSummary {
     pub status: RunStatus,
     /// The phase of a live engine.
     pub phase: Option<Phase>,
+    /// The engine is stopped by a signal, and nothing goes on until `kill -CONT`.
+    pub suspended: bool,
     /// The method's id; empty until the engine has logged it.
     pub method: String,
     pub step: u64,
@@ -368,6 +371,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         path: run.path().into(),
         status,
         phase: scan.phase.filter(|_| alive),
+        suspended: alive && is_suspended(header.pid),
         step: scan.step,
         train_loss: scan.train_loss,
         val_loss: vals.last().map(|(_, loss)| *loss),

@@ -138,6 +138,7 @@ mod tests {
             path: id.into(),
             status,
             phase: None,
+            suspended: false,
             method: String::new(),
             step: 0,
             max_steps: 0,

@@ -10,6 +10,7 @@ pub mod index;
 pub mod layers;
 pub mod lineage;
 pub mod log;
+mod recovered;
 pub mod revisit;
 mod rewound;
 pub mod rollouts;
@@ -19,7 +20,7 @@ pub mod state;
 
 pub use checkpoints::{CheckpointEntry, KeptCheckpoint};
 pub use dir::{Doing, RunDir, RunError};
-pub use header::{Header, Parent};
+pub use header::{BRANCH_OF, Header, Parent};
 pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
 pub use series::Series;

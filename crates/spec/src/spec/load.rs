@@ -197,6 +197,16 @@ pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
     Ok(RunSpec::resolve(config))
 }
 
+/// The settings of a written spec, each in its place, and none that it does not say.
+pub(super) fn as_said(text: &str) -> Result<Value, SpecErrors> {
+    let value = yaml::parse(text).map_err(|e| SpecErrors::one(unexpected(&e.to_string())))?;
+    let (mut issues, mut merged) = (Vec::new(), Merged::default());
+    let layer = layer::from_file("spec.yaml", text, value, &mut issues);
+    merged.lay(layer, &mut issues);
+    SpecErrors::check(issues)?;
+    Ok(merged.value)
+}
+
 fn name_from(stem: &str, label: &str) -> Setting {
     let name: String = stem
         .chars()

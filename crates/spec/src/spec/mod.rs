@@ -20,6 +20,7 @@ mod length;
 mod load;
 mod merge;
 mod presets;
+mod recorded;
 mod review;
 mod rollout;
 mod run_spec;

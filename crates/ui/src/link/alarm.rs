@@ -17,10 +17,24 @@ pub(super) struct Alarm {
 /// Code of the alarm that nothing can be logged at present.
 pub(super) const STALLED: &str = "log_stalled";
 
+/// Code of the alarm that the engine's process is stopped by a signal.
+const SUSPENDED: &str = "suspended";
+
 /// The run's folder was deleted.
 pub(super) const RUN_GONE: &str = "run_gone";
 /// Another engine took the run.
 pub(super) const LOCK_LOST: &str = "lock_lost";
+
+/// The engine's process is stopped by a signal: nothing comes from it, and nothing reaches it.
+pub(super) fn suspended(pid: u32) -> Alarm {
+    Alarm {
+        code: SUSPENDED,
+        message: format!(
+            "process {pid} is suspended by a signal, so the run stands still and hears no command; `kill -CONT {pid}` lets it go on"
+        ),
+        hint: "its steps so far are in its memory: do not kill it before it goes on",
+    }
+}
 
 impl Alarm {
     /// True where the engine has nothing left to work for.

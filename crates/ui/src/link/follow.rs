@@ -3,7 +3,7 @@
 use super::thread::ending;
 use super::{EVENTS, Incoming, Link};
 use crate::base::clock::SystemClock;
-use crate::link::alarm::Alarm;
+use crate::link::alarm::{Alarm, suspended};
 use crate::run::{RunDir, Tail};
 use crate::wire::Event;
 use std::time::Duration;
@@ -17,12 +17,15 @@ pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
     let tail = Tail::open(&run.events_path())?;
     let (events, incoming) = mpsc::channel(EVENTS);
     let pid = run.header().map_or(0, |header| header.pid);
-    let alarm = Alarm {
-        code: "read_only",
-        message: format!(
-            "process {pid} cannot be reached ({why}): its log is shown, commands are not possible; `kill {pid}` saves and stops it"
-        ),
-        hint: "a logout removes sockets: loginctl enable-linger keeps them",
+    let alarm = match run.suspended_by() {
+        Some(pid) => suspended(pid),
+        None => Alarm {
+            code: "read_only",
+            message: format!(
+                "process {pid} cannot be reached ({why}): its log is shown, commands are not possible; `kill {pid}` saves and stops it"
+            ),
+            hint: "a logout removes sockets: loginctl enable-linger keeps them",
+        },
     };
     let run = run.clone();
     std::thread::spawn(move || {

@@ -18,11 +18,22 @@ pub enum OpenError {
     Log { run: String, error: std::io::Error },
 }
 
+/// A run whose engine hears nothing, by way of its log.
+fn watched(run: &RunDir, why: &str) -> Result<Link, OpenError> {
+    follow(run, why).map_err(|error| OpenError::Log {
+        run: run.id().into(),
+        error,
+    })
+}
+
 /// Connects to the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
 ///
 /// Blocks briefly while an engine is starting or ending. A live engine that nobody can reach is watched by way of its log.
 pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
     let clock = SystemClock::new();
+    if let Some(pid) = run.suspended_by() {
+        return watched(run, &format!("process {pid} is suspended"));
+    }
     while run.is_alive() {
         match connect(env, run, 1) {
             Ok(link) => return Ok(link),
@@ -30,12 +41,7 @@ pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
                 crate::base::clock::pause(PAUSE);
             }
             // The engine trains all the same: its log tells what it does.
-            Err(e) => {
-                return follow(run, &e.to_string()).map_err(|error| OpenError::Log {
-                    run: run.id().into(),
-                    error,
-                });
-            }
+            Err(e) => return watched(run, &e.to_string()),
         }
     }
     replay(&run.events_path()).map_err(|error| OpenError::Log {

@@ -1,13 +1,20 @@
 //! The viewer's side of a line-based peer, a socket or a child process: lines become [`Incoming`], commands become
 //! lines.
 
+use super::alarm::suspended;
 use super::thread::{CaughtUp, ending};
 use super::{COMMANDS, EVENTS, Incoming, Link};
+use crate::base::clock::SystemClock;
+use crate::base::process::is_suspended;
 use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, Request, decode_envelope, encode};
 use futures_util::StreamExt;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+
+/// An engine sends readings of its machine once a second, between steps.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The engine's ends of a link's channels.
 #[derive(Debug)]
@@ -43,6 +50,8 @@ pub(super) struct Told {
     caught_up: CaughtUp,
     seq: u64,
     finished: bool,
+    /// The process at the other end, where it is one of this machine.
+    peer: Option<u32>,
 }
 
 impl Told {
@@ -52,6 +61,15 @@ impl Told {
             caught_up: CaughtUp::new(target),
             seq: from_seq.saturating_sub(1),
             finished: false,
+            peer: None,
+        }
+    }
+
+    /// The same from a process of this machine, which is looked at when it falls silent.
+    pub fn by(self, pid: u32) -> Told {
+        Told {
+            peer: Some(pid),
+            ..self
         }
     }
 
@@ -111,7 +129,7 @@ async fn hear(
     if !told.begin(events).await {
         return End::Left;
     }
-    while let Some(line) = lines.next().await {
+    while let Some(line) = heard(&mut lines, events, told.peer).await {
         let invalid = |e: &dyn std::error::Error| {
             End::Closed(Some(format!("invalid message from the engine: {e}")))
         };
@@ -135,6 +153,28 @@ async fn hear(
     }
 }
 
+/// The next line. Of a peer that has fallen silent because a signal stopped it, viewers are told so once.
+async fn heard(
+    lines: &mut FramedRead<impl AsyncRead + Unpin, LinesCodec>,
+    events: &mpsc::Sender<Incoming>,
+    peer: Option<u32>,
+) -> Option<Result<String, LinesCodecError>> {
+    let Some(pid) = peer else {
+        return lines.next().await;
+    };
+    loop {
+        match tokio::time::timeout(SILENCE, lines.next()).await {
+            Ok(line) => return line,
+            Err(_) if is_suspended(pid) => break,
+            Err(_) => {}
+        }
+    }
+    let told = suspended(pid).envelope(&SystemClock::new());
+    // A viewer that has left is noticed at the next line.
+    let _ = events.send(Incoming::Event(Box::new(told))).await;
+    lines.next().await
+}
+
 async fn say(
     write: &mut (impl AsyncWrite + Unpin),
     commands: &mut mpsc::Receiver<Request>,
@@ -151,6 +191,42 @@ mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
     use crate::wire::VERSION;
+
+    /// It was shown as a run that trains, at the pace of its last steps.
+    #[tokio::test]
+    async fn a_peer_that_a_signal_has_stopped_is_told_of() {
+        let mut peer = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = rustix::process::Pid::from_child(&peer);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let (events, mut incoming) = mpsc::channel(8);
+        let (ours, _theirs) = tokio::io::duplex(64);
+        let mut told = Told::nothing(1, 0).by(peer.id());
+        let hearing = hear(framed(ours), &events, &mut told);
+        let said = tokio::select! {
+            _ = hearing => None,
+            said = async {
+                loop {
+                    match incoming.recv().await {
+                        Some(Incoming::CaughtUp) => {}
+                        other => return other,
+                    }
+                }
+            } => said,
+        };
+        peer.kill().unwrap();
+        peer.wait().unwrap();
+        let Some(Incoming::Event(envelope)) = said else {
+            panic!("{said:?}");
+        };
+        let Event::Warned { code, message, .. } = &envelope.event else {
+            panic!("{envelope:?}");
+        };
+        assert_eq!((envelope.seq, code.as_str()), (0, "suspended"));
+        assert!(message.contains("kill -CONT"), "{message}");
+    }
 
     fn note(seq: u64, v: u32) -> String {
         let (step, text) = (seq, "a note".to_string());

@@ -36,7 +36,7 @@ pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectEr
     let (path, stream) = dial(env, run)?;
     let absent = absent(&path);
     stream.set_read_timeout(Some(GREETING)).map_err(absent)?;
-    let target = greet(&stream, &path, run.id())?.0;
+    let (target, pid) = greet(&stream, &path, run.id())?;
     let subscribe = Request {
         id: 0,
         command: Command::Subscribe { from_seq },
@@ -48,7 +48,7 @@ pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectEr
     stream.set_nonblocking(true).map_err(absent)?;
     // A viewer that only asks for future events has nothing to catch up with.
     let target = if from_seq > target { 0 } else { target };
-    let told = Told::nothing(from_seq, target);
+    let told = Told::nothing(from_seq, target).by(pid);
     Ok(pumped(stream, told, run.events_path()))
 }
 

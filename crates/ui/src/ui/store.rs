@@ -4,11 +4,13 @@ use super::machine_view::MachineView;
 use super::msg::{Holder, Slot, StageOf};
 use super::rows::{CheckpointRow, ModelFiles, PresetKind, PresetRow};
 use crate::base::clock::UnixMillis;
+use crate::base::human;
 use crate::run::RunState;
 pub use crate::run::index::short_run;
 use crate::run::index::{RunStatus, RunSummary};
-use crate::wire::Outcome;
+use crate::wire::{Outcome, Phase};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Everything that several panes read.
 #[derive(Debug, Default)]
@@ -88,6 +90,8 @@ pub struct HeldRun {
     /// Where it is the run of a pipeline's stage.
     pub stage: Option<StageOf>,
     pub link: LinkState,
+    /// When the newest event arrived here.
+    pub heard: UnixMillis,
     pub state: RunState,
     /// The machine that the run is on.
     pub hardware: MachineView,
@@ -102,9 +106,44 @@ impl HeldRun {
             holder: Holder::Detached,
             stage: None,
             link: LinkState::Opening(now),
+            heard: now,
             state: RunState::new(),
             hardware: MachineView::default(),
         }
+    }
+
+    /// How long an engine has said nothing that says something between its steps, where that is many times what it has taken
+    /// lately. Evaluations, checkpoints, loading and pauses take their time and are no silence.
+    pub fn silence(&self, now: UnixMillis) -> Option<Duration> {
+        const SHORTEST: u64 = 10_000;
+        const STEPS: f64 = 20.0;
+        const WAITS: u64 = 4;
+        let state = &self.state;
+        let stepping = state.phase == Some(Phase::Training) && !state.in_pause;
+        if !self.live() || self.link != LinkState::Live || !stepping || state.halted.is_some() {
+            return None;
+        }
+        let usual = (state.pace.step_ms()? * STEPS) as u64;
+        // Steps that make the answers they learn from take longer than the others.
+        let longest = state.pace.longest_ms()?.saturating_mul(WAITS);
+        let silent = now.since(self.heard);
+        let most = Duration::from_millis(SHORTEST.max(usual).max(longest));
+        (silent > most).then_some(silent)
+    }
+
+    /// `no event for 1:10 (a step takes 25 ms)`
+    pub fn silence_words(&self, now: UnixMillis) -> Option<String> {
+        let silent = self.silence(now)?;
+        let step = self.state.pace.step_ms()? / 1000.0;
+        let step = Duration::try_from_secs_f64(step).unwrap_or_default();
+        Some(format!(
+            "no event for {} (a step takes {})",
+            human::duration(silent),
+            match step.as_millis() {
+                ms @ 0..10_000 => format!("{ms} ms"),
+                _ => human::duration(step),
+            }
+        ))
     }
 
     /// True while an engine is at work that commands would reach.

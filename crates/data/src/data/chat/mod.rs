@@ -86,7 +86,10 @@ impl Template {
     /// Not a template, or larger or deeper than a chat template has reason to be.
     pub fn from_jinja(name: &str, source: &str) -> Result<Template, DataError> {
         let fault = |what: String| DataError::Template {
-            place: one_line(name),
+            place: match name.starts_with("the ") {
+                true => place(name),
+                false => one_line(name),
+            },
             what: one_line(&what),
             fix: "correct the template, or choose a built-in one with data.template",
         };
@@ -283,13 +286,26 @@ impl Template {
         self.fault(explain(error), fix)
     }
 
+    /// It, in a sentence.
+    pub fn place(&self) -> String {
+        place(&self.name)
+    }
+
     fn fault(&self, what: String, fix: &'static str) -> DataError {
         DataError::Template {
-            place: one_line(&format!("the template {}", self.name)),
+            place: self.place(),
             what: one_line(&what),
             fix,
         }
     }
+}
+
+/// `the template chatml`, `the tokenizer's template`
+fn place(name: &str) -> String {
+    one_line(&match name.starts_with("the ") {
+        true => format!("{name} template"),
+        false => format!("the template {name}"),
+    })
 }
 
 const FIX_TEMPLATE: &str =

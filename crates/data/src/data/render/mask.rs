@@ -94,9 +94,9 @@ fn turn_end(template: &Template, text: &str, start: usize, end: usize) -> usize 
 
 fn unstable(template: &Template, at: usize, why: &str) -> String {
     format!(
-        "what the assistant wrote in turn {} cannot be located with the template {}: {why}",
+        "what the assistant wrote in turn {} cannot be located with {}: {why}",
         at + 1,
-        template.name()
+        template.place()
     )
 }
 

@@ -17,14 +17,16 @@ mod token_ids;
 mod token_shift;
 mod tools;
 
+use super::checkpoint::CheckpointError;
 use super::context::RunContext;
 use super::state::TrainState;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
+use crate::base::text::shown;
 use crate::data::{Batch, Dataset, Surroundings};
 use crate::spec::RunSpec;
-use crate::wire::{Event, Phase};
+use crate::wire::{Event, Outcome, Phase};
 #[cfg(test)]
 pub(super) use disk_room::checkpoint as checkpoint_size;
 use std::path::{Path, PathBuf};
@@ -80,6 +82,8 @@ pub const CHECKS: &[Check] = &[
 pub struct Checked {
     pub finding: Finding,
     pub seconds: f64,
+    /// The machine, not the spec, is what failed it: the disk, memory.
+    pub of_the_machine: bool,
 }
 
 /// Runs the checks; `on_check` hears of each and may end the round by returning false. After a failed one, those that compute
@@ -88,14 +92,15 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
     let mut failed: Option<&str> = None;
     for check in CHECKS {
         let begun = subject.clock.elapsed();
+        let mut of_the_machine = false;
         let found = match failed.filter(|_| check.computes && !subject.all) {
             Some(title) => Finding::unknown(
                 format!("not run, because a check failed: {title}"),
                 "correct that one first",
             ),
             None => (check.run)(subject).unwrap_or_else(|error| {
-                let evidence = format!("the check itself broke: {error}");
-                Finding::fail(evidence, "", "see the message")
+                of_the_machine = error.outcome() == Outcome::Starved;
+                broken(&error, subject.room)
             }),
         };
         if found.status == Status::Fail {
@@ -104,6 +109,7 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         let checked = Checked {
             finding: found.named(check.id, check.title),
             seconds: (subject.clock.elapsed() - begun).as_secs_f64(),
+            of_the_machine,
         };
         if !on_check(&checked) {
             break;
@@ -113,6 +119,22 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
     // The twin is as large as the run's own state; training begins without it.
     subject.twin = None;
     crate::kernels::pages::give_back();
+}
+
+/// A check that could not be made to its end: because of the machine, as the run itself could not be, or of a bug.
+fn broken(error: &EngineError, room: &Path) -> Finding {
+    match error {
+        EngineError::Checkpoint(error @ CheckpointError::Write { source, .. }) => Finding::fail(
+            format!("{} does not take a checkpoint: {source}", shown(room)),
+            "",
+            error.fix(room),
+        ),
+        error if error.outcome() == Outcome::Starved => Finding::fail(error.to_string(), "", ""),
+        error => {
+            let evidence = format!("the check itself broke: {error}");
+            Finding::fail(evidence, "", "see the message")
+        }
+    }
 }
 
 /// FNV-1a over the bits.
@@ -159,6 +181,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
     let clock = cx.port.clock.clone();
     let room = job.run_dir.checkpoints_path();
     let mut failed: Vec<String> = Vec::new();
+    let mut starved: Option<String> = None;
     let mut subject = Subject {
         spec: cx.spec,
         data: &cx.data,
@@ -175,15 +198,29 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         if checked.finding.status == Status::Fail {
             // A title says what passes.
             let Finding {
-                evidence, cause, ..
+                evidence,
+                cause,
+                fix,
+                ..
             } = &checked.finding;
-            failed.push(format!("{evidence}: {cause}"));
+            if checked.of_the_machine {
+                let told = [evidence.to_string(), fix.clone()];
+                let told: Vec<String> = told.into_iter().filter(|s| !s.is_empty()).collect();
+                starved.get_or_insert(told.join("; "));
+            }
+            failed.push(match cause.is_empty() {
+                true => evidence.to_string(),
+                false => format!("{evidence}: {cause}"),
+            });
         }
         port.emit(checked.clone().into());
         !port.stop_is_waiting()
     });
     if failed.is_empty() || job.force {
         return Ok(());
+    }
+    if let Some(why) = starved {
+        return Err(EngineError::Machine(why));
     }
     Err(EngineError::Refused(format!(
         "preflight failed: {}; --force trains all the same",
@@ -214,5 +251,26 @@ impl Subject<'_> {
             None => TrainState::fresh(self.spec, self.data)?,
         };
         Ok(self.twin.insert(twin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_the_disk_stops_is_no_broken_check() {
+        let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+        let error = EngineError::Checkpoint(CheckpointError::Write { step: 0, source });
+        assert_eq!(error.outcome(), Outcome::Starved);
+        let found = broken(&error, Path::new("/runs/x/checkpoints"));
+        let evidence = found.evidence.to_string();
+        assert!(
+            evidence.contains("does not take a checkpoint"),
+            "{evidence}"
+        );
+        assert!(found.fix.contains("ulimit -f"), "{found:?}");
+        let bug = broken(&EngineError::Compute("shapes".into()), Path::new("/x"));
+        assert!(bug.evidence.to_string().contains("itself broke"), "{bug:?}");
     }
 }

@@ -117,6 +117,8 @@ pub struct RunState {
     pub missed: u64,
     /// Events of types unknown to this build.
     pub unknown: u64,
+    /// Why nothing goes on, as the link says, and since when: until a newer event comes.
+    pub halted: Option<(Halt, UnixMillis)>,
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
     pub last_t: UnixMillis,
@@ -140,14 +142,22 @@ impl RunState {
     pub fn apply(&mut self, envelope: &Envelope) {
         if envelope.seq == 0 {
             // A reply of the link itself, such as "the engine is busy": not part of the log.
-            if let Event::Accepted { .. } | Event::Rejected { .. } = envelope.event {
-                self.fold(envelope.t, &envelope.event);
+            match &envelope.event {
+                Event::Accepted { .. } | Event::Rejected { .. } => {
+                    self.fold(envelope.t, &envelope.event);
+                }
+                Event::Warned { code, .. } => {
+                    let halt = Halt::of(code).map(|halt| (halt, envelope.t));
+                    self.halted = halt.or(self.halted);
+                }
+                _ => {}
             }
             return;
         }
         if envelope.seq <= self.last_seq {
             return;
         }
+        self.halted = self.halted.filter(|(_, since)| envelope.t <= *since);
         self.missed += envelope.seq - self.last_seq - 1;
         self.last_seq = envelope.seq;
         if self.first_t == UnixMillis::default() {
@@ -511,7 +521,37 @@ impl RunState {
         match &self.finished {
             Some(finish) => outcome_word(finish.outcome),
             None if self.orphaned => "crashed",
-            None => self.phase.map_or("waiting", phase_word),
+            None => match self.halted {
+                Some((halt, _)) => halt.word(),
+                None => self.phase.map_or("waiting", phase_word),
+            },
+        }
+    }
+}
+
+/// Why a live engine does not go on, though its log does not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// The disk takes no event: training waits for it.
+    Disk,
+    /// Its process is stopped by a signal.
+    Signal,
+}
+
+impl Halt {
+    /// By the code of a link's own warning.
+    fn of(code: &str) -> Option<Halt> {
+        match code {
+            "log_stalled" => Some(Halt::Disk),
+            "suspended" => Some(Halt::Signal),
+            _ => None,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Halt::Disk => "stalled",
+            Halt::Signal => "suspended",
         }
     }
 }

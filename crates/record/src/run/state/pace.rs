@@ -112,6 +112,11 @@ impl Pace {
         self.previous = Some((t, step));
     }
 
+    /// The longest of the recent times from one logged step to the next, in milliseconds.
+    pub fn longest_ms(&self) -> Option<u64> {
+        self.recent.iter().map(|(ms, _)| *ms).max()
+    }
+
     /// Recent milliseconds per step: the mean of the middle four fifths, so that neither the clock's resolution
     /// nor a sleeping laptop matters. `None` before the second step.
     pub fn step_ms(&self) -> Option<f64> {

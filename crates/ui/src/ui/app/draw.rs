@@ -217,7 +217,10 @@ impl App {
     fn run_mark(&self, held: &HeldRun) -> (&'static str, Meaning, &'static str) {
         use crate::wire::{Outcome, Phase};
         let glyphs = self.theme.glyphs();
-        let word = held.state.word();
+        let word = match held.silence(self.store.now) {
+            Some(_) => "silent",
+            None => held.state.word(),
+        };
         match (&held.state.finished, &held.link) {
             (Some(finish), _) => match finish.outcome {
                 Outcome::Completed => (glyphs.ok, Meaning::Good, word),
@@ -226,6 +229,9 @@ impl App {
             },
             (None, LinkState::Opening(_)) => (glyphs.ring, Meaning::Muted, "opening"),
             (None, LinkState::Ended(_)) => (glyphs.bad, Meaning::Bad, "no engine"),
+            (None, _) if held.state.halted.is_some() || word == "silent" => {
+                (glyphs.ring, Meaning::Warn, word)
+            }
             (None, _) if held.state.phase == Some(Phase::Paused) => {
                 (glyphs.ring, Meaning::Warn, word)
             }

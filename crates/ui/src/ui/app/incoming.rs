@@ -114,6 +114,9 @@ impl App {
 
     fn run_incoming(&mut self, item: &Incoming) -> Vec<Effect> {
         self.data_moved();
+        if let Some(held) = &mut self.store.held {
+            held.heard = self.store.now;
+        }
         match item {
             Incoming::Event(envelope) => {
                 self.run_event(envelope);

@@ -191,6 +191,12 @@ impl App {
         [toasts, pane].into_iter().flatten().min()
     }
 
+    /// Whether an engine is shown that may fall silent, which sends nothing that would draw the screen again.
+    pub fn listens(&self) -> bool {
+        let held = self.store.held.as_ref();
+        *self.entry() == run::ENTRY && held.is_some_and(HeldRun::live)
+    }
+
     /// Takes a message in at `now`.
     pub fn update(&mut self, msg: Msg, now: UnixMillis) -> Vec<Effect> {
         self.store.now = now;

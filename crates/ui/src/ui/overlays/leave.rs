@@ -1,6 +1,7 @@
 //! The question what becomes of a live run when its viewer leaves or stops it.
 
 use super::{Canvas, Choice, LEAVE, Overlay, Reply};
+use crate::run::state::Halt;
 use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
@@ -33,11 +34,25 @@ pub struct LeaveQuestion {
     selected: usize,
 }
 
+/// What the run does while it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Now {
+    Running,
+    Paused,
+    /// The disk takes no event, and so no checkpoint either.
+    Stalled,
+}
+
 impl LeaveQuestion {
     pub fn new(leaving: bool, held: &HeldRun) -> Self {
-        let paused = held.state.phase == Some(Phase::Paused);
-        let mut asked = Self::asked(leaving, held.holder, held.name(), paused);
-        if held.stage.as_ref().is_some_and(|stage| stage.resume.is_some()) {
+        let now = match held.state.halted {
+            Some((Halt::Disk, _)) => Now::Stalled,
+            _ if held.state.phase == Some(Phase::Paused) => Now::Paused,
+            _ => Now::Running,
+        };
+        let mut asked = Self::asked(leaving, held.holder, held.name(), now);
+        let stage = held.stage.as_ref();
+        if now != Now::Stalled && stage.is_some_and(|stage| stage.resume.is_some()) {
             for (_, choice, _, what) in &mut asked.rows {
                 if *choice == LeaveChoice::StopAfterCheckpoint {
                     *what = "nothing is lost; its pipeline stops too, and can be resumed";
@@ -47,12 +62,12 @@ impl LeaveQuestion {
         asked
     }
 
-    fn asked(leaving: bool, holder: Holder, run: &str, paused: bool) -> Self {
+    fn asked(leaving: bool, holder: Holder, run: &str, now: Now) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         if leaving && holder == Holder::Detached {
-            let title = match paused {
-                true => "leave it paused",
-                false => Action::LeaveRunning.info().title,
+            let title = match now {
+                Now::Paused => "leave it paused",
+                Now::Running | Now::Stalled => Action::LeaveRunning.info().title,
             };
             rows.push((
                 Action::LeaveRunning,
@@ -67,14 +82,21 @@ impl LeaveQuestion {
         stop(
             Action::StopAfterCheckpoint,
             LeaveChoice::StopAfterCheckpoint,
-            "nothing is lost; it can be resumed",
+            match now {
+                Now::Stalled => "saves only if the disk has room by then; else as below",
+                Now::Running | Now::Paused => "nothing is lost; it can be resumed",
+            },
         );
         stop(
             Action::StopNow,
             LeaveChoice::StopNow,
             "steps since the last checkpoint are lost",
         );
-        let word = if paused { "paused" } else { "running" };
+        let word = match now {
+            Now::Running => "running",
+            Now::Paused => "paused",
+            Now::Stalled => "waiting for the disk",
+        };
         LeaveQuestion {
             leaving,
             title: format!("{run} is {word}"),
@@ -181,7 +203,7 @@ impl Overlay for LeaveQuestion {
 /// One of its kind.
 #[cfg(test)]
 pub(super) fn example() -> Box<dyn Overlay> {
-    Box::new(LeaveQuestion::asked(true, Holder::Detached, "x", false))
+    Box::new(LeaveQuestion::asked(true, Holder::Detached, "x", Now::Running))
 }
 
 #[cfg(test)]
@@ -197,7 +219,7 @@ mod tests {
 
     #[test]
     fn only_what_is_possible_is_offered() {
-        let mut question = LeaveQuestion::asked(true, Holder::Detached, "x", false);
+        let mut question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Running);
         assert_eq!(
             question.act(Action::Accept),
             chosen(LeaveChoice::Running)
@@ -208,11 +230,11 @@ mod tests {
         );
         question.act(Action::Up);
         assert_eq!(question.act(Action::Accept), Reply::Close);
-        let mut question = LeaveQuestion::asked(true, Holder::Here, "x", false);
+        let mut question = LeaveQuestion::asked(true, Holder::Here, "x", Now::Running);
         assert_eq!(question.act(Action::LeaveRunning), Reply::Stay);
         assert_eq!(question.rows.len(), 2);
         assert_eq!(
-            LeaveQuestion::asked(false, Holder::Detached, "x", false).rows.len(),
+            LeaveQuestion::asked(false, Holder::Detached, "x", Now::Running).rows.len(),
             2
         );
     }
@@ -235,10 +257,10 @@ mod tests {
 
     #[test]
     fn a_paused_run_is_not_called_running() {
-        let question = LeaveQuestion::asked(true, Holder::Detached, "x", true);
+        let question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Paused);
         assert_eq!(question.title, "x is paused");
         assert_eq!(question.rows[0].2, "leave it paused");
-        let question = LeaveQuestion::asked(true, Holder::Detached, "x", false);
+        let question = LeaveQuestion::asked(true, Holder::Detached, "x", Now::Running);
         assert_eq!(question.title, "x is running");
         assert_eq!(question.rows[0].2, "leave it running");
     }

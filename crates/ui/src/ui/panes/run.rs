@@ -471,6 +471,9 @@ impl Pane for RunPane {
             (Msg::Tick, Some(held)) if matches!(held.link, LinkState::Opening(_)) => {
                 return vec![Request::Draw(Freshness::Asked)];
             }
+            (Msg::Tick, Some(held)) if held.silence(context.store.now).is_some() => {
+                return vec![Request::Draw(Freshness::Asked)];
+            }
             (Msg::Tick, Some(held)) if context.in_front && matches!(held.link, LinkState::Ended(_)) => {
                 let run_dir = held.resumable();
                 let look = run_dir.map(|run_dir| Request::Do(Effect::LookForEngine(run_dir)));
@@ -524,6 +527,7 @@ impl Pane for RunPane {
                     end.draw(frame.buffer_mut(), area);
                     return;
                 }
+                self.dashboard.silence = held.silence_words(store.now);
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
                 if let Some(signs) = self.dashboard.vitals() {

@@ -50,6 +50,8 @@ const DRAIN_TIME: Duration = Duration::from_millis(8);
 const CHUNK: usize = 128;
 /// How often the next stage of a pipeline is looked for.
 const STAGE: Duration = Duration::from_millis(500);
+/// How often a live run on the screen is asked whether it has fallen silent.
+const LISTEN: Duration = Duration::from_secs(1);
 /// Job results waiting.
 const JOBS: usize = 64;
 
@@ -219,6 +221,8 @@ impl Shell {
     async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<Left>> {
         let mut terminal = EventStream::new();
         let mut stages = tokio::time::interval(STAGE);
+        let mut silence = tokio::time::interval(LISTEN);
+        silence.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.over {
             let now = Instant::now();
             let due = self.frame_due();
@@ -235,6 +239,7 @@ impl Shell {
                 () = at(due) => {}
                 first = next(&mut self.links, self.read_links) => self.drain(first),
                 _ = stages.tick(), if self.pipeline.is_some() => self.follow_stages(),
+                _ = silence.tick(), if self.app.listens() => self.update(Msg::Tick),
                 () = at(tick) => {
                     self.ticked = Instant::now();
                     self.update(Msg::Tick);

@@ -9,6 +9,7 @@ mod keys;
 mod opening;
 mod overlays;
 mod scenes;
+mod silence;
 
 use super::*;
 use crate::link::Incoming;
@@ -263,6 +264,7 @@ fn runs() -> Vec<RunSummary> {
         path: format!("runs/{id}").into(),
         status,
         phase: (status == RunStatus::Live).then_some(Phase::Training),
+        suspended: false,
         method: "pretrain".into(),
         step,
         max_steps: 2_000,

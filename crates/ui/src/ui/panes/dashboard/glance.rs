@@ -34,6 +34,8 @@ pub struct GlanceOptions {
     pub cursor: Option<u64>,
     pub smoothed: bool,
     pub ascii: bool,
+    /// What is said of an engine that has fallen silent.
+    pub silence: Option<String>,
 }
 
 /// The meaning of the words "at STEP", which narrow titles leave out.
@@ -85,7 +87,7 @@ impl Glance {
         let glyphs = Glyphs::of(options.ascii);
         self.step = step_words(state, glyphs);
         self.progress = state.progress();
-        self.parts = parts(state);
+        self.parts = parts(state, options.silence.as_deref());
         self.titles = options
             .charts
             .iter()
@@ -157,13 +159,22 @@ pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning
     }
 }
 
-fn parts(state: &RunState) -> Vec<Vec<Word>> {
+fn parts(state: &RunState, silence: Option<&str>) -> Vec<Vec<Word>> {
     let mut parts = Vec::new();
     if let Some(share) = state.progress() {
         parts.push(vec![word(
             format!("{:>3.0} %", (share * 100.0).floor()),
             Meaning::Text,
         )]);
+    }
+    // The last pace is none that it goes on at.
+    let still = match state.halted.filter(|_| state.running()) {
+        Some((halt, _)) => Some(halt.word()),
+        None => silence,
+    };
+    if let Some(still) = still {
+        parts.insert(0, vec![word(still.to_string(), Meaning::Warn)]);
+        return parts;
     }
     parts.extend(time_part(state));
     let number = |text: String, unit: &str| {

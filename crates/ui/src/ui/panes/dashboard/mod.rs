@@ -61,6 +61,8 @@ pub struct Dashboard {
     pub utc_offset: i64,
     /// What the plan says that the run takes, in bytes.
     pub planned: Option<(Place, u64)>,
+    /// What is said of an engine that has fallen silent.
+    pub silence: Option<String>,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -87,6 +89,7 @@ impl Default for Dashboard {
         Dashboard {
             utc_offset: 0,
             planned: None,
+            silence: None,
             selected: 0,
             selecting: false,
             full: false,
@@ -164,6 +167,7 @@ impl Dashboard {
             cursor: self.cursor,
             smoothed: self.smoothing > 0,
             ascii: theme.ascii,
+            silence: self.silence.clone(),
         };
         let shown_charts = options.charts.clone();
         self.glance.renew(state, options, now);

@@ -411,6 +411,7 @@ impl Columns {
     fn row(&self, run: &RunSummary, branch: &str, store: &Store, theme: &Theme) -> RowText {
         let glyphs = theme.glyphs();
         let (mark, meaning) = match run.status {
+            RunStatus::Live if run.suspended => (glyphs.ring, Meaning::Warn),
             RunStatus::Live => (glyphs.dot, Meaning::Good),
             RunStatus::Finished => (glyphs.ok, Meaning::Muted),
             RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
@@ -418,6 +419,7 @@ impl Columns {
             RunStatus::Empty => (" ", Meaning::Muted),
         };
         let state = match (run.status, run.phase) {
+            (RunStatus::Live, _) if run.suspended => "suspended",
             (RunStatus::Live, Some(phase)) => phase_word(phase),
             (status, _) => status.word(),
         };

@@ -1,0 +1,28 @@
+//! What `/proc` says of another process. Who may be told to do what to it is not decided here.
+
+use crate::files::read_plain_text;
+
+/// Whether a process of this machine is stopped by a signal (SIGSTOP, ctrl-z) or a debugger: it does nothing until SIGCONT.
+pub fn is_suspended(pid: u32) -> bool {
+    let stat = read_plain_text(format!("/proc/{pid}/stat")).unwrap_or_default();
+    matches!(state(&stat), Some('T' | 't'))
+}
+
+/// The state in a line of proc(5)'s `stat`: behind the name, which may hold anything.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_look_like_a_state() {
+        assert_eq!(state("7 (a) T b) S 1 7 7"), Some('S'));
+        assert_eq!(state("7 (llmtui) T 1 7 7"), Some('T'));
+        assert_eq!(state(""), None);
+        assert!(!is_suspended(std::process::id()));
+        assert!(!is_suspended(0), "there is none");
+    }
+}

@@ -1,0 +1,342 @@
+//! A resume: the checkpoint that a run goes on from, and what is told of it where it goes on otherwise than it stopped.
+
+use super::checkpoint::fingerprint::Match;
+use super::checkpoint::{self, Fingerprint, Found, Store};
+use super::emit::Port;
+use super::state::{Settings, TrainState};
+use super::{EngineError, EngineJob};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::Dataset;
+use crate::run::compare::settings;
+use crate::run::index::scan_events;
+use crate::spec::RunSpec;
+use crate::wire::Event;
+use serde_json::Value;
+use std::path::Path;
+
+/// Where the run will go on, if its newest checkpoint is whole.
+pub(super) fn begun_at(job: &EngineJob) -> u64 {
+    let saved = job
+        .resume
+        .then(|| checkpoint::store::list(&job.run_dir.checkpoints_path()));
+    saved.and_then(|all| Some(all.first()?.step)).unwrap_or(0)
+}
+
+/// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins
+/// at step 0; with nothing but broken ones it does not: that is for the user to decide.
+pub(super) fn resume(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    data: &Dataset,
+    state: &mut TrainState,
+    store: &mut Store,
+) -> Result<Option<u64>, EngineError> {
+    let Some(Found { step, path }) = newest_or_fresh(job, port, store)? else {
+        return Ok(None);
+    };
+    let before = last_start(job);
+    if let Some((_, was)) = &before {
+        warn_of_edits(job, port, step, was);
+    }
+    if let Some(what) = log_lost(job, step) {
+        let hint = "the training is not touched by it; the curves begin behind that step";
+        port.warn(step, "log_lost", what, hint);
+    }
+    // Another text may have another vocabulary: what it is made from is asked before weights of other shapes are read.
+    let saved = checkpoint::read_state(&path)?;
+    if saved.progress.step != step {
+        return Err(EngineError::Setup(format!(
+            "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
+            path.join(checkpoint::STATE).display(),
+            saved.progress.step
+        )));
+    }
+    let words = vocabularies(&path, state);
+    let other = other_data(
+        job,
+        (step, &saved.fingerprint),
+        data,
+        port,
+        words.as_deref(),
+    )?;
+    let was = before.as_ref().map(|(_, spec)| spec);
+    checkpoint::load(&path, state).map_err(|e| match &other {
+        // No --force makes weights of another vocabulary fit.
+        Some(_) => EngineError::Setup(format!(
+            "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
+        )),
+        None => misfit(step, e, was, &job.spec),
+    })?;
+    if let Some(why) = other {
+        port.warn(step, "data_changed", why, "continued because of --force");
+    }
+    if job.fresh_optimizer {
+        // Of an average and the weights behind it, the weights go on.
+        state.show_average(false)?;
+        state.reset_optimizer(&job.spec)?;
+        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
+        port.note(step, what.into());
+    }
+    if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
+        port.note(step, words);
+    }
+    Ok(Some(step))
+}
+
+/// The newest whole checkpoint, or `None` where the run begins at step 0.
+fn newest_or_fresh(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    store: &mut Store,
+) -> Result<Option<Found>, EngineError> {
+    let (newest, faults) = store.newest_whole(u64::MAX);
+    for fault in &faults {
+        port.warn(
+            0,
+            "checkpoint_broken",
+            fault.to_string(),
+            "an older checkpoint is used instead; delete the broken one",
+        );
+    }
+    if newest.is_some() {
+        return Ok(newest);
+    }
+    if let Some(fault) = faults.first() {
+        return Err(EngineError::Setup(format!(
+            "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
+            faults.len()
+        )));
+    }
+    match last_told(job) {
+        Some(step) if !job.force => Err(EngineError::Setup(format!(
+            "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
+             --force",
+            job.run_dir.checkpoints_path().display()
+        ))),
+        Some(step) => {
+            let what =
+                format!("the checkpoints up to step {step} are gone: the run restarts from step 0");
+            port.warn(0, "checkpoints_gone", what, "restarted because of --force");
+            Ok(None)
+        }
+        None => Ok(None),
+    }
+}
+
+/// Says what `spec.yaml` has otherwise than the spec that the process before began with.
+fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
+    if let Some(changes) = edited(was, &job.spec) {
+        port.warn(
+            step,
+            "spec_edited",
+            format!("spec.yaml was changed since the run trained last: {changes}"),
+            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
+        );
+    }
+}
+
+/// Whether the run goes on as it would have without a stop; says what differs, and refuses other data. Returns what the data are
+/// otherwise, where the run goes on because of --force. `vocabularies`: what makes that impossible.
+fn other_data(
+    job: &EngineJob,
+    (step, saved): (u64, &Fingerprint),
+    data: &Dataset,
+    port: &mut Port<'_>,
+    vocabularies: Option<&str>,
+) -> Result<Option<String>, EngineError> {
+    match saved.compare(&Fingerprint::of(&job.spec, data)) {
+        Match::Exact => Ok(None),
+        Match::Inexact(why) => {
+            port.warn(
+                step,
+                "not_bit_exact",
+                format!(
+                    "the continuation will not have the same bits as an uninterrupted run: {why}"
+                ),
+                "set engine, train.threads and train.precision as they were to continue exactly",
+            );
+            Ok(None)
+        }
+        Match::Different(why) if job.force => Ok(Some(why)),
+        Match::Different(why) => {
+            let way = match vocabularies {
+                Some(sizes) => format!("{sizes}; restore the data, or begin a new run"),
+                None => format!(
+                    "restore the data, or llmtui train --resume {} --force",
+                    job.run_dir.word()
+                ),
+            };
+            Err(EngineError::Setup(format!(
+                "cannot continue from step {step}: {why}{}; {way}",
+                named(&job.spec)
+            )))
+        }
+    }
+}
+
+/// The vocabulary of a checkpoint beside that of the run, where they have other sizes: no weights fit then.
+fn vocabularies(checkpoint: &Path, state: &TrainState) -> Option<String> {
+    let config = crate::base::files::read_small(&checkpoint.join(crate::hf::CONFIG), 1 << 20);
+    let config: Value = serde_json::from_slice(&config.ok()?).ok()?;
+    let was = config.get("vocab_size")?.as_u64()?;
+    let is = state.models.policy.shape().vocab_size as u64;
+    (was != is).then(|| {
+        let [was, is] = [was, is].map(human::grouped);
+        format!("the vocabulary has {is} tokens, that of the checkpoint {was}")
+    })
+}
+
+/// A checkpoint that is whole and does not fit the run's spec.
+fn misfit(
+    step: u64,
+    error: checkpoint::CheckpointError,
+    was: Option<&Value>,
+    is: &RunSpec,
+) -> EngineError {
+    use checkpoint::CheckpointError as Cause;
+    let of_the_disk = matches!(
+        error,
+        Cause::Write { .. } | Cause::Model(crate::hf::HfError::Io { .. })
+    );
+    match was.and_then(|was| edited(was, is)) {
+        _ if of_the_disk => error.into(),
+        Some(changes) => EngineError::Setup(format!(
+            "the checkpoint of step {step} does not fit spec.yaml, which was changed since the run trained last: {changes}; put the \
+             old values back, or start a new run with these"
+        )),
+        None => EngineError::Setup(format!(
+            "the checkpoint of step {step} does not fit the run's spec: {error}; bring spec.yaml back as it was"
+        )),
+    }
+}
+
+/// What the log no longer tells of the steps before a checkpoint. A kill may cost the newest lines, of steps that are not logged
+/// each.
+fn log_lost(job: &EngineJob, step: u64) -> Option<String> {
+    // A branch begins with a checkpoint and an empty log.
+    let parent = job.run_dir.header().ok().and_then(|header| header.parent);
+    let begins_here = parent.is_some_and(|parent| parent.step == step);
+    let mut told = if begins_here { step } else { 0 };
+    let kinds = [
+        "Stepped",
+        "Evaluated",
+        "Checkpointed",
+        "RolledBack",
+        "RescueUndone",
+        "Finished",
+    ];
+    // One that cannot be read tells of nothing.
+    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+        Event::Stepped { step, .. }
+        | Event::Evaluated { step, .. }
+        | Event::Checkpointed { step, .. }
+        | Event::Finished { step, .. } => told = told.max(step),
+        Event::RolledBack { step } | Event::RescueUndone { step, .. } => told = step,
+        _ => {}
+    });
+    let first = human::grouped(told + 1);
+    let steps = match told + 1 == step {
+        true => format!("step {first}"),
+        false => format!("steps {first} to {}", human::grouped(step)),
+    };
+    let lost = told + job.spec.train.log_every.max(1) <= step;
+    lost.then(|| format!("the log of {steps} is lost"))
+}
+
+/// The data of a spec, where somebody named them.
+fn named(spec: &RunSpec) -> String {
+    let sources = spec.data.all_sources();
+    let names: Vec<String> = sources.iter().map(|s| one_line(&s.to_string())).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", names.join(", ")),
+    }
+}
+
+/// The last step and the spec that the process before began with.
+fn last_start(job: &EngineJob) -> Option<(u64, Value)> {
+    let mut before = None;
+    // A log that cannot be read tells of no other plan.
+    let _ = scan_events(&job.run_dir.events_path(), &["Started"], |event| {
+        if let Event::Started {
+            max_steps, spec, ..
+        } = event
+        {
+            before = Some((max_steps, spec));
+        }
+    });
+    before
+}
+
+/// What a spec says otherwise than the one before, but for where it computes and for how long: `seed 1 → 2`.
+fn edited(was: &Value, is: &RunSpec) -> Option<String> {
+    // Read by today's rules: of an older program's spec, defaults are filled in.
+    let was = RunSpec::from_yaml(&was.to_string()).ok()?;
+    let plain = |spec: &RunSpec| spec.clone().on_threads(None).to_step(1).in_steps();
+    let specs = [plain(&was).to_value(), plain(is).to_value()];
+    let machine = |path: &str| {
+        let engine = path == "engine" || path.starts_with("engine.");
+        engine || path == "train.activation_checkpointing"
+    };
+    let shown =
+        |value: &Option<Value>| one_line(&crate::spec::shown(value.as_ref().unwrap_or_default()));
+    let changes: Vec<String> = settings(&[&specs[0], &specs[1]])
+        .into_iter()
+        .filter(|setting| !machine(&setting.path))
+        .map(|setting| {
+            let (was, is) = (shown(&setting.values[0]), shown(&setting.values[1]));
+            format!("{} {was} → {is}", setting.path)
+        })
+        .collect();
+    (!changes.is_empty()).then(|| changes.join(", "))
+}
+
+/// What another last step than that of the process before means.
+fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String> {
+    let now = job.spec.train.max_steps;
+    if before == now {
+        return None;
+    }
+    let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
+    Some(format!(
+        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
+         plan {}",
+        human::grouped(now),
+        human::grouped(before),
+        job.spec.schedule.entry().id,
+        of_plan(now),
+        of_plan(before)
+    ))
+}
+
+/// The settings that `Adjust` can change, as the log tells them. A crash loses what was changed after the checkpoint.
+pub(super) fn settings_told(job: &EngineJob) -> Settings {
+    let spec = &job.spec;
+    let mut told = [
+        ("lr", spec.optimizer.lr()),
+        ("clip_norm", spec.train.clip_norm),
+    ];
+    // A log that cannot be read tells of no change.
+    let _ = scan_events(&job.run_dir.events_path(), &["Adjusted"], |event| {
+        if let Event::Adjusted { key, new, .. } = event {
+            let known = told.iter_mut().find(|(known, _)| *known == key);
+            known.into_iter().for_each(|(_, value)| *value = new.0);
+        }
+    });
+    told
+}
+
+/// Step of the newest checkpoint that the log acknowledges.
+fn last_told(job: &EngineJob) -> Option<u64> {
+    let mut last = None;
+    let kinds = ["Checkpointed", "RolledBack"];
+    // A log that cannot be read acknowledges nothing.
+    let _ = scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+        Event::Checkpointed { step, .. } => last = Some(step),
+        // Restarted from step 0: what was saved before is given up.
+        Event::RolledBack { step: 0 } => last = None,
+        _ => {}
+    });
+    last
+}

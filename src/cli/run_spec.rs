@@ -1,0 +1,107 @@
+//! The spec of a run as its folder holds it: read whole or not at all, and made anew from the log where it is gone.
+
+use super::exit::Failure;
+use crate::base::files::{is_of_the_name, not_read, read_plain_text, write_atomic};
+use crate::base::ssh::quoted;
+use crate::base::text::{one_line, shown};
+use crate::run::{RunDir, index};
+use crate::spec::RunSpec;
+use crate::wire::Event;
+use std::io::ErrorKind;
+
+/// The resolved spec the run was created with.
+pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
+    let path = run.spec_path();
+    let copy = "bring the file back from a copy of the run";
+    let text = read_plain_text(&path).map_err(|e| {
+        let (what, fix) = not_read(&path, &e);
+        let of_the_file = is_of_the_name(&e) || e.kind() == ErrorKind::InvalidData;
+        Failure::machine(what, if of_the_file { copy.into() } else { fix })
+    })?;
+    let spec = RunSpec::from_yaml(&text).map_err(|e| {
+        let what = format!("{}: {e}", shown(&path));
+        Failure::yours(what, format!("correct it, or {copy}"))
+    })?;
+    let mut logged = None;
+    let lost = RunSpec::lost_settings(&text, || {
+        logged = logged_spec(run);
+        logged.clone()
+    })?;
+    match lost.is_empty() {
+        true => Ok(spec),
+        false => Err(incomplete(run, &text, &lost, logged.is_some()).into()),
+    }
+}
+
+/// A spec of which a part is lost: with the rest, and defaults for that part, another training would go on.
+fn incomplete(run: &RunDir, text: &str, lost: &[String], logged: bool) -> Failure {
+    const NAMED: usize = 4;
+    let path = run.spec_path();
+    let what = match text.trim().is_empty() {
+        true => format!("{} is empty", shown(&path)),
+        false => {
+            let named = lost.iter().take(NAMED).map(String::as_str);
+            let named: Vec<&str> = named.collect();
+            let more = match lost.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!(
+                "{} is incomplete: it lacks {}{more}, and defaults would train another way",
+                shown(&path),
+                named.join(", ")
+            )
+        }
+    };
+    let hint = match logged {
+        true => format!(
+            "move it away (mv {file} {file}.damaged); then llmtui train --resume {} takes the spec that its log holds",
+            run.word(),
+            file = quoted(&one_line(&path.to_string_lossy()))
+        ),
+        false => "bring the file back from a copy of the run".into(),
+    };
+    Failure::yours(what, hint)
+}
+
+/// The spec that the newest engine of a run began with, as its log tells it.
+fn logged_spec(run: &RunDir) -> Option<serde_json::Value> {
+    let mut last = None;
+    // A log that cannot be read tells of none.
+    let _ = index::scan_events(&run.events_path(), &["Started"], |event| {
+        if let Event::Started { spec, .. } = event {
+            last = Some(spec);
+        }
+    });
+    last.filter(serde_json::Value::is_object)
+}
+
+/// Makes what is lost of a run's small files anew from its log, and says so: `spec.yaml` where it is gone. What `run.json` said is
+/// read from the log anyway, and written when an engine takes the run.
+///
+/// # Errors
+/// The log has no spec that can be trained, or the disk.
+pub fn restore(run: &RunDir) -> anyhow::Result<()> {
+    if run.is_alive() {
+        return Ok(());
+    }
+    if run.lost_its_header() {
+        tell!(
+            "note: run.json of {} was lost or damaged; it is made anew from the log",
+            one_line(&run.folder())
+        );
+    }
+    let path = run.spec_path();
+    let gone = std::fs::symlink_metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+    let Some(spec) = gone.then(|| logged_spec(run)).flatten() else {
+        return Ok(());
+    };
+    // By the rules of a spec: what the log holds may be of another program.
+    let spec = RunSpec::from_yaml(&spec.to_string())?;
+    write_atomic(&path, spec.to_yaml().as_bytes()).map_err(|e| Failure::not_written(&path, &e))?;
+    tell!(
+        "note: {} was gone; it is made anew from the spec that the run trained by last, which its log holds",
+        shown(&path)
+    );
+    Ok(())
+}
