@@ -116,7 +116,7 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     assert_eq!(runs(), 3);
     let (second, told) = ladder("");
     assert!(
-        second.contains("3 of 3 runs finished before"),
+        second.contains("3 of 3 runs finished earlier"),
         "{second}{told}"
     );
     assert!(told.contains("--fresh trains it again"), "{told}");
@@ -200,7 +200,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["report", "gone", "--to", "r.pdf"],
         2,
-        &["none of .html, .md, .svg and .png", "rsvg-convert"],
+        &["is not an .html, .md, .svg or .png file", "rsvg-convert"],
     ),
     (
         &["eval", "gone", "--tasks", "absent.yaml"],
@@ -312,7 +312,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "chats.jsonl", "--tasks", ","],
         2,
-        &["--tasks names no task", "llmtui eval --list"],
+        &["--tasks is empty", "llmtui eval --list"],
     ),
     (
         &["data", "inspect", "chats.jsonl", "--seq-len", "0"],
@@ -489,7 +489,10 @@ fn a_refused_evaluation_leaves_nothing_behind() {
         assert!(!left.exists(), "{args:?}: {:?}", left.read_dir());
     };
     let tasks = ["--tasks", "made_sort", "--limit", "2"];
-    refused(&[&["model"][..], &tasks].concat(), "no task is left");
+    refused(
+        &[&["model"][..], &tasks].concat(),
+        "can answer none of the tasks",
+    );
     refused(&[&["judge"][..], &tasks].concat(), "is a reward model");
     refused(
         &[&["bare"][..], &tasks].concat(),
@@ -667,5 +670,5 @@ fn an_adapter_that_counts_nothing_is_told_of() {
         "out",
     ];
     let said = text(&llmtui(dir.path(), &words).stderr);
-    assert!(said.contains("a weight of 0 adds nothing"), "{said}");
+    assert!(said.contains("a weight of 0 leaves it out"), "{said}");
 }

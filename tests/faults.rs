@@ -483,10 +483,10 @@ fn an_evaluation_that_is_interrupted_says_what_is_kept_and_goes_on_there() {
     let told = said(&stopped);
     assert_eq!(code(&stopped), 130, "{told}");
     assert!(
-        told.contains("of 4,000 items of many are answered and kept in evals/"),
+        told.contains("of 4,000 items of many are answered and saved in evals/"),
         "{told}"
     );
-    assert!(told.contains("the same command goes on there"), "{told}");
+    assert!(told.contains("run the same command to continue"), "{told}");
     let before = kept().unwrap();
     let whole = place
         .shell("exec $P eval small --tasks ./many.yaml")

@@ -108,7 +108,7 @@ fn a_model_is_checked_laid_out_and_not_sent_unasked() {
     );
     assert_eq!(code, 0, "{out}{errors}");
     assert!(
-        out.contains("laid out in out") && out.contains("an upload would send to me/tiny"),
+        out.contains("staged in out") && out.contains("an upload would send to me/tiny"),
         "{out}"
     );
     assert!(

@@ -37,7 +37,7 @@ fn told(left: &Left, runs_dir: &Path, utf8: bool) -> String {
         Left::Running(run) => {
             let dot = if utf8 { "·" } else { "-" };
             let attach = format!("llmtui attach {run}{}", run_ref::options(runs_dir));
-            return format!("{run} trains on {dot} {attach}");
+            return format!("{run} keeps training {dot} {attach}");
         }
         Left::Stopped {
             run_dir,

@@ -384,7 +384,7 @@ fn a_file_that_cannot_be_read_or_written_is_told_with_cause_and_fix() {
     fails(dir.path(), &longer, 2, &["asked.yaml is a folder", "try: "]);
     std::fs::remove_file(run.spec_path()).unwrap();
     let card = ["card", "quickstart"];
-    let copy = "try: bring the file back from a copy";
+    let copy = "try: restore the file from a copy";
     fails(dir.path(), &card, 3, &["spec.yaml does not exist", copy]);
     std::fs::create_dir(run.spec_path()).unwrap();
     fails(dir.path(), &card, 3, &["spec.yaml is a folder", copy]);
@@ -452,7 +452,7 @@ fn half_a_state_of_a_trainer_is_no_log_without_readings() {
     let dir = tempfile::tempdir().unwrap();
     let half = r#"{"global_step": 2, "log_history": [{"step": 1, "loss": 2.5}, {"st"#;
     std::fs::write(dir.path().join("trainer_state.json"), half).unwrap();
-    let phrases = ["no whole JSON object", "try: copy it again"];
+    let phrases = ["is not a complete JSON object", "try: copy it again"];
     for verb in [
         &["watch", ".", "--headless"][..],
         &["diagnose", "trainer_state.json"],

@@ -80,7 +80,7 @@ fn a_resume_that_the_engine_refuses_leaves_the_run_as_it_was() {
     let (code, out, said) = llmtui(dir.path(), &longer);
     assert!(matches!(code, 2..=4), "{out}{said}");
     assert!(out.contains("not resumed: the train split"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert!(said.contains("its spec are unchanged"), "{said}");
     assert_eq!(spec(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && !out.contains("failed"), "{out}");
@@ -107,7 +107,7 @@ fn a_resume_to_fewer_epochs_than_are_done_leaves_the_run_as_it_was() {
     let (code, out, said) = llmtui(dir.path(), &fewer);
     assert_eq!(code, 2, "{out}{said}");
     assert!(out.contains("nothing is left to train"), "{out}");
-    assert!(said.contains("its spec stay as they were"), "{said}");
+    assert!(said.contains("its spec are unchanged"), "{said}");
     assert_eq!(files(), before);
     let (_, out, _) = llmtui(dir.path(), &["runs"]);
     assert!(out.contains("finished") && out.contains("6/6"), "{out}");

@@ -126,7 +126,7 @@ fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
     // Before the run's files are changed, and by the engine afterwards.
     for (python, told) in [
         ("/nowhere/python", "there is no Python there"),
-        ("/bin/false", "its spec stay as they were"),
+        ("/bin/false", "its spec are unchanged"),
     ] {
         let set = format!("more.engine={{torch: {{python: {python}}}}}");
         let refused = place.go(&["train", "--resume", "long", "-s", &set, "--headless"]);

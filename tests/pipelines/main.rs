@@ -540,7 +540,7 @@ fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
     write("path: rm", "path: mr");
     refused(&[], "\"mr\" is no training stage before it");
     write("path: rm", "path: base");
-    refused(&[], "stage base trains a model that writes");
+    refused(&[], "stage base trains a language model");
     write("train: grpo-sort, from: base", "train: grpo-sort");
     refused(&[], "it starts from rm, a reward model");
 }

@@ -113,7 +113,7 @@ fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
     std::fs::write(path.join("text.txt"), "some text").unwrap();
     for (config, says) in [
         ("files: [nope.txt]", "tokenizer.files: nope.txt"),
-        ("files: [empty.txt]", "no text to learn from"),
+        ("files: [empty.txt]", "no text to train on"),
         ("files: []", "tokenizer.files: it names none"),
         (
             "files: [text.txt], vocab_size: 5",

@@ -56,7 +56,7 @@ fn lack<'a>(
             return Some(Lack {
                 stage: &stage.name,
                 what: format!(
-                    "stage {} learns from the reward model of {}, which is left out",
+                    "stage {} needs the reward model of {}, which is skipped",
                     stage.name, judge.name
                 ),
                 hint: as_well,
@@ -65,7 +65,7 @@ fn lack<'a>(
         let lacks = |name: &str, hint: String| Lack {
             stage: &stage.name,
             what: format!(
-                "stage {} needs the model of {name}, which is left out",
+                "stage {} needs the model of {name}, which is skipped",
                 stage.name
             ),
             hint,
@@ -137,10 +137,10 @@ pub fn values(set: &[String], skip: &[String], skipped: &[String]) -> Result<(),
         let is_in = |names: &[String]| names.iter().any(|name| name == stage);
         let hint = match (is_in(skip), is_in(skipped)) {
             (true, _) => format!("without --skip {stage}, or without the value"),
-            (false, true) => format!("--redo {stage} does it with that value"),
+            (false, true) => format!("--redo {stage} runs it with that value"),
             (false, false) => continue,
         };
-        let what = format!("-s {word}: stage {stage} is left out, and nothing comes of its values");
+        let what = format!("-s {word}: stage {stage} is skipped, so its values have no effect");
         return Err(Failure::yours(what, hint));
     }
     Ok(())

@@ -20,7 +20,7 @@ const PASSES: usize = 3;
 
 /// Check what a tokenizer does to text: losses, splits, compression
 ///
-/// Exits with code 2 if a model trained with it could not learn something it should.
+/// Exits with code 2 if a tokenizer fault would keep a model from learning something.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer check tokenizer

@@ -292,7 +292,7 @@ fn named(order: &Order, from: &ModelSource, bare: bool) -> Result<Stage, MergeEr
     if from.is_quantized() && !order.dequantize {
         return Err(cannot(
             format!(
-                "{} holds quantized weights, to which nothing can be added",
+                "{} has quantized weights, to which nothing can be added",
                 order.base.display()
             ),
             "--dequantize turns them into floats; or merge into the model that the file was made from, with --any-base",

@@ -395,8 +395,8 @@ fn replanned(before: u64, job: &EngineJob, state: &TrainState) -> Option<String>
     }
     let of_plan = |max_steps| human::number(state.lr(&job.spec.clone().to_step(max_steps)));
     Some(format!(
-        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, of the old \
-         plan {}",
+        "the last step is {} now, it was {}: the {} schedule is recomputed, and the learning rate of the next update is {}, not \
+         {}",
         human::grouped(now),
         human::grouped(before),
         job.spec.schedule.entry().id,

@@ -37,7 +37,7 @@ impl PresetKind {
         match self {
             PresetKind::File => "your specs: files of this folder, and saved ones",
             PresetKind::Run(group) => group.title(),
-            PresetKind::Pipeline => "pipelines: several stages by one command",
+            PresetKind::Pipeline => "pipelines: several stages in one command",
         }
     }
 }

@@ -261,7 +261,7 @@ impl Pane for BatchPane {
             ("step", Answer::Text(text)) => match text.replace([',', '_', ' '], "").parse() {
                 Ok(step) => self.go_to_typed(step, context.store),
                 Err(_) => {
-                    let words = format!("`{text}` is no step: write a whole number");
+                    let words = format!("`{text}` is not a step number: write a whole number");
                     vec![Request::Toast(Level::Warn, words)]
                 }
             },

@@ -130,7 +130,7 @@ impl Field {
                 "Tokens of one sequence: activations grow with it, attention scores by its square."
             }
             Field::Tokens => {
-                "Tokens of the whole run: 20B, 300M. Chinchilla says 20 for each parameter."
+                "Tokens in the whole run: 20B, 300M. Chinchilla says 20 for each parameter."
             }
             Field::Precision => "mixed: 16 bytes a parameter, with f32 gradients 18; pure bf16: 8.",
             Field::Optimizer => "How many moments are kept, and in how many bytes.",
