@@ -322,7 +322,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["--theme", "nope", "presets", "list"],
         2,
-        &["there is no theme nope"],
+        &["unknown theme nope"],
     ),
     (&["--hardware", "nope.json", "runs"], 2, &["nope.json"]),
 ];

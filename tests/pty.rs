@@ -300,7 +300,7 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     });
     term.wait_text("training");
     term.press("3");
-    term.wait_text("A base model continues your text");
+    term.wait_text("A base model completes your text");
     term.press("KING:\r");
     term.wait_text("the context of");
     expect_growth("the log, while chatting", || place.log().len());

@@ -20,9 +20,9 @@ pub(super) fn follow(run: &RunDir, why: &str) -> std::io::Result<Link> {
     let alarm = Alarm {
         code: "read_only",
         message: format!(
-            "process {pid} cannot be reached ({why}): its log is shown, commands are not possible; `kill {pid}` saves and stops it"
+            "process {pid} cannot be reached ({why}): showing its log only, without commands; `kill {pid}` saves and stops it"
         ),
-        hint: "a logout removes sockets: loginctl enable-linger keeps them",
+        hint: "logging out removes sockets; loginctl enable-linger keeps them",
     };
     let run = run.clone();
     std::thread::spawn(move || {

@@ -166,7 +166,7 @@ fn a_path_is_typed_on_a_line_of_its_own_and_what_it_could_go_on_with_is_listed()
     };
     let picture = completed(&["chats.csv", "chats.jsonl"]);
     assert!(picture.contains("chats.csv  chats.jsonl"), "{picture}");
-    assert!(completed(&[]).contains("no file or folder begins like this"));
+    assert!(completed(&[]).contains("no file or folder starts like this"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "samples",
     title: "Samples",
-    doc: "Go to the samples: what the model writes at several steps, side by side under its loss.",
+    doc: "Go to Samples: samples from several steps, side by side under the loss.",
     contexts: &[Context::Samples, Context::Chart, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(SamplesPane::fresh(None)),
