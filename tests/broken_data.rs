@@ -372,8 +372,8 @@ fn nothing_to_read_is_an_error_of_its_own() {
     for name in ["a.txt", "a.jsonl", "a.json", "a.csv"] {
         fails(name, b"", &[name], "");
     }
-    fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "holds text");
-    fails("a.json", b"[]", &["a.json", "no text"], "holds text");
+    fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "with text");
+    fails("a.json", b"[]", &["a.json", "no text"], "with text");
     fails("a.csv", b"text,n\n", &["a.csv", "no rows"], "header");
     let room = Room::new();
     fs::create_dir(room.path("empty.jsonl")).unwrap();
@@ -384,7 +384,7 @@ fn nothing_to_read_is_an_error_of_its_own() {
         &["absent.jsonl", "does not exist"],
         "",
     );
-    expect(&room, "*.jsonl.gz", &["matches no file"], "`*`");
+    expect(&room, "*.jsonl.gz", &["matches no files"], "`*`");
 }
 
 #[test]

@@ -190,12 +190,12 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "gone", "--tasks", "arc,made_sort", "--limit", "2"],
         2,
-        &["no task is called `arc`", "arc_easy", "eval --list"],
+        &["unknown task `arc`", "arc_easy", "eval --list"],
     ),
     (
         &["eval", "gone", "--tasks", "made_sort", "--shots", "2"],
         2,
-        &["names no source of worked examples"],
+        &["has no source of few-shot examples"],
     ),
     (
         &["report", "gone", "--to", "r.pdf"],
@@ -210,13 +210,13 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["eval", "gone", "--tasks", "made_sort, made_sor"],
         2,
-        &["no task is called `made_sor`", "did you mean made_sort?"],
+        &["unknown task `made_sor`", "did you mean made_sort?"],
     ),
     (
         &["train", "smoke", "-s", "eval.tasks=[made_sor]", "--dry-run"],
         2,
         &[
-            "eval.tasks: no task is called `made_sor`",
+            "eval.tasks: unknown task `made_sor`",
             "did you mean made_sort?",
         ],
     ),
@@ -269,7 +269,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["presets", "eject", "nothing"],
         2,
-        &["no preset is called `nothing`", "smoke"],
+        &["unknown preset `nothing`", "smoke"],
     ),
     (
         &[
@@ -422,7 +422,7 @@ fn tasks_are_listed_as_json() {
 fn a_template_without_a_start_model_says_that_its_weights_are_random() {
     let dir = tempfile::tempdir().unwrap();
     let said =
-        "sft is a template, and without a start model it trains a new small model on made-up rows";
+        "sft is a template: without a start model it trains a new small model on synthetic rows";
     for args in [
         &["init", "sft", "--to", "start"][..],
         &["train", "sft", "--dry-run"],
@@ -462,10 +462,7 @@ fn a_dry_run_says_how_many_of_a_few_rows_are_held_out() {
     )
     .unwrap();
     let said = plan("one.jsonl");
-    assert!(
-        said.contains("one document, of which the end is held out"),
-        "{said}"
-    );
+    assert!(said.contains("one document; its end is held out"), "{said}");
 }
 
 #[test]

@@ -530,7 +530,7 @@ fn the_wizard_leads_from_nothing_to_a_run() {
     term.press("n");
     for title in [
         "What should the model do?",
-        "What should it learn from?",
+        "What data should it learn from?",
         "What should it start from?",
         "How should it learn?",
         "Which size and recipe?",
@@ -589,7 +589,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.press("j");
     term.wait_text("▸ follow instructions");
     term.press("\r");
-    term.wait_text("What should it learn from?");
+    term.wait_text("What data should it learn from?");
     // This goal begins at a file of one's own. Arrows: on the row of a path, letters are text.
     term.wait_text("▸ my own file or folder");
     term.press("\x1b[B");
@@ -605,7 +605,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.wait_text("What should it start from?");
     term.wait_text("▸ a base model");
     term.press("\x1b");
-    term.wait_text("What should it learn from?");
+    term.wait_text("What data should it learn from?");
     term.wait_text("▸ prompts with good answers");
     term.press("\x1b[A\x1b[A");
     term.wait_text("▸ Tiny Shakespeare");

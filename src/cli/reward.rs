@@ -87,7 +87,7 @@ fn score(
                 ),
                 format!("write {EXAMPLE}, or use another reward"),
             ),
-            false => Failure::yours(format!("{place}: {e}"), "correct the reward, or the row"),
+            false => Failure::yours(format!("{place}: {e}"), "fix the reward or the row"),
         }
     })?)
 }

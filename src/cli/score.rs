@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn settings_of_runs_are_not_advised_where_there_are_none() {
-        let told = advice("drop such rows, or data.on_bad_row: skip: they prefer nothing");
+        let told = advice("drop such rows, or data.on_bad_row: skip: they express no preference");
         assert!(!told.contains("data.on_bad_row") && told.contains("llmtui data clean"));
         assert_eq!(
             advice("name one with --template"),

@@ -257,7 +257,7 @@ fn what_does_not_fit_pipelines_is_refused_before_anything_starts() {
         (vec!["train", "mine.yaml", "--skip", "nope"], "has no stage"),
         (
             vec!["train", "mine.yaml", "-s", "max_steps=3"],
-            "of which stage?",
+            "which stage?",
         ),
         (
             vec!["train", "mine.yaml", "-s", "base.nope=3"],
@@ -360,7 +360,7 @@ fn ranks_without_gpus_are_told_before_a_pipeline_starts() {
     let output = place.go(&["train", "speedrun-8gpu", "--headless", "--hardware", &cpu]);
     assert_eq!(code(&output), 2, "{}", out(&output));
     assert!(
-        err(&output).contains("8 ranks of PyTorch want a GPU each"),
+        err(&output).contains("8 PyTorch ranks need one GPU each"),
         "{}",
         err(&output)
     );
@@ -538,7 +538,7 @@ fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
         "stage rm comes after it",
     );
     write("path: rm", "path: mr");
-    refused(&[], "\"mr\" is no training stage before it");
+    refused(&[], "\"mr\" is neither an earlier training stage");
     write("path: rm", "path: base");
     refused(&[], "stage base trains a language model");
     write("train: grpo-sort, from: base", "train: grpo-sort");

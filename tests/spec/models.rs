@@ -33,7 +33,7 @@ fn a_base_without_weights_is_refused_and_a_description_in_the_hubs_cache_is_not(
     let error = refused(&sources);
     for part in [
         "-s train.from=ckpt",
-        "ckpt holds a description of a model alone",
+        "ckpt has a model config but no weights",
         "this folder has no weights",
         "put the weights beside it",
     ] {

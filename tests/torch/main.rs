@@ -500,7 +500,7 @@ fn what_ranks_cannot_do_is_said_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
         ("train.ema_decay=0.9", "no train.ema_decay"),
-        ("optimizer=lion", "adamw or adamw8bit alone"),
+        ("optimizer=lion", "adamw and adamw8bit only"),
         ("method=ppo", "no critic yet"),
         ("engine.torch.python=nowhere", "there is no Python there"),
     ] {

@@ -121,7 +121,7 @@ pub fn agree(args: &Request) -> Result<(), Failure> {
     match args.skip.iter().find(|name| args.redo.contains(name)) {
         Some(name) => {
             let what = format!("--skip {name} and --redo {name} contradict each other");
-            Err(Failure::yours(what, "leave one of them out"))
+            Err(Failure::yours(what, "remove one of them"))
         }
         None => Ok(()),
     }

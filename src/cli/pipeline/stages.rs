@@ -308,7 +308,7 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
         found.retain(writes);
     }
     match found.is_empty() {
-        true => Err(Failure::yours("no stage before it has a model", "--redo STAGE").into()),
+        true => Err(Failure::yours("no earlier stage has a model", "--redo STAGE").into()),
         false => Ok(found),
     }
 }

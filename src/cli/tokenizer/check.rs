@@ -127,7 +127,7 @@ const TITLE: usize = 38;
 
 /// ```text
 /// tokenizer (tokenizer.json), 8,192 tokens
-/// ok       Text comes back as it was               all 22 samples
+/// ok       Text round-trips unchanged               all 22 samples
 /// FAIL     Line ends and tabs are kept             "a\nb" comes back as "a b"
 ///          fix   …
 /// ```

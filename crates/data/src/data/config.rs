@@ -260,43 +260,43 @@ impl DataConfig {
         if self.path.is_some() && !self.sources.is_empty() {
             faults.push((
                 "data.sources",
-                "data.path and data.sources say the same thing twice".into(),
-                "put the path among the sources".into(),
+                "data.path and data.sources are both set".into(),
+                "move the path into data.sources".into(),
             ));
         }
         if self.synthetic.is_some() && (self.path.is_some() || !self.sources.is_empty()) {
             faults.push((
                 "data.synthetic",
-                "beside data.path or data.sources it would be left out".into(),
-                "put it among the sources: {synthetic: {…}, rows: N, weight: 1}".into(),
+                "it has no effect with data.path or data.sources".into(),
+                "add it to data.sources: {synthetic: {…}, rows: N, weight: 1}".into(),
             ));
         }
         if !self.columns.is_empty() && self.path.is_none() && self.sources.is_empty() {
             faults.push((
                 "data.columns",
-                "there are no files whose columns these could be".into(),
-                "name the data: -s data.path=FILE".into(),
+                "there are no files to apply these columns to".into(),
+                "set the data: -s data.path=FILE".into(),
             ));
         }
         if self.max_rows.is_some() && self.is_built_in() {
             faults.push((
                 "data.max_rows",
                 "the built-in corpus is a text and has no rows".into(),
-                "name the data: -s data.path=FILE".into(),
+                "set the data: -s data.path=FILE".into(),
             ));
         }
         if self.val_rows.is_some() && self.is_built_in() {
             faults.push((
                 "data.val_rows",
                 "the built-in corpus is a text and has no rows".into(),
-                "data.val_fraction holds out its end".into(),
+                "use data.val_fraction, which holds out its end".into(),
             ));
         }
         if self.val_rows.is_some() && self.val_path.is_some() {
             faults.push((
                 "data.val_rows",
-                "beside data.val_path nothing is held out of the training rows".into(),
-                "leave one of them out".into(),
+                "with data.val_path nothing is held out from the training rows".into(),
+                "remove one of them".into(),
             ));
         }
         let mut before = 0;
@@ -306,7 +306,7 @@ impl DataConfig {
                 faults.push((
                     "data.curriculum",
                     format!("{} weights for {sources} sources", stage.weights.len()),
-                    "one weight for each of data.sources, in their order".into(),
+                    "one weight per entry of data.sources, in order".into(),
                 ));
             }
             let bad = |w: &f64| !w.is_finite() || *w < 0.0;
@@ -321,10 +321,10 @@ impl DataConfig {
                 faults.push((
                     "data.curriculum",
                     format!(
-                        "a stage ends at {} tokens, and begins at {before}",
+                        "a stage ends at {} tokens but starts at {before}",
                         stage.until_tokens
                     ),
-                    "each until_tokens is larger than the one before".into(),
+                    "each until_tokens must be larger than the previous one".into(),
                 ));
             }
             before = stage.until_tokens;

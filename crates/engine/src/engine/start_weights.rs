@@ -185,7 +185,9 @@ pub(super) fn critic_source(place: &Path, critic: &mut Model) -> Result<(), Engi
     };
     let source = ModelSource::open(place).map_err(|e| fault(e.to_string()))?;
     if !source.config().is_reward_model() {
-        return Err(fault("this is a model that writes: it has no score".into()));
+        return Err(fault(
+            "this is a language model: it has no score head".into(),
+        ));
     }
     Manifest::verify_if_any(place).map_err(|e| fault(e.to_string()))?;
     source.fill(critic).map_err(|e| fault(e.to_string()))

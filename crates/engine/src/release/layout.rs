@@ -59,7 +59,7 @@ impl LayoutError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            LayoutError::Io { .. } => "check the room and the permissions there",
+            LayoutError::Io { .. } => "check the free space and the permissions there",
             LayoutError::Occupied(_) | LayoutError::Within(_) => "choose another folder for --to",
             LayoutError::NoFolder(_) => "name a folder that is not there yet: --to DIR",
         }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "dpo",
     title: "Direct preference optimization (DPO)",
-    summary: "Learn from pairs of a chosen and a rejected answer which to prefer, close to a reference model.",
+    summary: "Learn from pairs of chosen and rejected answers which to prefer, staying close to a reference model.",
     source: "Rafailov et al. 2023, arXiv 2305.18290",
 };
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "grpo",
     title: "Group relative policy optimization (GRPO)",
-    summary: "Learn from the model's own answers, several to a prompt: those with higher rewards than the others become more probable.",
+    summary: "Learn from several of the model's own completions per prompt: those with above-average rewards become more probable.",
     source: "Shao et al. 2024, arXiv 2402.03300; aggregations: arXiv 2503.14476, 2503.20783",
 };
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "kto",
     title: "Kahneman-Tversky optimization (KTO)",
-    summary: "Learn from single answers labelled good or bad, close to a reference model.",
+    summary: "Learn from single answers labelled good or bad, staying close to a reference model.",
     source: "Ethayarajh et al. 2024, arXiv 2402.01306",
 };
 
@@ -78,7 +78,7 @@ impl super::Method for Config {
         let policy = scored.sequence_logps()?;
         let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
         let Some(desirable) = scored.batch.column(LABEL) else {
-            bail!("this batch does not say which of its answers are desirable")
+            bail!("this batch has no desirability labels")
         };
         let moved = scored.batch.column(BASELINE).unwrap_or_default();
         let sum: f64 = moved.iter().map(|x| f64::from(*x)).sum();

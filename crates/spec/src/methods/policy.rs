@@ -148,7 +148,7 @@ pub fn scale_rows(batch: &Batch, c: &mut [f32], factor: impl Fn(usize, f32) -> f
 pub fn advantages(scored: &Scored) -> Result<(Tensor, Tensor)> {
     let rows = scored.batch.batch_size;
     if scored.batch.origins.len() != rows {
-        bail!("rows of answers hold one each")
+        bail!("each row must have one completion")
     }
     let advantages = match scored.batch.column(ADVANTAGE) {
         Some(_) => scored.column(ADVANTAGE)?,

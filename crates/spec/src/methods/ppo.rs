@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "ppo",
     title: "Proximal policy optimization (PPO)",
-    summary: "Learn from the model's own answers with a critic, a second model that says at every token what to expect.",
+    summary: "Learn from the model's own completions with a critic, a second model that predicts the return at every token.",
     source: "Schulman et al. 2017, arXiv 1707.06347; for language models: Ziegler et al. 2019, arXiv 1909.08593; GAE: arXiv 1506.02438",
 };
 
@@ -55,7 +55,7 @@ pub struct Config {
     pub beta: f64,
     /// Estimator of the distance to the reference.
     pub kl: Kl,
-    /// Distance to the reference, in nats per answer, that beta is moved towards (Ziegler et al. 2019: 6). Default: beta
+    /// KL to the reference, in nats per answer, that beta is moved towards (Ziegler et al. 2019: 6). Default: beta
     /// stays as it is.
     #[schemars(range(min = 0.0, max = 10000.0))]
     pub kl_target: Option<f64>,
@@ -183,21 +183,21 @@ use Repeatable::Yes;
 #[rustfmt::skip]
 const OWN: &[Metric] = &[
     READINGS[0],
-    metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over answer tokens of max(-A rho, -A clip(rho)), where weights have moved since the answers (TRL)"),
-    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared distance of the critic from the returns, the larger of clipped and free (TRL)"),
-    metric(APPROX_KL, "Moved since the answers", "nats", Neutral, Yes, "half the mean squared log-ratio to the policy that answered (TRL)"),
+    metric(POLICY_LOSS, "Policy loss, clipped", "", Neutral, Yes, "mean over completion tokens of max(-A rho, -A clip(rho)), where weights have changed since sampling (TRL)"),
+    metric(VALUE_LOSS, "Value loss", "", Lower, Yes, "half the mean squared error of the critic, the larger of clipped and unclipped (TRL)"),
+    metric(APPROX_KL, "Policy change since sampling", "nats", Neutral, Yes, "half the mean squared log-ratio to the sampling policy (TRL)"),
     metric(CLIPPED, "Clipped tokens", "share", Neutral, Yes, "share of tokens whose clipped loss is the larger one (TRL)"),
-    metric(ENTROPY, "Entropy of answers", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
-    metric(RATIO, "Ratio to the policy that answered", "", Neutral, Yes, "mean over answer tokens (TRL)"),
+    metric(ENTROPY, "Entropy of completions", "nats", Neutral, Yes, "mean entropy of the policy over answer tokens (TRL)"),
+    metric(RATIO, "Ratio to the sampling policy", "", Neutral, Yes, "mean over answer tokens (TRL)"),
     metric(VALUE_CLIPPED, "Clipped values", "share", Neutral, Yes, "share of tokens whose clipped value loss is the larger one (TRL)"),
-    metric(OBJECTIVE_KL, "Distance to the reference", "nats", Neutral, Yes, "log pi - log pi_ref summed over an answer, mean over answers (TRL)"),
-    metric(OBJECTIVE_ENTROPY, "Surprise of answers", "nats", Neutral, Yes, "-log pi summed over an answer, mean over answers (TRL)"),
-    metric(NON_SCORE, "Reward from the distance", "", Neutral, Yes, "-beta times the distance summed over an answer, mean over answers (TRL)"),
-    metric(RLHF_REWARD, "Reward with the distance", "", Higher, Yes, "score plus what the distance costs, mean over answers (TRL)"),
-    metric(SCORES, "Score", "", Higher, Yes, "mean over answers of the weighted sum of rewards, less the penalty for answers without an end (TRL)"),
+    metric(OBJECTIVE_KL, "KL to the reference", "nats", Neutral, Yes, "log pi - log pi_ref summed over a completion, mean over completions (TRL)"),
+    metric(OBJECTIVE_ENTROPY, "Negative log-probability of completions", "nats", Neutral, Yes, "-log pi summed over a completion, mean over completions (TRL)"),
+    metric(NON_SCORE, "KL reward", "", Neutral, Yes, "-beta times the KL summed over a completion, mean over completions (TRL)"),
+    metric(RLHF_REWARD, "Reward including KL", "", Higher, Yes, "score minus the KL penalty, mean over completions (TRL)"),
+    metric(SCORES, "Score", "", Higher, Yes, "mean over completions of the weighted sum of rewards, less the missing-EOS penalty (TRL)"),
     metric(KL_COEF, "KL coefficient", "", Neutral, Yes, "beta of the rollout; kl_target moves it (Ziegler et al. 2019)"),
-    metric(ENDED, "Ended answers", "", Neutral, Yes, "answers of the rollout that ended by themselves (TRL)"),
-    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 one that knows nothing"),
+    metric(ENDED, "Ended answers", "", Neutral, Yes, "completions of the rollout that ended with EOS (TRL)"),
+    metric(EXPLAINED, "Explained variance of returns", "", Higher, Yes, "1 - Var(R - V) / Var(R) over answer tokens: 1 is a perfect critic, 0 no better than the mean"),
     metric(CRITIC_NORM, "Critic gradient norm", "", Neutral, Yes, "global L2 norm of the critic's gradient before clipping"),
 ];
 

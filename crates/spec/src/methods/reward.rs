@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "reward",
     title: "Reward model",
-    summary: "Learn from pairs to give answers a score, for ranking them and as a reward in reinforcement learning.",
+    summary: "Train a reward model on pairs, for ranking answers and for reinforcement learning.",
     source: "Stiennon et al. 2020, arXiv 2009.01325; Bradley & Terry 1952; TRL's RewardTrainer",
 };
 
@@ -34,7 +34,7 @@ const LENGTH: Metric = metric(
     "share",
     Direction::Neutral,
     Repeatable::Yes,
-    "share of pairs whose chosen answer is the longer one, ties counting half: what length alone gets right. A score that is not well above it, or above 1 minus it, has learned no more than length",
+    "share of pairs whose chosen answer is longer, ties counting half: the accuracy of length alone. An accuracy not well above it, or above 1 minus it, has learned no more than length",
 );
 
 impl super::Method for Config {

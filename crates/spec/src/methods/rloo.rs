@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "rloo",
     title: "REINFORCE leave-one-out (RLOO)",
-    summary: "Learn from the model's own answers: each is compared with the mean reward of the others to its prompt.",
+    summary: "Learn from the model's own completions: each is compared with the mean reward of the others for its prompt.",
     source: "Ahmadian et al. 2024, arXiv 2402.14740",
 };
 

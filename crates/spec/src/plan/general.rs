@@ -135,7 +135,7 @@ pub fn ledger(request: &Request) -> Ledger {
     .iter()
     .map(|part| ledger.bytes(*part))
     .sum();
-    let how = "5 % of what is allocated every step; 2 % with expandable segments";
+    let how = "5 % of the memory allocated every step; 2 % with expandable segments";
     ledger.add(Part::Fragmentation, FRAGMENTATION * churn as f64, how);
     ledger
 }
@@ -168,7 +168,7 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
         let over = shard(from);
         if offloaded {
             let host = super::quantity::binary((n * per_param / over) as u64);
-            let how = format!("in main memory, {host} of each rank (offload)");
+            let how = format!("in host memory, {host} per rank (offload)");
             return ledger.add(part, 0.0, how);
         }
         let share = if over > 1.0 {

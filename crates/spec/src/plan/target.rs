@@ -23,15 +23,13 @@ pub enum TargetError {
     Spec(#[from] SpecErrors),
     #[error(transparent)]
     Model(#[from] SourceError),
-    #[error(
-        "nothing is called `{word}`: no preset, no file, no model folder and no reference model"
-    )]
+    #[error("unknown target `{word}`: not a preset, file, model folder or reference model")]
     Unknown {
         word: String,
         /// Similar names.
         near: Vec<String>,
     },
-    #[error("`{0}` is a model: -s applies to specs and presets only")]
+    #[error("`{0}` is a model: -s only applies to specs and presets")]
     NoSettings(String),
     #[error("the vocabulary size depends on the data, and {0}")]
     Vocabulary(DataError),

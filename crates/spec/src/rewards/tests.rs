@@ -131,7 +131,7 @@ fn a_list_says_names_weights_and_what_is_wrong() {
         (serde_json::json!("exat"), "known: exact"),
         (
             serde_json::json!({"exact": {}, "number": {}}),
-            "one reward an item",
+            "one reward per item",
         ),
         (serde_json::json!({"exact": {"afer": "="}}), "afer"),
         (serde_json::json!({"exact": {}, "weight": "x"}), "no number"),
@@ -226,7 +226,7 @@ fn a_program_that_reads_nothing_or_writes_twice_is_stopped() {
     let error = judge(serde_json::json!({ "run": run }))
         .score(&answers)
         .unwrap_err();
-    assert!(error.to_string().contains("one line for each"), "{error}");
+    assert!(error.to_string().contains("one line per answer"), "{error}");
 }
 
 #[test]

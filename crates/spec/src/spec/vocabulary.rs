@@ -93,7 +93,7 @@ pub(super) fn grow(
             origin: merged.origins.get(ROWS),
             path: ROWS.into(),
             what: format!("{said} rows, but the tokenizer has {tokens} tokens"),
-            hint: format!("leave it out: with train.resize_vocab it becomes {tokens}"),
+            hint: format!("remove it: with train.resize_vocab it becomes {tokens}"),
         }),
         Some(said) if said > rows => base["vocab_size"] = json!(said),
         // Fewer rows than the base's contradict it.

@@ -57,8 +57,8 @@ impl Template {
         Template::of_marks(&place, &Marks::of_folder(folder)?).unwrap_or_else(|| {
             Err(DataError::Template {
                 place,
-                what: "this model brings no chat template: it is a base model, or its folder is not complete".into(),
-                fix: "choose one with data.template, e.g. chatml, or plain where the vocabulary has no marks for turns",
+                what: "this model has no chat template: it is a base model, or its folder is incomplete".into(),
+                fix: "set data.template, e.g. chatml, or plain if the vocabulary has no turn markers",
             })
         })
     }

@@ -44,7 +44,7 @@ fn a_templates_own_words_become_the_error() {
     let error = render("{{ raise_exception('no \u{1b}[2J system') }}").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the template t.jinja: it refuses this conversation: no ·[2J system"
+        "the template t.jinja: it rejects this conversation: no ·[2J system"
     );
     assert!(error.hint().contains("as the template asks"));
 }

@@ -56,7 +56,7 @@ fn a_conversation_in_every_format_that_can_say_it() {
     );
     let change = |id: &str| find(id).unwrap().change(&example);
     for id in ["prompt_completion", "alpaca"] {
-        assert!(change(id).unwrap().contains("last one alone"), "{id}");
+        assert!(change(id).unwrap().contains("only the last one"), "{id}");
     }
     assert_eq!((change("messages"), change("sharegpt")), (None, None));
     assert!(

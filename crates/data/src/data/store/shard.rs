@@ -186,7 +186,7 @@ impl Shard {
             word.try_into().ok().map(u64::from_le_bytes)
         };
         if all.get(..8) != Some(&MAGIC) {
-            return Err("it is no shard of tokens".into());
+            return Err("it is not a token shard".into());
         }
         let json = word(8)
             .and_then(|len| usize::try_from(len).ok())

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "countdown",
     title: "Countdown",
-    summary: "Numbers that make a target, each once: 3 7 25 to 46= → 25+3*7. The reward countdown takes any right one.",
+    summary: "Reach a target using each number once: 3 7 25 to 46= → 25+3*7. The reward countdown accepts any solution.",
     source: "Gandhi et al. 2024, arXiv 2404.03683",
 };
 

@@ -57,7 +57,7 @@ impl super::TokenizerKind for Config {
         let pattern = self.split.pattern();
         let words: PreTokenizerWrapper =
             serde_json::from_value(pattern.pre_tokenizer()).map_err(|e| DataError::Tokenizer {
-                place: "the rule of cutting words".into(),
+                place: "the pre-tokenizer rule".into(),
                 what: e.to_string(),
             })?;
         let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());

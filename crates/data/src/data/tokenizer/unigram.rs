@@ -16,7 +16,7 @@ use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 pub const ENTRY: Entry = Entry {
     id: "unigram",
     title: "Unigram",
-    summary: "Keeps the pieces that make the text most probable; unseen characters become bytes.",
+    summary: "Keeps the pieces that make the text most probable; falls back to bytes for unseen characters.",
     source: "Kudo 2018, arXiv 1804.10959; SentencePiece",
 };
 

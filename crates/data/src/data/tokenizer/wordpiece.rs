@@ -13,7 +13,7 @@ use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 pub const ENTRY: Entry = Entry {
     id: "wordpiece",
     title: "WordPiece",
-    summary: "Words and parts of words. Loses line ends and runs of spaces, and has a token for what it does not know.",
+    summary: "Words and word pieces. Loses line ends and repeated spaces, and has an unknown token.",
     source: "Schuster & Nakajima 2012; Devlin et al. 2018 (BERT), arXiv 1810.04805",
 };
 

@@ -59,7 +59,7 @@ impl LoadError {
                 "take the model as a folder of Hugging Face, with its tokenizer.json".into()
             }
             LoadError::Vocabulary { .. } => {
-                "put the tokenizer files of this model beside it; where tokens were added to its own, a run with train.resize_vocab=true gives them rows"
+                "put this model's tokenizer files into its folder; where tokens were added to its own, a run with train.resize_vocab=true gives them rows"
                     .into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),

@@ -122,7 +122,7 @@ impl RunState {
                 step,
                 outlier: found,
             } => Line::info(format!(
-                "step {}: update left out, {}",
+                "step {}: update skipped, {}",
                 human::grouped(*step),
                 outlier(found)
             )),

@@ -99,7 +99,7 @@ fn a_folder_is_planned_by_its_config_whatever_its_name_is() {
     let told = |word| resolve(word, &[], &sources).unwrap_err().to_string();
     assert!(told("./llama-2-7b").contains("holds no config.json"));
     assert!(told("./mistral-7b").contains("does not exist"));
-    assert!(told("nothing").contains("nothing is called `nothing`"));
+    assert!(told("nothing").contains("unknown target `nothing`"));
     assert!(resolve("mistralai/Mistral-7B-v0.1", &[], &sources).is_ok());
 }
 

@@ -347,7 +347,7 @@ impl Reader {
     fn key(&mut self, key: &str, value: &Value) {
         let theirs = format!("{key}: {}", brief(value));
         let Some(row) = self.dialect.row(key) else {
-            let words = "llmtui does not know this key: check it by hand";
+            let words = "unknown key: check it yourself";
             return self.line(Fate::Unknown, theirs, "", words);
         };
         if let Some(words) = self.needless_here(row, value) {
@@ -571,7 +571,7 @@ impl Reader {
             Some(ours) => self.set(theirs, path, ours, ""),
             None => {
                 let kept = shown(&self.draft.value(path));
-                let words = format!("this build has no {word}: {path} stays {kept}");
+                let words = format!("{word} is not supported: {path} stays {kept}");
                 self.line(Fate::NoEqual, theirs, "", words);
             }
         }
@@ -615,7 +615,7 @@ impl Reader {
                 }
             }
             Some((_, ours)) => self.method_line(theirs, ours),
-            None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
+            None => self.line(Fate::Unknown, theirs, "", "unknown method"),
         }
     }
 
@@ -669,7 +669,7 @@ fn elsewhere(path: &str) -> String {
         (!with.is_empty())
             .then(|| format!("a setting of {registry}: {} alone here", with.join(", ")))
     });
-    found.unwrap_or_else(|| "this build has no such setting".into())
+    found.unwrap_or_else(|| "there is no such setting here".into())
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ const LEARN_PAIRS: [&str; 5] = ["dpo", "orpo", "cpo", "simpo", "reward"];
 /// What `path` may say where `data_files` are files of this disk: loaders of Hugging Face's `datasets`.
 const LOADERS: [&str; 5] = ["json", "csv", "parquet", "arrow", "text"];
 
-const LEFT_OUT: &str = "not carried over: `format` and `columns` of the source say how it is read; `llmtui data inspect` shows it";
+const LEFT_OUT: &str =
+    "not carried over: set `format` and `columns` of the source; `llmtui data inspect` shows them";
 const FILES_OF_REPOSITORY: &str = "of a data set on the hub every file of the split is read: download these files, and give each a source of its own: `path: FILE`";
 const FILES_OF_SPLITS: &str =
     "give each file a source of its own: `path: FILE`; data.val_path names held-out rows";

@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "reward_funcs",
         To::NoEqual(
-            "rewards: a list; `llmtui reward test` tries it, {command: …} runs a program of yours",
+            "rewards: a list; `llmtui reward test` tests it, {command: …} runs your own program",
         ),
     ),
     row(
@@ -128,11 +128,11 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "use_vllm",
-        To::Needless("answers are written by the weights that train"),
+        To::Needless("completions are sampled with the weights in training"),
     ),
     row("beta", To::Key("method.*.beta")),
     row("loss_type", To::Loss),
-    row("loss_weights", To::Needless("taken with loss_type")),
+    row("loss_weights", To::Needless("mapped with loss_type")),
     row("label_smoothing", To::Key("method.*.label_smoothing")),
     row("desirable_weight", To::Key("method.*.desirable_weight")),
     row("undesirable_weight", To::Key("method.*.undesirable_weight")),

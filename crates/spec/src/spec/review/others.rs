@@ -14,17 +14,17 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
         list.push(poor(
             "model.dropout",
             format!(
-                "the base model's config.json states {}, which transformers' Trainer would apply; this run drops nothing",
+                "the base model's config.json sets {}, which transformers' Trainer would apply; this run uses no dropout",
                 rates.join(", ")
             ),
-            "set model.dropout to drop from embeddings and residuals as it does; attention probabilities are never dropped here".into(),
+            "set model.dropout for embeddings and residuals; attention dropout is not supported here".into(),
             "transformers applies the rates of config.json in training",
         ));
     }
     if spec.train.clip_norm == 0.0 {
         list.push(poor(
             "train.clip_norm",
-            "gradients are not clipped: one bad batch can undo hours of training".into(),
+            "gradients are not clipped: one bad batch can ruin hours of training".into(),
             "-s train.clip_norm=1.0".into(),
             "Pascanu et al. 2013, arXiv 1211.5063; 1.0 in GPT-3, arXiv 2005.14165",
         ));
@@ -46,9 +46,9 @@ pub fn review(subject: &Subject<'_>) -> Vec<Finding> {
     if head_dim < 16 {
         list.push(poor(
             "model.n_head",
-            format!("heads of {head_dim} features are too narrow to attend well"),
+            format!("head_dim {head_dim} is too small to attend well"),
             format!("-s model.n_head={}", (spec.model.d_model / 32).max(1)),
-            "32 to 128 features a head in all published models",
+            "published models use head_dim 32 to 128",
         ));
     }
     if spec.checkpoint.every.is_never() && spec.train.max_steps > 1000 {

@@ -197,7 +197,7 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         none,
         "never reaches its peak",
     );
-    mends("quickstart", &["max_steps=300"], none, "below the rate");
+    mends("quickstart", &["max_steps=300"], none, "below the peak");
     mends(
         "quickstart",
         &["schedule.cosine.warmup_steps=0"],
@@ -232,17 +232,17 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         "quickstart",
         &["optimizer.adamw.weight_decay=10"],
         none,
-        "weights forget",
+        "weights lose",
     );
     mends(
         "quickstart",
         &["data.val_fraction=0.5"],
         none,
-        "teach nothing",
+        "not trained on",
     );
     mends("quickstart", &["eval.every=0"], none, "only at the end");
     mends("quickstart", &["clip_norm=0"], none, "not clipped");
-    mends("quickstart", &["n_head=32"], none, "too narrow");
+    mends("quickstart", &["n_head=32"], none, "too small to attend");
     mends(
         "quickstart",
         &["max_steps=5000", "checkpoint.every=0"],
@@ -529,7 +529,7 @@ fn adapters_have_a_rank_and_a_rate_of_their_own() {
         loud.contains("_pattern") && loud.contains("alpha / rank of "),
         "{loud}"
     );
-    let random = finds("sft-lora", &[], Sizes::default(), "random and stay so");
+    let random = finds("sft-lora", &[], Sizes::default(), "random and stay random");
     assert!(random.fix.contains("-s train.from=MODEL"), "{}", random.fix);
 }
 
@@ -609,7 +609,7 @@ fn a_source_that_a_mix_reads_again_and_again_is_named() {
 
 #[test]
 fn label_smoothing_that_no_loss_reads_is_told_of() {
-    let words = "no loss of this run reads it";
+    let words = "the loss does not use it";
     for loss in ["hinge", "ipo", "bco_pair", "apo_zero", "apo_down"] {
         let set = format!("method.dpo.loss={loss}");
         let set = [&*set, "method.dpo.label_smoothing=0.1"];

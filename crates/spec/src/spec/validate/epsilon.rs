@@ -25,8 +25,8 @@ pub(super) fn epsilon(config: &RunConfig, judge: &mut Judge) {
         eps >= least,
         &[&format!("optimizer.{word}.{key}")],
         format!(
-            "with {eps} an update divides by 0 where gradients are 0 or their squares round to 0: weights become NaN"
+            "with {eps} the update divides by 0 when gradients are 0 or their squares underflow: weights become NaN"
         ),
-        format!("{usual} is usual; {least:e} is the least"),
+        format!("{usual} is typical; the minimum is {least:e}"),
     );
 }

@@ -13,7 +13,7 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !answers || train.epochs.is_none(),
         &["train.epochs"],
-        format!("{word} learns from answers of its own, not from passes over data"),
+        format!("{word} trains on its own completions, so epochs do not apply"),
         "set train.max_steps",
     );
     // A file may say both: a run's own spec does. Of two words of one command line neither is the later one.
@@ -22,13 +22,13 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         !both,
         &["train.epochs", "train.max_steps"],
-        "epochs and max_steps each say how long the run is",
-        "give one of them",
+        "epochs and max_steps both set the length of the run",
+        "set only one of them",
     );
     judge.want(
         !answers || train.batch_ramp.is_empty(),
         &["train.batch_ramp"],
-        format!("{word} learns from whole groups of answers, as many at each step"),
+        format!("{word} needs a constant batch size (whole groups)"),
         "leave it out",
     );
     let mut before = (0, 0);
@@ -38,10 +38,10 @@ pub(super) fn length(config: &RunConfig, judge: &mut Judge) {
             until > before.0 && accum > before.1 && accum < train.grad_accum_steps,
             &["train.batch_ramp"],
             format!(
-                "{accum} micro-steps until step {until} is no stage between {} until step {} and train.grad_accum_steps={}",
+                "{accum} micro-steps until step {until} does not fit between {} until step {} and train.grad_accum_steps={}",
                 before.1, before.0, train.grad_accum_steps
             ),
-            "each stage ends later and takes more than the one before, the last one less than train.grad_accum_steps: \
+            "each stage must end later and accumulate more than the one before, the last one less than train.grad_accum_steps: \
              train.grad_accum_steps=8 with [{grad_accum_steps: 2, until_step: 100}, {grad_accum_steps: 4, until_step: 300}]",
         );
         before = (until, accum);

@@ -56,7 +56,7 @@ impl Tokenizer {
             what,
         };
         let json: Json = serde_json::from_str(self.to_json())
-            .map_err(|e| cannot(format!("it is no JSON: {e}")))?;
+            .map_err(|e| cannot(format!("it is not JSON: {e}")))?;
         let mut words = self.words(&json, vocab_size).map_err(cannot)?;
         let bare = added_that_take_spaces(&json);
         if bare > 0 {
