@@ -234,7 +234,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["card", "gone", "--license", "MIT license"],
         2,
-        &["the hub's identifiers"],
+        &["hub identifiers"],
     ),
     (&["release", "gone"], 2, &["gone", "llmtui runs"]),
     (&["release", "."], 2, &["holds no config.json"]),

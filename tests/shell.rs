@@ -192,7 +192,7 @@ fn a_rescue_is_undone_from_the_shell_after_its_reason_was_shown() {
     let text = String::from_utf8(asked.stdout).unwrap();
     for words in [
         "rescued because",
-        "it goes on at step",
+        "it continues at step",
         "10.00",
         "--yes does it",
     ] {

@@ -304,7 +304,7 @@ fn nothing_is_written_and_what_is_no_log_is_said_so() {
     assert!(missing.contains("gone"), "{missing}");
     let empty = find(dir.path(), None).unwrap_err().to_string();
     assert!(
-        empty.contains("no log in") && empty.contains("trainer_state"),
+        empty.contains("no log found in") && empty.contains("trainer_state"),
         "{empty}"
     );
     // Documents are no log, and neither is a pickle.
@@ -558,7 +558,7 @@ fn a_log_is_diagnosed_and_reported_like_a_run() {
         (&["diagnose", log, "--probe"][..], "a log has neither"),
         (&["diagnose", log, "--map", "val/loss=nothing"], "nothing"),
         (&["diagnose", "no-such-run"], "no run"),
-        (&["report", "Cargo.toml"], "no log that is known"),
+        (&["report", "Cargo.toml"], "not a known log"),
     ] {
         let out = llmtui(args);
         let said = String::from_utf8(out.stderr).unwrap();

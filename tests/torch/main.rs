@@ -440,7 +440,7 @@ fn generations_that_come_no_further_are_given_up() {
     let (outcome, message) = ending(&bench.events());
     assert_eq!(outcome, Outcome::Starved, "{}", text(&out.stderr));
     assert!(
-        message.contains("2 generations came no further than step 5"),
+        message.contains("2 restarts got no further than step 5"),
         "{message}"
     );
     bench.nobody_is_left();

@@ -153,14 +153,14 @@ impl RunContext<'_, '_> {
         if out {
             let best = self.state.progress.best.as_ref();
             let best = best.map_or(String::new(), |b| {
-                format!("; the best is of step {}", b.step)
+                format!("; the best is at step {}", b.step)
             });
             let evaluations = match stale {
                 1 => "the last evaluation".to_string(),
                 n => format!("{n} evaluations in a row"),
             };
             let what = format!("{evaluations} brought no new best{best}");
-            let hint = "a resume goes on, and asks again after its next evaluation; eval.patience says how many";
+            let hint = "a resume continues and checks again at its next evaluation; eval.patience sets the number";
             self.port.warn(step, "early_stop", what, hint);
         }
         out

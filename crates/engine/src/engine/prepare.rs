@@ -60,8 +60,8 @@ pub(super) fn in_steps<'a>(
     if steps < begun || steps == begun && steps != train.max_steps {
         let done = epochs * begun as f64 / steps as f64;
         return Err(EngineError::Setup(format!(
-            "epochs {} comes to step {}, and there is a checkpoint of step {}, which is {} epochs: nothing is left to train; \
-             -s epochs={} goes on",
+            "epochs {} ends at step {}, but there is a checkpoint at step {} ({} epochs): nothing is left to train; -s epochs={} \
+             continues",
             human::number(epochs),
             human::grouped(steps),
             human::grouped(begun),
@@ -160,18 +160,18 @@ fn are_numbers(state: &TrainState, spec: &RunSpec, resumed: bool) -> Result<(), 
     let checkpoint = || format!("the checkpoint of step {}", state.progress.step);
     let poisoned = |place: String, what: &str, fix: &str| {
         Err(EngineError::Setup(format!(
-            "{place} holds {what} that are non-finite: it was saved from a run that diverged, or is damaged; {fix}"
+            "{place} contains non-finite {what} (NaN or inf): it was saved from a diverged run, or is damaged; {fix}"
         )))
     };
-    let older = "take an older one";
+    let older = "use an older one";
     match &spec.train.from {
         _ if resumed => {
             if !state.weights_are_finite()? {
                 return poisoned(checkpoint(), "weights", older);
             }
             if !state.moments_are_finite()? {
-                let fix = "take an older one, or reset the optimizer with --fresh-optimizer";
-                return poisoned(checkpoint(), "moments of the optimizer", fix);
+                let fix = "use an older one, or reset the optimizer with --fresh-optimizer";
+                return poisoned(checkpoint(), "optimizer moments", fix);
             }
         }
         Some(from) if !state.weights_are_finite()? => {
@@ -232,7 +232,7 @@ fn resume(
     loaded.map_err(|e| match data_are {
         // No --force makes weights of another vocabulary fit.
         DataAre::Other => EngineError::Setup(format!(
-            "the checkpoint does not fit the changed data, even with --force: {e}; restore the data, or begin a new run"
+            "the checkpoint does not match the changed data, even with --force: {e}; restore the data, or start a new run"
         )),
         DataAre::TheSame => e.into(),
     })?;
@@ -240,7 +240,7 @@ fn resume(
         // Of an average and the weights behind it, the weights go on.
         state.show_average(false)?;
         state.reset_optimizer(&job.spec)?;
-        let what = "the optimizer begins afresh: its state in the checkpoint is dropped";
+        let what = "the optimizer is reset: its state in the checkpoint is ignored";
         port.note(step, what.into());
     }
     if let Some(words) = before.and_then(|(steps, _)| replanned(steps, job, state)) {
@@ -269,13 +269,13 @@ fn newest_or_fresh(
     }
     if let Some(fault) = faults.first() {
         return Err(EngineError::Setup(format!(
-            "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
+            "none of the {} checkpoints is intact ({fault}); delete them to start from step 0",
             faults.len()
         )));
     }
     match last_told(job) {
         Some(step) if !job.force => Err(EngineError::Setup(format!(
-            "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
+            "the log lists a checkpoint at step {step}, but {} has none: restore the folder, or restart from step 0 with \
              --force",
             job.run_dir.checkpoints_path().display()
         ))),
@@ -295,8 +295,8 @@ fn warn_of_edits(job: &EngineJob, port: &mut Port<'_>, step: u64, was: &Value) {
         port.warn(
             step,
             "spec_edited",
-            format!("spec.yaml was changed since the run trained last: {changes}"),
-            "put the old values back, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
+            format!("spec.yaml was changed since the run last trained: {changes}"),
+            "restore the old values, or start a new run with other settings: llmtui train --branch RUN -s KEY=VALUE",
         );
     }
 }
@@ -321,8 +321,8 @@ fn check_fingerprint(
         Match::Inexact(why) => port.warn(
             step,
             "not_bit_exact",
-            format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
-            "set engine, train.threads and train.precision as they were to continue exactly",
+            format!("the continuation will not be bit-identical to an uninterrupted run: {why}"),
+            "restore engine, train.threads and train.precision to continue exactly",
         ),
         Match::Different(why) if job.force => {
             port.warn(step, "data_changed", why, "continued because of --force");

@@ -68,7 +68,7 @@ pub(super) fn begin(
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
         if cx.emit_adjusted(step, prepare::settings_told(job)) {
-            let what = "settings are those of the checkpoint: what was changed after it is lost";
+            let what = "settings are those of the checkpoint: later changes are lost";
             cx.port.note(step, what.into());
         }
     }
@@ -89,7 +89,7 @@ fn checks_are_worth_it(cx: &mut RunContext<'_, '_>) -> bool {
     );
     let worth_it = !elsewhere || params <= MOST;
     if !worth_it {
-        let what = "the preflight checks were left out: they would train a twin on the processor";
+        let what = "the preflight checks were skipped: they would train a copy on the CPU";
         cx.port.note(0, what.into());
     }
     worth_it

@@ -25,7 +25,7 @@ pub struct Config {
     /// Squares decay by 1 − step^(−this).
     #[schemars(range(min = 0.1, max = 1.0))]
     pub decay_rate: f64,
-    /// Root mean square that an update of a tensor is scaled down to.
+    /// RMS above which a tensor's update is scaled down.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub clip_threshold: f64,
     /// Added to squared gradients; at least 1e-37.

@@ -19,10 +19,10 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Peak learning rate: three to ten times below AdamW's, as every weight moves by all of it.
+    /// Peak learning rate: three to ten times below AdamW's, as every weight changes by ±lr.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
-    /// Share of the running mean in the direction of an update; the gradient has the rest.
+    /// Weight of the running mean in the update direction; the gradient has the rest.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta1: f64,
     /// Decay of the running mean.

@@ -28,14 +28,14 @@ pub struct Config {
     /// Decay of the momentum.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub momentum: f64,
-    /// Look one step ahead.
+    /// Nesterov momentum.
     pub nesterov: bool,
-    /// How large an orthogonal step is.
+    /// Scale of an orthogonalized update.
     pub scale: Scale,
     /// Newton–Schulz iterations, in the run's precision.
     #[schemars(range(min = 1, max = 20))]
     pub iterations: usize,
-    /// AdamW's learning rate over lr. Default: 0.1 with the original scale, 1 with match_rms.
+    /// AdamW's learning rate relative to lr. Default: 0.1 with the original scale, 1 with match_rms.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub adamw_lr_scale: Option<f64>,
     /// AdamW's decay of the gradient's running mean.

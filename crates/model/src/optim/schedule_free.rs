@@ -23,7 +23,7 @@ pub struct Config {
     /// Peak learning rate, one to ten times AdamW's; with `schedule: constant` and a warm-up.
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub lr: f64,
-    /// Share of the average in the weights that gradients are taken at.
+    /// Weight of the average in the point where gradients are computed.
     #[schemars(range(min = 0.0, max = 0.999999))]
     pub beta1: f64,
     /// Decay of the squared gradient's running mean.

@@ -24,16 +24,16 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Strength of the pull towards the reference; higher stays closer to it.
+    /// KL strength β towards the reference; higher stays closer to it.
     #[schemars(range(min = 1e-6, max = 100))]
     pub beta: f64,
-    /// Weight of desirable answers. Together with their number it should come to 1 to 4/3 of the undesirable ones.
+    /// Weight of desirable answers. Weight × number should be 1 to 4/3 of that of the undesirable ones.
     #[schemars(range(min = 0, max = 1000))]
     pub desirable_weight: f64,
     /// Weight of undesirable answers.
     #[schemars(range(min = 0, max = 1000))]
     pub undesirable_weight: f64,
-    /// Where the reference model's log-probabilities come from; the baseline needs a model, so `precomputed` is none.
+    /// Where the reference model's log-probabilities come from; the KL baseline needs a model, so `precomputed` is not available.
     pub reference: ReferenceChoice,
 }
 

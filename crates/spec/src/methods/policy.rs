@@ -43,7 +43,7 @@ pub trait OnPolicy {
     }
 }
 
-/// How the losses of tokens become one number.
+/// How token losses are aggregated.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

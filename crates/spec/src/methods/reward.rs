@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Weight of the squared sum of a pair's scores, which holds their mean at 0 (Eisenstein et al. 2023); 0.01 is usual.
+    /// Weight of the squared sum of a pair's scores, which centers them at 0 (Eisenstein et al. 2023); 0.01 is typical.
     #[schemars(range(min = 0, max = 1000))]
     pub center_rewards_coefficient: f64,
 }

@@ -151,7 +151,7 @@ mod tests {
         );
         let (_keep, launcher) = program("echo nonsense");
         let words = launcher.rows(Path::new("x"), 1, 1).unwrap_err().to_string();
-        assert!(words.contains("cannot be read"), "{words}");
+        assert!(words.contains("unreadable answer"), "{words}");
     }
 
     #[test]

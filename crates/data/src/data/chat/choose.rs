@@ -137,7 +137,7 @@ mod tests {
         let dir = folder(&[("tokenizer_config.json", "{}")]);
         let error = Template::from_model_folder(dir.path()).unwrap_err();
         assert!(
-            error.to_string().contains("brings no chat template"),
+            error.to_string().contains("has no chat template"),
             "{error}"
         );
         assert!(error.hint().contains("data.template"));

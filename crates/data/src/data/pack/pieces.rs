@@ -104,7 +104,7 @@ impl Account {
 }
 
 /// Cuts documents, given by first token and length, to at most `seq_len` predictions each. An example of several sequences
-/// stays whole: where nothing is left to learn from one of them, all are left out.
+/// stays whole: where nothing is left to learn from one of them, all are skipped.
 pub(crate) fn cut(
     store: &Store,
     documents: &[(u64, u64)],

@@ -42,7 +42,7 @@ fn a_text_beside_conversations_is_split_and_they_are_truncated() {
     for train_on in [TrainOn::All, TrainOn::Assistant] {
         let data = open(train_on, "auto");
         let told = data.notes.join("\n");
-        assert!(told.contains("go on in further rows"), "{told}");
+        assert!(told.contains("continue in further rows"), "{told}");
         let lost = &data.learning.as_ref().unwrap().losses;
         assert!(lost.iter().all(|loss| loss.conversations), "{lost:?}");
         let book = &data.sources()[1];
@@ -176,7 +176,7 @@ fn rows_that_are_too_long_ask_for_longer_rows() {
     let pair = format!(r#"{{"prompt": "{long}", "chosen": "yes", "rejected": "no"}}"#);
     let text = emptied(Unit::Ranked, &pair, 32);
     assert!(
-        text.contains("all 6 pairs are longer than a row and are left out"),
+        text.contains("all 6 pairs are longer than a row and are dropped"),
         "{text}"
     );
     let text = emptied(Unit::Pair, &pair, 32);

@@ -253,7 +253,7 @@ fn open(place: &Path, source: &str) -> Result<Entry, DataError> {
     Ok(Entry { store, notes })
 }
 
-/// Notes of a source as notes of another one of the same content. Those that name files of a pattern are left out.
+/// Notes of a source as notes of another one of the same content. Those that name files of a pattern are skipped.
 fn under_the_name(source: &str, made_from: &str, notes: Vec<String>) -> Vec<String> {
     if source == made_from {
         return notes;

@@ -17,10 +17,10 @@ const MAX_NUMBERS: usize = 6;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Numbers of a problem, at least.
+    /// Minimum count of numbers in a problem.
     #[schemars(range(min = 2, max = 6))]
     pub min_numbers: usize,
-    /// Numbers of a problem, at most.
+    /// Maximum count of numbers in a problem.
     #[schemars(range(min = 2, max = 6))]
     pub max_numbers: usize,
     /// The largest number.

@@ -34,9 +34,9 @@ pub struct Config {
     /// Tokens in the vocabulary, the 256 bytes and the special tokens included.
     #[schemars(range(min = 400, max = 1000000))]
     pub vocab_size: usize,
-    /// Tokens of your own that are never cut.
+    /// Your own special tokens, never split.
     pub special_tokens: Vec<String>,
-    /// The marks of a chat template, as tokens that are never cut.
+    /// Markers of a chat template as special tokens, never split.
     pub chat_markers: ChatMarkers,
 }
 

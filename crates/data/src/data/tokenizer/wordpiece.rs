@@ -27,9 +27,9 @@ pub struct Config {
     /// Tokens in the vocabulary, characters and special tokens included.
     #[schemars(range(min = 100, max = 1000000))]
     pub vocab_size: usize,
-    /// Tokens of your own that are never cut.
+    /// Your own special tokens, never split.
     pub special_tokens: Vec<String>,
-    /// The marks of a chat template, as tokens that are never cut.
+    /// Markers of a chat template as special tokens, never split.
     pub chat_markers: ChatMarkers,
 }
 

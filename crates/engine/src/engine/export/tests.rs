@@ -175,7 +175,9 @@ fn a_model_without_a_class_goes_out_in_our_own_format_alone() {
         &to,
     );
     let error = refused.unwrap_err();
-    assert!(error.to_string().contains("no model class") && error.hint().contains("safetensors"));
+    assert!(
+        error.to_string().contains("no transformers class") && error.hint().contains("safetensors")
+    );
     assert!(
         !to.exists() && !dir.path().join(".out.partial").exists(),
         "nothing is left"

@@ -82,7 +82,7 @@ impl Adapters {
         let words = others.map(|(name, peft, _)| {
             let base = peft.base().map(|base| format!(": {}", one_line(base)));
             format!(
-                "warning: {name} is an adapter of another base{}; its answers here are not those that it was trained to give",
+                "warning: {name} is an adapter of another base{}; its answers here will differ",
                 base.unwrap_or_default()
             )
         });

@@ -91,10 +91,10 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         let found = match failed.filter(|_| check.computes && !subject.all) {
             Some(title) => Finding::unknown(
                 format!("not run, because a check failed: {title}"),
-                "correct that one first",
+                "fix that one first",
             ),
             None => (check.run)(subject).unwrap_or_else(|error| {
-                let evidence = format!("the check itself broke: {error}");
+                let evidence = format!("the check itself failed: {error}");
                 Finding::fail(evidence, "", "see the message")
             }),
         };
@@ -186,7 +186,7 @@ pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::Refused(format!(
-        "preflight failed: {}; --force trains all the same",
+        "preflight failed: {}; --force trains anyway",
         failed.join("; ")
     )))
 }

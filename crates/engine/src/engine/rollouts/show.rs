@@ -37,23 +37,23 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
     use Direction::{Higher, Lower, Neutral};
     #[rustfmt::skip]
     let fixed = [
-        (PASS, "Held-out pass@1", "share", Higher, "share of held-out prompts whose answer the first reward gives 1"),
-        (REWARD, "Reward", "", Higher, "mean over the step's answers of the weighted sum of rewards (TRL)"),
-        (EVAL_REWARD, "Held-out reward", "", Higher, "mean weighted sum of rewards over answers to held-out prompts"),
+        (PASS, "Held-out pass@1", "share", Higher, "share of held-out prompts whose completion gets 1 from the first reward"),
+        (REWARD, "Reward", "", Higher, "mean over the step's completions of the weighted sum of rewards (TRL)"),
+        (EVAL_REWARD, "Held-out reward", "", Higher, "mean weighted sum of rewards over completions of held-out prompts"),
         (REWARD_STD, "Reward std", "", Neutral, "standard deviation of rewards in a group, mean over groups (TRL)"),
-        (SAME, "Groups with equal rewards", "share", Lower, "share of groups whose answers all have the same reward: they teach nothing (TRL)"),
-        (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's answers (TRL)"),
-        (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of answers to held-out prompts"),
-        (CUT, "Cut answers", "share", Lower, "share of answers that reached max_new_tokens (TRL)"),
-        (REPETITION, "Repetition in answers", "share", Lower, "share of groups of three words that stood in the same answer before, mean over the step's answers"),
-        (UNREAD, "Unread answers", "share", Lower, "share of the step's answers in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
-        (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
-        (SHARE, "Rollout time", "share", Neutral, "share of the step spent on generating and scoring answers"),
-        (WRITING, "Generation time", "share", Neutral, "share of the step spent on generating answers"),
+        (SAME, "Groups with equal rewards", "share", Lower, "share of groups whose completions all have the same reward: no learning signal (TRL)"),
+        (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's completions (TRL)"),
+        (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of completions of held-out prompts"),
+        (CUT, "Cut answers", "share", Lower, "share of completions that reached max_new_tokens (TRL)"),
+        (REPETITION, "Repetition in answers", "share", Lower, "share of 3-grams that occurred earlier in the same completion, mean over the step's completions"),
+        (UNREAD, "Unread answers", "share", Lower, "share of the step's completions in which a reward finds nothing to score (no number, no JSON); the largest over the rewards"),
+        (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its value is meaningless, its gradient is that of the expected reward"),
+        (SHARE, "Rollout time", "share", Neutral, "share of the step spent generating and scoring completions"),
+        (WRITING, "Generation time", "share", Neutral, "share of the step spent generating completions"),
         (SCORING, "Reward time", "share", Neutral, "share of the step spent on rewards"),
-        (COMPARING, "Log-probability time", "share", Neutral, "share of the step spent on log-probabilities of answers under the reference and the policy that generated them"),
-        (REFILLED, "Replaced groups", "share", Lower, "groups that were written and replaced because their rewards were all the same, over the groups that are learned from (DAPO)"),
-        (SPEED, "Answer tokens per second", "1/s", Higher, "answer tokens over the time spent on writing them"),
+        (COMPARING, "Log-probability time", "share", Neutral, "share of the step spent on log-probabilities of completions under the reference and the sampling policy"),
+        (REFILLED, "Replaced groups", "share", Lower, "groups replaced because all their rewards were equal, relative to the groups trained on (DAPO)"),
+        (SPEED, "Answer tokens per second", "1/s", Higher, "completion tokens per second of generation"),
     ];
     let info = |id: String, title: String, unit: &str, direction, source: &str| MetricInfo {
         id,
@@ -70,14 +70,14 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         })
         .collect();
     for k in spec.rollout.pass_at.iter().filter(|k| **k > 1) {
-        let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
+        let source = "1 - C(n - c, k) / C(n, k) over n completions of a held-out prompt, c of them correct, mean over prompts (Chen et al. 2021)";
         let title = format!("Held-out pass@{k}");
         all.push(info(pass_at(*k), title, "share", Higher, source));
     }
     for reward in &spec.rewards {
         let name = &reward.name;
         let id = |part: &str| format!("rewards/{name}/{part}");
-        let means = "mean score over the step's answers, before its weight (TRL)";
+        let means = "mean score over the step's completions, before its weight (TRL)";
         all.push(info(
             id("mean"),
             format!("Reward {name}"),
@@ -85,7 +85,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
             Higher,
             means,
         ));
-        let spread = "standard deviation of the score over the step's answers (TRL)";
+        let spread = "standard deviation of the score over the step's completions (TRL)";
         all.push(info(
             id("std"),
             format!("Spread of {name}"),
@@ -93,7 +93,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
             Neutral,
             spread,
         ));
-        let zero = "share of the step's answers that score 0";
+        let zero = "share of the step's completions that score 0";
         all.push(info(
             id("zero"),
             format!("Zeros of {name}"),
@@ -102,7 +102,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
             zero,
         ));
         if reward.reward.program().is_some() {
-            let failed = "share of the step's answers that the program did not score";
+            let failed = "share of the step's completions that the program did not score";
             all.push(info(
                 id("failed"),
                 format!("Unscored by {name}"),

@@ -139,7 +139,7 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     assert!(other.contains("is an adapter of another base"), "{other}");
     let already = beside(&dir.path().join("one"), one.path()).err().unwrap();
     assert!(already.to_string().contains("already merged"), "{already}");
-    assert!(already.hint().contains("leave --adapter out"));
+    assert!(already.hint().contains("drop --adapter"));
     let none = said(&folder, &[(&folder, 1.0)]);
     assert!(none.contains("no adapter here"), "{none}");
     assert!(said(&folder, &[]).contains("no adapter here"));
@@ -293,5 +293,5 @@ fn an_adapter_with_a_table_of_its_own_is_merged_with_another() {
     assert!(unchecked.contains("whole tables"), "{unchecked}");
     assert!(dir.path().join("both").join("config.json").is_file());
     let error = go(&[&one, &two], "never").unwrap_err().to_string();
-    assert!(error.contains("two of the adapters bring"), "{error}");
+    assert!(error.contains("two adapters replace"), "{error}");
 }

@@ -99,7 +99,7 @@ fn tokenizer_and_template_are_tried_out() {
         template("{{ messages[0].content }}"),
         "template",
         Fail,
-        &["three turns", "is not in what it writes"],
+        &["three turns", "is missing from the rendered text"],
     );
     after(
         template(

@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What values below 0 are multiplied by.
+    /// Slope for values below 0.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub slope: f64,
 }

@@ -18,7 +18,7 @@ pub struct Config {
     /// Learning rate at the end. Default: a tenth of the peak.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub min_lr: Option<f64>,
-    /// Of the share of steps that is left; 1 is a straight line.
+    /// Exponent of the decay; 1 is linear.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub power: f64,
 }

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "displacement",
         title: "chosen answers",
-        summary: "While margins rise, the reward of chosen answers does not sink below −3 and below its half of 100 steps before.",
+        summary: "While margins rise, the reward of chosen answers does not drop below −3 and below half its value of 100 steps earlier.",
         source: "likelihood displacement: Razin et al. 2024, arXiv 2410.08847; the margin is a rule of thumb",
     },
     needs: &[metric::CHOSEN, metric::MARGINS],
@@ -44,13 +44,13 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         Signal::of(
             metric::MARGINS,
             margin,
-            format!("margin {}: rejected ones sink faster", number(margin)),
+            format!("margin {}: rejected ones drop faster", number(margin)),
         ),
     ];
-    let cause = "chosen answers become less likely as well: the policy moves away from both";
+    let cause = "likelihood displacement: chosen answers become less likely as well";
     Some(Finding::warn(
         signals,
         cause,
-        "a lower learning rate, a higher beta, or <rpo_alpha=1>, which holds on to chosen answers",
+        "a lower learning rate, a higher beta, or <rpo_alpha=1>, which keeps chosen answers likely",
     ))
 }

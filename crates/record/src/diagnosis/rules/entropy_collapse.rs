@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "entropy_collapse",
         title: "exploration",
-        summary: "The entropy of answers stays above a twentieth of its start while there is reward to gain.",
+        summary: "The entropy of completions stays above a twentieth of its start while there is reward to gain.",
         source: "DAPO, arXiv 2503.14476, section 3.1; Cui et al. 2025, arXiv 2505.22617",
     },
     needs: &[metric::ENTROPY, metric::REWARD],
@@ -44,7 +44,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     ];
     Some(Finding::warn(
         signals,
-        "the model has settled on one answer to each prompt before most are right",
+        "the policy has collapsed to one completion per prompt before most are correct",
         "a smaller learning rate, <epsilon_high:0.28>, or a higher <temperature>",
     ))
 }

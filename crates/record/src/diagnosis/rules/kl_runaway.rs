@@ -45,7 +45,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             Signal::of(metric::REWARD, after, reward),
             Signal::of(metric::ANSWER_LENGTH, long, length),
         ],
-        "the policy leaves its reference fast while the reward rises or answers grow: rewards are exploited, or steps are too large",
-        "<beta:0.04>, a smaller learning rate; hold answers against a verifier that the reward does not know",
+        "the policy drifts fast from its reference while the reward rises or completions grow: reward hacking, or too large steps",
+        "<beta:0.04>, a lower learning rate; check completions with a verifier that is not part of the reward",
     ))
 }

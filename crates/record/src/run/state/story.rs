@@ -149,7 +149,7 @@ impl RunState {
                     .get("type")
                     .and_then(|t| t.as_str())
                     .unwrap_or("without a type");
-                Line::info(format!("unknown event {kind}: written by a newer program"))
+                Line::info(format!("unknown event {kind}: written by a newer llmtui"))
             }
             _ => return None,
         })

@@ -457,7 +457,7 @@ fn short_name(path: &str) -> String {
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
-/// The path, or its last three names after a mark that names are left out.
+/// The path, or its last three names after a mark that names are skipped.
 fn short_path(path: &Path) -> String {
     let names = path.components().filter(|c| *c != Component::RootDir);
     let names: Vec<_> = names.map(|c| c.as_os_str().to_string_lossy()).collect();

@@ -230,7 +230,7 @@ fn rows_are_walked_searched_and_jumped_to() {
     let picture = bench.picture(100, 30);
     assert!(picture.contains(" 1 of 1 with “boil an egg”"), "{picture}");
     bench.press("/").write("zzz").press("enter");
-    assert!(bench.picture(100, 30).contains("No row passes"));
+    assert!(bench.picture(100, 30).contains("No row matches"));
     bench.press("esc");
     assert!(bench.picture(100, 30).contains("of 100 "));
 }

@@ -187,7 +187,7 @@ fn a_stopped_run_goes_on_before_it_is_given_more_steps() {
     let stopped = finish(Outcome::Stopped, 1_240, "");
     let mut bench = ended(tape::until(5, 1_240), vec![stopped]);
     let picture = bench.press("r").picture(120, 40);
-    assert!(picture.contains("go on from step 1,000"), "{picture}");
+    assert!(picture.contains("resume from step 1,000"), "{picture}");
     assert!(!picture.contains("max_steps="), "{picture}");
 }
 
@@ -401,7 +401,7 @@ fn a_refused_resume_is_told_on_the_last_page_and_below_the_charts() {
             "{picture}"
         );
     }
-    assert!(bench.picture(80, 24).contains("go on from step 1,000"));
+    assert!(bench.picture(80, 24).contains("resume from step 1,000"));
 }
 
 /// Half a command helps nobody: without room for all of it its key is left.
@@ -438,7 +438,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     let mut bench = ended(log, Vec::new());
     let picture = bench.press("2").picture(160, 46);
     assert!(
-        picture.contains("score completions with it: llmtui score"),
+        picture.contains("score completions: llmtui score"),
         "{picture}"
     );
     assert!(!picture.contains("chat with it"), "{picture}");

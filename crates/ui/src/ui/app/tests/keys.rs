@@ -662,7 +662,7 @@ run: {filter-charts: f9}";
     assert!(picture.contains("f8 asks for one now"), "{picture}");
     bench.press("2 f9");
     let picture = bench.picture(120, 30);
-    assert!(picture.contains("f4 keeps it, f5 shows all"), "{picture}");
+    assert!(picture.contains("f4 applies it, f5 shows all"), "{picture}");
 }
 
 #[test]

@@ -124,13 +124,21 @@ fn a_toast_lies_over_no_field_and_goes_with_its_cause() {
     assert!(!bench.picture(80, 24).contains("this value"));
     let batch = vec![Incoming::Closed(Some("reset by peer".into()))];
     bench.msg(Msg::Incoming { slot, batch });
-    assert!(bench.picture(100, 30).contains("the link to the run broke"));
+    assert!(
+        bench
+            .picture(100, 30)
+            .contains("lost the connection to the run")
+    );
     bench.press("p");
     assert!(matches!(
         bench.effects.last(),
         Some(Effect::ResumeRun { .. })
     ));
-    assert!(!bench.picture(100, 30).contains("the link to the run broke"));
+    assert!(
+        !bench
+            .picture(100, 30)
+            .contains("lost the connection to the run")
+    );
 }
 
 #[test]

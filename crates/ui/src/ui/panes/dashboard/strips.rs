@@ -558,10 +558,10 @@ fn next(state: &RunState, outcome: Outcome, diagnosis: &Diagnosis) -> &'static s
             }
         }
         // A reward model writes nothing.
-        Outcome::Completed if state.judges() => "score completions with it: llmtui score",
+        Outcome::Completed if state.judges() => "score completions: llmtui score",
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",
-        _ if state.judges() => "resume it, or score completions with it: llmtui score",
+        _ if state.judges() => "resume it, or score completions: llmtui score",
         _ => "resume it, or chat with it",
     }
 }

@@ -170,7 +170,7 @@ fn items_are_listed_by_what_became_of_them_and_read_in_full() {
         "flipped: 3 of 5",
         "fails and another solves: 2 of 5",
         "solves and another fails: 1 of 5",
-        "nobody gets: 1 of 5",
+        "solved by none: 1 of 5",
         "all items: 5 of 5",
     ]) {
         assert!(text.contains(words), "{words}:\n{text}");

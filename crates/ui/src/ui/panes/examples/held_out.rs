@@ -537,7 +537,7 @@ mod tests {
         assert!(text.contains("1  sort 2 1=  reference: 1 2\n"), "{text}");
         assert!(text.contains("+0.71      1  1 2  exact 1, short -0.25"), "{text}");
         assert!(text.contains("\n      two\n      lines"), "{text}");
-        assert_eq!(text.matches("nothing to learn").count(), 1, "{text}");
+        assert_eq!(text.matches("no learning signal").count(), 1, "{text}");
         assert!(text.contains("  held out       0  2 1  exact 0"), "{text}");
     }
 

@@ -156,7 +156,7 @@ impl Pane for SamplesPane {
         let prompts = prompts(&held.state);
         let prompt = prompts.get(self.prompt.min(prompts.len().saturating_sub(1)));
         let n = prompt.map_or(0, |prompt| samples_of(&held.state, prompt).len());
-        // The most useful first: on a narrow screen the last ones have no room. Keys without an effect are left out.
+        // The most useful first: on a narrow screen the last ones have no room. Keys without an effect are skipped.
         let mut own = Vec::new();
         if n > 0 {
             let full = match self.full {
