@@ -51,7 +51,7 @@ fn metrics() -> String {
          LLMTUI_UPDATE_DOCS=1 cargo test --test docs -->\n\n\
          # Metrics\n\n\
          What a run measures, under the ids of its log. A band says where a value is expected once the warm-up is over, and who\n\
-         says so: literature, derived from the definition, or a rule of thumb. Bands hold for the estimator that is named beside them\n\
+         says so: literature, derived from the definition, or a rule of thumb. Bands apply to the named estimator\n\
          and for no other. Ids that end in `/layer` have a value for each block (`Probed` events, pane Health).\n",
     );
     text.push_str("\n## Every run\n");
@@ -69,13 +69,13 @@ fn metrics() -> String {
     }
     text.push_str(
         "\n## Probes\n\nMeasured where `health.enabled` is true, on logged steps only, about once in `health.every` steps (five times as often up to\n\
-         step 100). They change no bit of the training. The first micro-batch of a step is looked at.\n",
+         step 100). Training stays bit-identical. They use the first micro-batch of a step.\n",
     );
     for probe in PROBES {
         let (id, cadence, cost) = (probe.id, probe.cadence.words(), probe.cost);
         let _ = write!(
             text,
-            "\n### {id}\n\nCadence: {cadence}. Cost of a look: {cost}.\n"
+            "\n### {id}\n\nCadence: {cadence}. Cost per probe: {cost}.\n"
         );
         probe
             .metrics

@@ -95,7 +95,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
         }
         None => (random_model()?, vec!["F32"]),
     };
-    model.set_arithmetic(arithmetic(args.precision)?)?;
+    model.set_compute_dtype(arithmetic(args.precision)?)?;
     let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
     if wanted > seq_len {
         let what = format!(

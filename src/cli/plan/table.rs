@@ -136,7 +136,7 @@ fn head(plan: &Plan, style: &Style) -> String {
     let engine = match r.estimator {
         Estimator::Engine => format!(
             "llmtui's engine on a CPU, matmuls in {}",
-            r.precision.products()
+            r.precision.matmul_dtype()
         ),
         Estimator::General => format!("{}, {}", r.update.word(), r.precision.word()),
     };

@@ -226,7 +226,7 @@ impl<'a> Revisit<'a> {
             return Err(EngineError::Setup(format!("no per-token loss: {why}")));
         }
         let mut model = blank_policy(self.spec, self.data)?;
-        model.set_arithmetic(arithmetic(self.spec)?)?;
+        model.set_compute_dtype(arithmetic(self.spec)?)?;
         let Some(from) = from else {
             start_weights(&mut model, self.spec, self.data)?;
             return Ok(Weights { model, step: 0 });

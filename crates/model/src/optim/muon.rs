@@ -200,7 +200,7 @@ impl UpdateRule for Muon {
         })
     }
 
-    fn set_arithmetic(&mut self, arithmetic: ComputeDtype) {
+    fn set_compute_dtype(&mut self, arithmetic: ComputeDtype) {
         self.arithmetic = arithmetic;
     }
 
@@ -256,7 +256,7 @@ mod tests {
             let mut model = model();
             let rule = Config::default().build(model.params()).unwrap();
             let mut rule = Averaged::new(rule, 0.9, model.params());
-            rule.set_arithmetic(arithmetic);
+            rule.set_compute_dtype(arithmetic);
             update(&mut model, &mut rule, 0..3);
             model.params().read_weights(<[f32]>::to_vec).unwrap()
         };

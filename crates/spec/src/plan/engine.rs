@@ -79,7 +79,7 @@ fn subject<'a>(
         adapter,
         is_packed: request.extras.packed_bytes.is_some(),
         arithmetic: match request.precision {
-            Precision::Fp32Bf16Products => ComputeDtype::Bf16,
+            Precision::Fp32Bf16Matmuls => ComputeDtype::Bf16,
             _ => ComputeDtype::F32,
         },
     }

@@ -110,7 +110,7 @@ pub fn ledger(request: &Request) -> Ledger {
     if request.n_devices > 1 {
         communication(request, &mut ledger);
     }
-    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Products {
+    if request.extras.ranks.is_some() && request.precision == Precision::Fp32Bf16Matmuls {
         // FSDP2 frees those of a block with the block.
         let frozen_as_taken = request.lora.is_some() && frozen_on_rank(request).is_some();
         let n = match request.zero {
@@ -219,7 +219,7 @@ fn frozen_base(request: &Request, ledger: &mut Ledger) {
 fn frozen_on_rank(request: &Request) -> Option<(f64, String)> {
     let ranks = request.extras.ranks?;
     let shares = request.zero > 0 || ranks.offloaded;
-    if request.precision != Precision::Fp32Bf16Products || shares {
+    if request.precision != Precision::Fp32Bf16Matmuls || shares {
         return None;
     }
     let kept = request.arch.kept_in_16_bit();
@@ -285,7 +285,7 @@ fn activations(request: &Request, share: f64) -> (f64, String) {
     let width = match request.precision {
         Precision::Fp32 => 2.0,
         // Autocast: the residual stream and the inputs of norms stay in f32 beside their 16-bit copies, 4·d elements of 4 B.
-        Precision::Fp32Bf16Products => {
+        Precision::Fp32Bf16Matmuls => {
             1.0 + (4 * arch.d_model()) as f64 / elements_per_token(arch) as f64 * 2.0
         }
         Precision::Mixed | Precision::MixedFp32Grads | Precision::Bf16 => 1.0,

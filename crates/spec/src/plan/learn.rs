@@ -76,7 +76,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         predicted_bytes: plan(&request).memory.steady(),
         measured_bytes: most as u64,
         flops_per_second: median(&speeds).map(|speed| speed * per_token),
-        products: request.precision.products().into(),
+        products: request.precision.matmul_dtype().into(),
     })
 }
 
@@ -212,7 +212,7 @@ impl Machine {
         if request.mfu_said == Said::Stated {
             return;
         }
-        let products = request.precision.products();
+        let products = request.precision.matmul_dtype();
         if let Some(speed) = self.flops_per_second(request.arch.n_params(), products) {
             device.peak_flops = Some(speed);
             (request.mfu, request.mfu_said) = (1.0, Said::Learned);

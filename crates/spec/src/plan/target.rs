@@ -262,7 +262,7 @@ pub fn of_run(head: &Head) -> Option<Request> {
 pub fn as_trained(request: &mut Request, head: &Head) {
     match head.precision.as_deref() {
         Some("f32") => request.precision = Precision::Fp32,
-        Some("bf16") => request.precision = Precision::Fp32Bf16Products,
+        Some("bf16") => request.precision = Precision::Fp32Bf16Matmuls,
         _ => {}
     }
 }
@@ -291,7 +291,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         arch,
         estimator: Estimator::Engine,
         method,
-        precision: products(train.precision),
+        precision: matmul_precision(train.precision),
         update: update_state(spec, data.vocab_size),
         lora: spec.adapter.as_ref().map(Lora::of),
         adapter: spec.adapter.clone(),
@@ -426,10 +426,10 @@ fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
 
 /// The matmul dtype on this machine. A spec that asks for more than the machine supports is planned as asked: the
 /// run itself rejects it.
-fn products(asked: nn::Precision) -> Precision {
+fn matmul_precision(asked: nn::Precision) -> Precision {
     match asked.resolve().map(compute_dtype_name) {
         Ok("f32") => Precision::Fp32,
-        _ => Precision::Fp32Bf16Products,
+        _ => Precision::Fp32Bf16Matmuls,
     }
 }
 

@@ -168,8 +168,8 @@ fn precision_and_checkpointing_are_planned_as_the_spec_says() {
     let (f32, bf16) = (with(&["precision=f32"]), with(&["precision=bf16"]));
     assert_eq!(f32.precision, Precision::Fp32);
     // As asked, also where this machine would refuse it.
-    assert_eq!(bf16.precision, Precision::Fp32Bf16Products);
-    assert_eq!(bf16.precision.products(), "bf16");
+    assert_eq!(bf16.precision, Precision::Fp32Bf16Matmuls);
+    assert_eq!(bf16.precision.matmul_dtype(), "bf16");
     let gpu = |request| on_gpu(request, Device::limit("a GPU", None)).precision;
     assert_eq!(
         (gpu(f32), gpu(bf16), gpu(with(&[]))),
