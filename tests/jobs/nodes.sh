@@ -68,10 +68,10 @@ if [ "$ending" = again ] && { [ "$status" -eq 0 ] || [ "$status" -gt 128 ]; }; t
         rm -f "$note.idle"
     fi
     scontrol requeue "$SLURM_JOB_ID" && exit 0
-    echo "job: not requeued; go on with: llmtui engine script $run --slurm" >&2
+    echo "job: not requeued; continue with: llmtui engine script $run --slurm" >&2
     exit 1
 fi
 if [ "$status" -eq 0 ]; then
-    echo "job: stopped on request; go on with: llmtui engine script $run --slurm"
+    echo "job: stopped on request; continue with: llmtui engine script $run --slurm"
 fi
 exit "$status"

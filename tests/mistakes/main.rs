@@ -162,7 +162,7 @@ fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
     let cases: [(&[&str], &[&str]); 10] = [
         (
             &["data", "batches", "smoke", "--step", "3000"],
-            &["there is no step 3,000", "a step from 1 to 20 (max_steps)"],
+            &["no step 3,000", "a step from 1 to 20 (max_steps)"],
         ),
         (
             &["data", "batches", "grpo-sort", "--step", "260"],
@@ -471,11 +471,15 @@ fn a_dry_run_says_that_there_is_no_pytorch_here() {
     let (code, out, said) = llmtui(dir.path(), &dry);
     assert_eq!(code, 0, "{said}");
     assert!(
-        out.contains("there is no PyTorch") && out.contains("llmtui engine install torch"),
+        out.contains("PyTorch for llmtui is not installed")
+            && out.contains("llmtui engine install torch"),
         "{out}"
     );
     let (_, out, _) = llmtui(dir.path(), &[&dry[..], &["--nodes", "a,b"]].concat());
-    assert!(!out.contains("no PyTorch"), "{out}");
+    assert!(
+        !out.contains("PyTorch for llmtui is not installed"),
+        "{out}"
+    );
 }
 
 /// The run was made, failed, and stayed; its message named the fix twice, and no line began with `try:`.
@@ -485,7 +489,10 @@ fn without_pytorch_no_run_is_made_that_could_not_begin() {
     let train = ["train", "smoke", "--headless", "-s", "engine=torch"];
     let (code, out, said) = llmtui(dir.path(), &train);
     assert_eq!(code, 3, "{out}{said}");
-    assert!(said.contains("engine.torch: there is no PyTorch"), "{said}");
+    assert!(
+        said.contains("engine.torch: PyTorch for llmtui is not installed"),
+        "{said}"
+    );
     assert!(said.contains("try: llmtui engine install torch"), "{said}");
     assert_eq!(said.matches("engine install torch").count(), 1, "{said}");
     assert!(!dir.path().join("runs").exists());
@@ -499,7 +506,7 @@ fn without_pytorch_no_run_is_made_that_could_not_begin() {
         &["train", "mine.yaml", "--headless"],
         3,
         &[
-            "stage more: engine.torch: there is no PyTorch",
+            "stage more: engine.torch: PyTorch for llmtui is not installed",
             "try: llmtui engine",
         ],
     );

@@ -27,7 +27,7 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
     let clock = Arc::new(ManualClock::at(4_000_000_000_000));
     let newer = RunDir::create(&dir.path().join("runs"), "smoke", &spec, "", &*clock).unwrap();
     let (mut log, thread) = LogWriter::open(&newer.events_path(), clock, |_| {}).unwrap();
-    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"no PyTorch"}"#;
+    let ended = r#"{"type":"Finished","outcome":"starved","step":0,"tokens":0,"seconds":0.1,"message":"PyTorch for llmtui is not installed"}"#;
     log.emit(serde_json::from_str::<Event>(ended).unwrap())
         .unwrap();
     drop(log);
@@ -38,7 +38,7 @@ fn a_resume_goes_on_with_the_run_that_got_somewhere() {
         assert_eq!(code, 0, "{said}");
         assert!(out.contains(&expected), "{word}: {out}");
         assert!(
-            said.contains("passed over") && said.contains("no PyTorch"),
+            said.contains("passed over") && said.contains("PyTorch for llmtui is not installed"),
             "{word}: {said}"
         );
     }

@@ -125,7 +125,7 @@ fn a_value_that_the_engine_refuses_leaves_the_run_of_its_stage_as_it_was() {
     let before = files();
     // Before the run's files are changed, and by the engine afterwards.
     for (python, told) in [
-        ("/nowhere/python", "there is no Python there"),
+        ("/nowhere/python", "no Python found"),
         ("/bin/false", "its spec are unchanged"),
     ] {
         let set = format!("more.engine={{torch: {{python: {python}}}}}");

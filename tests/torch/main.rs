@@ -273,7 +273,7 @@ fn a_rank_alone_trains_and_is_replaced() {
         (&["crash", "well"][..], "rank 0"),
         (
             &["no ranks"],
-            "the rank ended before it came (exit status: 1): ModuleNotFoundError",
+            "the rank ended before it connected (exit status: 1): ModuleNotFoundError",
         ),
     ] {
         let bench = Bench::new(plays);
@@ -502,7 +502,7 @@ fn what_ranks_cannot_do_is_said_before_anything_starts() {
         ("train.ema_decay=0.9", "no train.ema_decay"),
         ("optimizer=lion", "adamw and adamw8bit only"),
         ("method=ppo", "no critic yet"),
-        ("engine.torch.python=nowhere", "there is no Python there"),
+        ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);
         let said = text(&out.stderr) + &text(&out.stdout);

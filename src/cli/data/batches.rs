@@ -113,7 +113,7 @@ fn drawn_from_data(args: &Args, spec: &RunSpec) -> Result<(), Failure> {
     let (first, last) = (args.step, args.step.saturating_add(args.steps - 1));
     let steps = spec.train.max_steps;
     if last > steps {
-        let what = format!("there is no step {}", grouped(last));
+        let what = format!("no step {}", grouped(last));
         let fix = format!("choose a step from 1 to {} (max_steps)", grouped(steps));
         return Err(Failure::yours(what, fix));
     }

@@ -184,7 +184,7 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
     }
     let _ = writeln!(
         out,
-        "*: stands for the task · ±: standard error · answers: {}",
+        "*: headline metric · ±: standard error · answers: {}",
         match &args.answers {
             Some(file) => shown(file),
             None => folder(models),

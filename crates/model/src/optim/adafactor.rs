@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "adafactor",
     title: "Adafactor",
-    summary: "Squares by row and column instead of by weight: next to no state.",
+    summary: "Second moments per row and column instead of per weight: almost no state.",
     source: "Shazeer and Stern 2018, arXiv 1804.04235",
 };
 

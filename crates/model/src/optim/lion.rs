@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "lion",
     title: "Lion",
-    summary: "Sign of a running mean: half of AdamW's memory, at a lower rate with more decay.",
+    summary: "Sign of the momentum: half of AdamW's memory; needs a lower learning rate and more weight decay.",
     source: "Chen et al. 2023, arXiv 2302.06675",
 };
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "muon",
     title: "Muon",
-    summary: "Hidden matrices move by orthogonal steps, the rest by AdamW: fewer steps, half the state.",
+    summary: "Orthogonalized updates for hidden matrices, AdamW for the rest: fewer steps, half the state.",
     source: "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
 };
 

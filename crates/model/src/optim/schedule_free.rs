@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "schedule_free",
     title: "Schedule-free AdamW",
-    summary: "No decay of the learning rate to plan: an average of the weights is evaluated and saved.",
+    summary: "Needs no learning rate decay: evaluates and saves an average of the weights.",
     source: "Defazio et al. 2024, arXiv 2405.15682",
 };
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "soap",
     title: "SOAP",
-    summary: "Adam in the eigenbases of each matrix's gradients: fewer steps, dearer ones, several times the state.",
+    summary: "Adam in the eigenbasis of each matrix's gradients: fewer but more expensive steps, several times the state.",
     source: "Vyas et al. 2024, arXiv 2409.11321",
 };
 

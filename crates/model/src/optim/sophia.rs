@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "sophia",
     title: "Sophia",
-    summary: "Steps divided by the curvature and clipped; every tenth update costs two. For pretrain and sft.",
+    summary: "Updates divided by the curvature and clipped; every tenth update costs two. For pretrain and sft.",
     source: "Liu et al. 2023, arXiv 2305.14342",
 };
 

@@ -159,7 +159,7 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
         }
         "bin" | "pt" | "pth" | "ckpt" => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let what = format!("is no model: {}", hf::why_no_weights(&[name.into()]));
+            let what = format!("is not a model: {}", hf::why_no_weights(&[name.into()]));
             Err(no_model(what, FORMS))
         }
         "safetensors" => {

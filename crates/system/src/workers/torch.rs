@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "torch",
     title: "PyTorch",
-    summary: "The same run in processes of PyTorch, one for each GPU; batches and losses stay the same.",
+    summary: "PyTorch processes, one per GPU; same batches and losses.",
     source: "PyTorch 2.15: torchrun, DDP, FSDP2",
 };
 

@@ -106,7 +106,7 @@ impl Adapters {
                     true => "this model has none".to_string(),
                     false => format!("it has {}", self.names().join(", ")),
                 };
-                Some(found.ok_or_else(|| format!("there is no adapter `{name}`; {}", known()))?)
+                Some(found.ok_or_else(|| format!("unknown adapter `{name}`; {}", known()))?)
             }
         };
         model.remove_adapters().map_err(error_text)?;

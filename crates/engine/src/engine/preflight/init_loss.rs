@@ -107,7 +107,7 @@ fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
     }
     Finding::warn(
         evidence,
-        "the weights of train.from are no better than guessing on this text",
+        "the weights of train.from are no better than a uniform guess on this text",
         "check that checkpoint and tokenizer belong together",
     )
 }

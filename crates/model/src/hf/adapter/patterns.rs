@@ -192,9 +192,7 @@ fn compile(key: &str, pattern: &str, whole: impl Fn(&str) -> String) -> Result<R
 
 fn unread(key: &str, why: &str) -> String {
     let why: String = one_line(why).chars().take(200).collect();
-    format!(
-        "{key}: a pattern that is not read here: {why}; write names, or merge this adapter with PEFT first"
-    )
+    format!("{key}: unsupported pattern: {why}; write names, or merge this adapter with PEFT first")
 }
 
 #[cfg(test)]

@@ -306,7 +306,7 @@ impl Adapter for Config {
             !by_name || self.patterns.is_empty() || !modules.is_empty(),
             &["patterns"],
             "no linear layer of this model has a name like that",
-            "llmtui model show MODEL lists the names; the end of one is enough, and * stands for anything",
+            "llmtui model show MODEL lists the names; the end of one is enough, and * matches anything",
         );
         want(
             !self.modules_to_save.contains(&Whole::Head) || !model.ties_head(),
@@ -403,7 +403,7 @@ mod tests {
             (r#"{"q(_proj": 2}"#, "not read here", "write names"),
             (
                 r#"{".*_proj": 2, "q_proj": 3}"#,
-                "`.*_proj` stands before `q_proj`",
+                "`.*_proj` precedes `q_proj`",
                 "first",
             ),
         ] {

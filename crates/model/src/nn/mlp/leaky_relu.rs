@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "leaky_relu",
     title: "Leaky ReLU",
-    summary: "Two linear layers with max(x, slope · x) in between: no feature ever falls silent.",
+    summary: "Two linear layers with max(x, slope · x) in between: no dead units.",
     source: "Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models",
 };
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "rope",
     title: "Rotary positions (RoPE)",
-    summary: "Rotates queries and keys by position, so attention sees distances; the Llama choice.",
+    summary: "Rotates queries and keys by position, so attention depends on distance; the Llama choice.",
     source: "Su et al. 2021, arXiv 2104.09864",
 };
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "inverse_sqrt",
     title: "Inverse square root",
-    summary: "Warm-up, then falling with the square root of the step, whatever the run's length.",
+    summary: "Warm-up, then decay with 1/√step, independent of the run's length.",
     source: "Vaswani et al. 2017, arXiv 1706.03762",
 };
 

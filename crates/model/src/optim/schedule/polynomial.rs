@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "polynomial",
     title: "Polynomial",
-    summary: "Warm-up, then a power of what is left of the run, down to min_lr.",
+    summary: "Warm-up, then polynomial decay to min_lr.",
     source: "Chen et al. 2016, arXiv 1606.00915",
 };
 

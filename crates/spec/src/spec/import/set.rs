@@ -244,7 +244,7 @@ impl Reader {
             let (fate, ours, words) = match key.as_str() {
                 "path" | "data_files" => continue,
                 _ if value.is_null() => needless("empty: the default"),
-                "ds_type" => needless("the kind of a file is told by its name"),
+                "ds_type" => needless("the file type follows from its name"),
                 _ => split_and_fraction(&mut source, is_file, key, value)
                     .or_else(|| columns_of_set(&mut source, &set, key, value))
                     .or_else(|| row_type(&mut source, &set, key, value))

@@ -32,22 +32,22 @@ pub fn address(
         (None, None) if first == "localhost" => crate::hardware::host_name(),
         (None, None) => first.into(),
     };
-    const SET: &str = "set engine.torch.address to the address of the first machine in the network that the machines share";
-    let found =
-        resolve(&name).ok_or_else(|| format!("{name}: no address is known for it: {SET}"))?;
+    const SET: &str =
+        "set engine.torch.address to the first machine's address in the shared network";
+    let found = resolve(&name).ok_or_else(|| format!("{name}: its address is unknown: {SET}"))?;
     let shared = abouts
         .iter()
         .flatten()
         .any(|about| about.host != crate::hardware::host_name());
     if found.is_loopback() && shared && config.address.is_none() {
         return Err(format!(
-            "{name} is {found} here, which no other machine reaches: {SET}"
+            "{name} is {found} here, which other machines cannot reach: {SET}"
         ));
     }
     if !is_private(found) && !config.public_address {
         return Err(format!(
-            "{name} is {found}, an address of the open Internet, and PyTorch's connections know neither passwords nor encryption: \
-             {SET}, or say engine.torch.public_address=true"
+            "{name} is {found}, a public Internet address, and PyTorch's connections have no passwords or encryption: {SET}, or \
+             set engine.torch.public_address=true"
         ));
     }
     Ok(found.to_string())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "llama3",
     title: "Llama 3 scaling",
-    summary: "Stretches long waves by the factor and keeps short ones, as Llama 3.1 does for 131072 tokens.",
+    summary: "Stretches long wavelengths by the factor and keeps short ones, as Llama 3.1 does for 131072 tokens.",
     source: "Grattafiori et al. 2024, arXiv 2407.21783; the released code",
 };
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "longrope",
     title: "LongRoPE",
-    summary: "Divides each pair's speed by a factor of its own, of which there are two lists (Phi-3).",
+    summary: "Divides each pair's frequency by its own factor, from two lists (Phi-3).",
     source: "Ding et al. 2024, arXiv 2402.13753; Abdin et al. 2024, arXiv 2404.14219",
 };
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "yarn",
     title: "YaRN",
-    summary: "Stretches slow pairs only and sharpens attention: the usual choice beyond 4096 tokens.",
+    summary: "Stretches only low frequencies and sharpens attention: the usual choice beyond 4096 tokens.",
     source: "Peng et al. 2023, arXiv 2309.00071",
 };
 
