@@ -219,7 +219,7 @@ fn half_written_files_say_so() {
     fails(
         "a.jsonl",
         half,
-        &["a.jsonl:2", "half of a JSON value"],
+        &["a.jsonl:2", "incomplete JSON"],
         "delete it",
     );
     let outcome = Room::with("a.jsonl", half).read("a.jsonl", OnBadRow::Skip);

@@ -112,7 +112,7 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     };
     let runs = || std::fs::read_dir(dir.path().join("runs")).unwrap().count();
     let (first, told) = ladder("");
-    assert!(!first.contains("finished before"), "{first}{told}");
+    assert!(!first.contains("finished earlier"), "{first}{told}");
     assert_eq!(runs(), 3);
     let (second, told) = ladder("");
     assert!(
@@ -133,7 +133,7 @@ fn a_ladder_takes_runs_that_finished_and_trains_them_where_data_changed() {
     let file = std::fs::File::options().append(true).open(&poem).unwrap();
     file.set_modified(newer).unwrap();
     let (third, _) = ladder(" --dry-run");
-    assert!(!third.contains("finished before"), "{third}");
+    assert!(!third.contains("finished earlier"), "{third}");
     // A plan of one of them names the machine that it is for.
     let plan = llmtui(dir.path(), &["plan", "quickstart-tokens-1"]);
     let told = text(&plan.stderr);
@@ -241,7 +241,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (
         &["release", "chats.jsonl"],
         2,
-        &["is a file", "name the folder"],
+        &["is a file", "name its folder"],
     ),
     (&["release", ".", "--upload"], 2, &["--repo"]),
     (&["release", ".", "--repo", "model"], 2, &["OWNER/NAME"]),
@@ -493,7 +493,7 @@ fn a_refused_evaluation_leaves_nothing_behind() {
     refused(&[&["judge"][..], &tasks].concat(), "is a reward model");
     refused(
         &[&["bare"][..], &tasks].concat(),
-        "description of a model alone",
+        "model config but no weights",
     );
     std::fs::write(
         dir.path().join("rows.jsonl"),
@@ -504,7 +504,7 @@ fn a_refused_evaluation_leaves_nothing_behind() {
     std::fs::write(dir.path().join("mine.yaml"), task).unwrap();
     // The second model is refused before the first is asked.
     let mine = ["model", "bare", "--tasks", "mine.yaml"];
-    refused(&mine, "description of a model alone");
+    refused(&mine, "model config but no weights");
     let asked = llmtui(dir.path(), &["eval", "model", "--tasks", "mine.yaml"]);
     assert_eq!(asked.status.code(), Some(0), "{}", text(&asked.stderr));
     assert!(dir.path().join("evals").is_dir());

@@ -133,7 +133,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", said(&output));
     assert!(
-        said(&output).contains("nothing can be logged"),
+        said(&output).contains("the log cannot be written"),
         "{}",
         said(&output)
     );

@@ -333,11 +333,11 @@ fn a_run_that_is_left_says_how_to_come_back_and_a_name_is_enough() {
     term.press("l");
     assert_eq!(term.wait_exit(), 0);
     term.assert_restored();
-    term.wait_text("trains on · llmtui attach tiny-");
+    term.wait_text("keeps training · llmtui attach tiny-");
     let mut term = Term::llmtui(&place, &["attach", "tiny"], (80, 24));
     term.wait_text("training");
     stop_and_leave(&mut term);
-    assert!(!term.text().contains("trains on"), "{}", term.text());
+    assert!(!term.text().contains("keeps training"), "{}", term.text());
 }
 
 #[test]

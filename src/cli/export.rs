@@ -154,7 +154,7 @@ fn under_a_name(
         }),
         _ => Err(Failure::yours(
             "this model needs several files",
-            "name a folder",
+            "name a new folder",
         )),
     };
     let _ = std::fs::remove_dir_all(&folder);
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&to).unwrap(), "GGUF");
         // Nothing is written over, and nothing is left beside it.
         let again = under_a_name(&to, |folder| exported(folder, &["other-F16.gguf"]));
-        assert!(again.unwrap_err().what.contains("is there already"));
+        assert!(again.unwrap_err().what.contains("already exists"));
         let several = dir.path().join("b.gguf");
         let several = under_a_name(&several, |folder| exported(folder, &["1", "2"]));
         assert_eq!(several.unwrap_err().hint, "name a folder");

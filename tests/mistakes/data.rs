@@ -92,7 +92,7 @@ fn an_empty_path_is_no_folder() {
     std::fs::write(dir.path().join("log.txt"), "not the corpus ".repeat(500)).unwrap();
     for key in ["data.path", "data.val_path", "train.from"] {
         let set = format!("{key}=");
-        let phrases = [key, "it is empty", "leave it out"];
+        let phrases = [key, "it is empty", "remove it"];
         fails(
             dir.path(),
             &["train", "quickstart", "-s", &set, "--dry-run"],

@@ -499,9 +499,9 @@ fn a_run_changes_its_engine_at_a_resume_and_says_so() {
 fn what_ranks_cannot_do_is_said_before_anything_starts() {
     let bench = Bench::new(&["well"]);
     for (setting, phrase) in [
-        ("train.ema_decay=0.9", "no train.ema_decay"),
+        ("train.ema_decay=0.9", "does not support train.ema_decay"),
         ("optimizer=lion", "adamw and adamw8bit only"),
-        ("method=ppo", "no critic yet"),
+        ("method=ppo", "does not support the critic"),
         ("engine.torch.python=nowhere", "no Python found"),
     ] {
         let out = bench.train(&["-s", setting]);

@@ -190,7 +190,7 @@ fn readings(out: &mut String, tracks: &[Track]) {
         out,
         match uneven {
             true => "latest value (with its step where they differ)",
-            false => "newest reading",
+            false => "latest value",
         },
         &rows,
     );
@@ -364,7 +364,7 @@ mod tests {
         assert!(newest.contains("@20") && newest.contains("@10"), "{text}");
         assert!(!newest.contains('*'), "no best of different steps: {text}");
         assert!(
-            !line("newest reading").contains('*'),
+            !line("latest value").contains('*'),
             "a star that is nowhere: {text}"
         );
         let common = line("train/loss @10");

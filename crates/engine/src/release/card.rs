@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(card.words("language"), ["en", "de"]);
         assert_eq!(card.text, "# Title\n---\nmore\n");
         for (text, why) in [
-            ("# Title\n", "does not begin"),
+            ("# Title\n", "does not start"),
             ("---\nlicense: mit\n# Title", "at its end"),
             ("---\nlicense: [mit\n---\n", "line"),
             ("---\n- a\n---\n", "not a map of keys"),

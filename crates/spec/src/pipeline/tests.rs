@@ -47,7 +47,7 @@ fn a_stage_starts_from_the_newest_model_unless_it_says_otherwise() {
 #[test]
 fn what_is_wrong_is_said_with_its_stage() {
     for (text, expected) in [
-        ("stages: []", "there is none"),
+        ("stages: []", "the list is empty"),
         (
             "name: a b\nstages: [{name: x, train: quickstart}]",
             "letters, digits and dashes",

@@ -342,13 +342,13 @@ mod tests {
         );
         let wrong = score(&plain, "1", Some("forty-five"), Value::Null).unwrap_err();
         assert!(
-            wrong.contains("no expression") && wrong.contains("nums"),
+            wrong.contains("not an expression") && wrong.contains("nums"),
             "{wrong}"
         );
         assert!(
             score(&plain, "1", Some("1/2"), Value::Null)
                 .unwrap_err()
-                .contains("whole number")
+                .contains("integer")
         );
     }
 

@@ -109,6 +109,6 @@ mod tests {
             language: "english".into(),
             ..Config::default()
         };
-        assert!(odd.fault().unwrap().0.contains("no language"));
+        assert!(odd.fault().unwrap().0.contains("unknown language"));
     }
 }

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(sized("64").unwrap().spec.model.vocab_size, Some(64));
         let few = sized("4").unwrap_err().to_string();
         assert!(
-            few.contains("5 tokens") && few.contains("leave it out"),
+            few.contains("5 tokens") && few.contains("remove it"),
             "{few}"
         );
         let fewer = sized("2").unwrap_err().to_string();

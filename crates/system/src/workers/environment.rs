@@ -260,7 +260,7 @@ mod tests {
             Environment::ask(&fake)
                 .unwrap_err()
                 .to_string()
-                .contains("no Python that answers")
+                .contains("not a Python that responds")
         );
     }
 }

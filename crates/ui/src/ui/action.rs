@@ -165,7 +165,7 @@ actions! {
     }
     Data "data" "Data" {
         NextRow "next-row" "next row" "Show the next row."
-        PreviousRow "previous-row" "previous row" "Show the previous row."
+        PreviousRow "previous-row" "previous" "Show the previous row."
         JumpRow "jump-row" "go to row" "Go to a row by number."
         SearchData "search-data" "search" "Search: show only rows that contain a text."
         DataMode "data-mode" "view" "Show the row as tokens, as rendered text, or as stored."

@@ -139,7 +139,7 @@ fn a_question_and_its_answer_stay_turns_and_texts_stay_texts() {
             vec![("user", "hi"), ("assistant", "hello"), ("user", "bye")],
             "ends with a turn of user",
         ),
-        (vec![("assistant", "hello")], "in front of its answer"),
+        (vec![("assistant", "hello")], "precedes its answer"),
     ] {
         let refused = written("prompt_completion", &chat(&turns)).unwrap_err();
         assert!(refused.contains(why), "{refused}");

@@ -124,7 +124,7 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
         Dataset::open(&config, request).map_err(|e| e.to_string())
     };
     for (name, unit, examples, said) in [
-        ("pairs", Unit::Text, 60, "the chosen answer is learned"),
+        ("pairs", Unit::Text, 60, "trains on the chosen answer"),
         ("judged", Unit::Text, 40, "trains on answers labelled good"),
         (
             "pairs",
@@ -134,7 +134,7 @@ fn rows_serve_the_methods_that_learn_from_a_part_of_them() {
         ),
         ("pairs", Unit::Prompt, 60, "only the prompts"),
         ("judged", Unit::Prompt, 60, "only the prompts"),
-        ("chats", Unit::Prompt, 60, "the known answer"),
+        ("chats", Unit::Prompt, 60, "the reference answer"),
     ] {
         let data = open(name, unit).unwrap();
         let told = data.notes.join("\n");

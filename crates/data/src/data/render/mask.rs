@@ -180,6 +180,6 @@ mod tests {
         let template = Template::from_jinja("t", "{{ messages[0].content }}").unwrap();
         let messages = [Message::new("assistant", "hi")];
         let error = by_growth(&template, &messages, None, "hi").unwrap_err();
-        assert!(error.contains("speaks first"), "{error}");
+        assert!(error.contains("has the first turn"), "{error}");
     }
 }

@@ -449,7 +449,7 @@ mod tests {
         };
         assert_eq!((made.rows, made.shape), (DEFAULT_ROWS, Shape::Completion));
         for (wrong, told) in [
-            (json!({"path": "a", "rows": 5}), "belong to `synthetic`"),
+            (json!({"path": "a", "rows": 5}), "only for `synthetic`"),
             (
                 json!({"synthetic": "arithmetic", "split": "test"}),
                 "another `seed`",

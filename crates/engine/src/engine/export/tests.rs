@@ -68,7 +68,7 @@ fn a_folder_for_transformers_has_all_its_files_and_loads_again() {
     assert_eq!(back.ids.eos, [7]);
     let card = fs::read_to_string(to.join("README.md")).unwrap();
     assert!(
-        card.contains("GPT2LMHeadModel") && card.contains("brings a chat template"),
+        card.contains("GPT2LMHeadModel") && card.contains("has a chat template"),
         "{card}"
     );
 }

@@ -140,6 +140,6 @@ mod tests {
             "{seen}"
         );
         assert_eq!(text.changes(), ["data.too_long=split"]);
-        assert!(of(true).fix.contains("a larger model.seq_len"));
+        assert!(of(true).fix.contains("raise model.seq_len"));
     }
 }

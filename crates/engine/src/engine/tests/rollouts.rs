@@ -258,7 +258,7 @@ fn a_critic_that_cannot_be_is_refused_with_the_reason() {
                 "method.ppo.critic=shared",
                 "method.ppo.critic_warmup_steps=2",
             ][..],
-            "cannot learn alone",
+            "cannot be warmed up alone",
         ),
         (
             &[

@@ -272,11 +272,11 @@ mod tests {
         for (table, says) in [
             (json!([1]), "table"),
             (json!({"q_proj": "two"}), "q_proj must be"),
-            (json!({"(q_proj": 2}), "not read here"),
-            (json!({"(?<!x)q_proj": 2}), "not read here"),
-            (json!({"[a-z&&b]": 2}), "not read here"),
-            (json!({"q.*+": 2}), "not read here"),
-            (json!({"(?:a{1000}){1000}{1000}": 2}), "not read here"),
+            (json!({"(q_proj": 2}), "unsupported pattern"),
+            (json!({"(?<!x)q_proj": 2}), "unsupported pattern"),
+            (json!({"[a-z&&b]": 2}), "unsupported pattern"),
+            (json!({"q.*+": 2}), "unsupported pattern"),
+            (json!({"(?:a{1000}){1000}{1000}": 2}), "unsupported pattern"),
         ] {
             let error = ranks(table.clone()).unwrap_err();
             assert!(error.contains(says), "{table}: {error}");

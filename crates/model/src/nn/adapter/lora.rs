@@ -400,7 +400,7 @@ mod tests {
         for (table, what, hint) in [
             (r#"{"up_proj": 2}"#, "`up_proj` is the end of no", "targets"),
             (r#"{"proj": 2}"#, "`proj` is the end of no", "model show"),
-            (r#"{"q(_proj": 2}"#, "not read here", "write names"),
+            (r#"{"q(_proj": 2}"#, "unsupported pattern", "write names"),
             (
                 r#"{".*_proj": 2, "q_proj": 3}"#,
                 "`.*_proj` precedes `q_proj`",

@@ -66,7 +66,9 @@ fn a_reward_model_on_a_quantized_base_is_told_that_it_becomes_f32() {
         value["train"]["dequantize"] = dequantize.into();
         let spec = RunSpec::from_yaml(&crate::spec::yaml::write(&value)).unwrap();
         let mut found = review(&spec, KNOWN).into_iter();
-        found.any(|f| f.place == "train.from" && f.evidence.to_string().contains("becomes f32"))
+        found.any(|f| {
+            f.place == "train.from" && f.evidence.to_string().contains("dequantized to f32")
+        })
     };
     assert!(told("reward", "q4.gguf", false));
     assert!(!told("reward", "q4.gguf", true));
@@ -173,13 +175,23 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
     let none = Sizes::default();
     mends("quickstart", &["lr=0.1"], none, "lr 0.1 is high");
     mends("quickstart", &["lr=1e-9"], KNOWN, "lr 1e-9 is low");
-    mends("dpo-demo", &["model.dropout=0.1"], none, "another model");
-    mends("ppo-demo", &["model.dropout=0.1"], none, "another model");
+    mends(
+        "dpo-demo",
+        &["model.dropout=0.1"],
+        none,
+        "differ from its reference",
+    );
+    mends(
+        "ppo-demo",
+        &["model.dropout=0.1"],
+        none,
+        "differ from its reference",
+    );
     mends(
         "quickstart",
         &["optimizer=lion", "optimizer.lion.lr=3e-3"],
         none,
-        "is AdamW's",
+        "is typical for AdamW",
     );
     mends(
         "quickstart",
@@ -226,7 +238,7 @@ fn every_poor_setting_of_the_list_is_told_and_its_change_mends_it() {
         "quickstart",
         &["optimizer.adamw.eps=0.01"],
         none,
-        "mean squares",
+        "second moments",
     );
     mends(
         "quickstart",
@@ -387,7 +399,7 @@ fn few_rows_in_large_batches_leave_hardly_any_updates() {
             ..KNOWN
         };
         let found = review(&spec, sizes);
-        let hit = |f: &Finding| f.evidence.to_string().contains("updates in all");
+        let hit = |f: &Finding| f.evidence.to_string().contains("updates in total");
         found.into_iter().find(hit)
     };
     let told =

@@ -136,7 +136,7 @@ mod tests {
         let public = [about("8.8.8.8", "1.1.1.1"), about("9.9.9.9", "1.1.1.1")];
         let error = address(&config, &machines(), &public).unwrap_err();
         assert!(
-            error.contains("open Internet") && error.contains("public_address"),
+            error.contains("public Internet") && error.contains("public_address"),
             "{error}"
         );
         let allowed = Config {
@@ -149,7 +149,7 @@ mod tests {
             about("127.0.0.1", "127.0.0.1"),
         ];
         let error = address(&config, &machines(), &tunnel).unwrap_err();
-        assert!(error.contains("no other machine reaches"), "{error}");
+        assert!(error.contains("other machines cannot reach"), "{error}");
         for (text, private) in [
             ("172.16.3.4", true),
             ("172.32.3.4", false),

@@ -247,7 +247,7 @@ mod tests {
             .to_json()
             .replace("\"use_regex\": true", "\"use_regex\": false");
         let odd = Tokenizer::from_json(&odd).unwrap();
-        assert!(error(&odd).contains("cuts words"), "{}", error(&odd));
+        assert!(error(&odd).contains("pre-tokenizer"), "{}", error(&odd));
     }
 
     /// Pieces of single characters, bytes and what `merges` makes.

@@ -179,7 +179,7 @@ fn a_broken_template_is_a_note_and_not_the_end() {
     else {
         panic!("what is held")
     };
-    assert!(template.is_none() && notes[0].contains("completes texts"));
+    assert!(template.is_none() && notes[0].contains("completes text"));
 }
 
 #[test]

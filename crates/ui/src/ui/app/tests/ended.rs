@@ -445,7 +445,7 @@ fn a_reward_model_is_told_to_score_answers_and_not_to_chat() {
     // Its chat is one with another model, and says so; or with none.
     let alone = flowing(&bench.press("3").picture(120, 30));
     assert!(
-        alone.contains("is a reward model: it scores answers"),
+        alone.contains("is a reward model: it scores completions"),
         "{alone}"
     );
     let mut rows = checkpoint_rows();
@@ -477,7 +477,7 @@ fn a_run_whose_engine_was_killed_crashed_and_does_not_go_on() {
         bench.msg(Msg::Incoming { slot, batch });
         let picture = bench.press("2 r").picture(160, 24);
         assert!(picture.contains(words), "{picture}");
-        assert!(!picture.contains("goes on"), "{picture}");
+        assert!(!picture.contains("is live"), "{picture}");
     }
     let mut bench = Bench::new();
     bench.live();
