@@ -447,7 +447,7 @@ fn what_is_no_data_is_recognised() {
     fails(
         "a.csv",
         b"a,a\n1,2\n",
-        &["a.csv:1", "called `a`"],
+        &["a.csv:1", "named `a`"],
         "first line",
     );
     fails("a.csv", b"text,n\na\n", &["a.csv:2", "1 columns"], "quotes");

@@ -457,7 +457,7 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
         &["batches", "--run", "smoke", "--loss", "--checkpoint", "7"],
     );
     assert!(
-        gone.contains("no checkpoint of step 7") && gone.contains("it keeps"),
+        gone.contains("no checkpoint at step 7") && gone.contains("it keeps"),
         "{gone}"
     );
 
@@ -469,7 +469,7 @@ fn the_batch_of_a_step_has_the_loss_that_the_log_names_and_a_branch_is_made_from
     assert!(checked.contains("65 tokens"), "{checked}");
     let gone = outcome(&["model", "show", "smoke@7"]);
     let gone = String::from_utf8_lossy(&gone.stderr).into_owned();
-    assert!(gone.contains("no checkpoint of step 7"), "{gone}");
+    assert!(gone.contains("no checkpoint at step 7"), "{gone}");
 
     let made = program(&[
         "train",

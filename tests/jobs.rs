@@ -371,7 +371,7 @@ fn what_a_job_could_not_do_is_said_before_it_waits_in_a_queue() {
                 "-s",
                 "engine=torch",
             ],
-            "micro_batch_size is 1",
+            "micro_batch_size 1 is shared",
         ),
         (
             &[

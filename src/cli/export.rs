@@ -154,7 +154,7 @@ fn under_a_name(
         }),
         _ => Err(Failure::yours(
             "this model needs several files",
-            "name a new folder",
+            "name a folder",
         )),
     };
     let _ = std::fs::remove_dir_all(&folder);

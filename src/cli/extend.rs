@@ -328,7 +328,7 @@ mod tests {
         assert!(read(&["max_steps=0"]).unwrap_err().contains("of steps"));
         assert!(read(&["threads=x"]).unwrap_err().contains("of threads"));
         let other = read(&["lr=1"]).unwrap_err();
-        assert!(other.contains("another run"), "{other}");
+        assert!(other.contains("can change only"), "{other}");
         assert!(
             other.ends_with("llmtui train --branch mine -s lr=1"),
             "{other}"

@@ -491,7 +491,7 @@ mod tests {
         for gone in [format!("{id}@9"), old.replace("10", "09")] {
             let failure = a_checkpoint(&gone, dir.path()).unwrap();
             assert!(
-                failure.what.contains("no checkpoint of step 9"),
+                failure.what.contains("no checkpoint at step 9"),
                 "{failure:?}"
             );
             assert!(failure.hint.contains("it keeps 10, 20"), "{failure:?}");

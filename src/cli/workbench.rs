@@ -75,7 +75,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let running = told(&Left::Running("a".into()), dir.path(), true);
         assert!(
-            running.starts_with("a trains on · llmtui attach a"),
+            running.starts_with("a keeps training · llmtui attach a"),
             "{running}"
         );
         let stopped = |outcome: Option<Outcome>, kept| {

@@ -61,7 +61,7 @@ if [ "$ending" = again ] && { [ "$status" -eq 0 ] || [ "$status" -gt 128 ]; }; t
     if [ "$(ls "$run/checkpoints" 2> /dev/null)" = "$before" ]; then
         echo idle >> "$note.idle"
         if [ "$(wc -l < "$note.idle")" -ge 3 ]; then
-            echo "job: 3 times no checkpoint came of it; give it more --time, or a smaller checkpoint.every" >&2
+            echo "job: no new checkpoint 3 times; use more --time, or a smaller checkpoint.every" >&2
             exit 1
         fi
     else

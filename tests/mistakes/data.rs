@@ -80,7 +80,7 @@ fn marks_of_a_template_that_the_tokenizer_lacks_are_named_before_the_training() 
     std::fs::write(dir.path().join("lf.yaml"), lf).unwrap();
     let (_, out, _) = llmtui(dir.path(), &["import", "lf.yaml"]);
     assert!(
-        out.contains("template llama3 writes <|begin_of_text|>"),
+        out.contains("template llama3 uses <|begin_of_text|>"),
         "{out}"
     );
 }

@@ -104,7 +104,7 @@ fn a_spec_that_exists_is_refused_before_the_first_question() {
 fn merge_takes_a_run_by_its_name_alone() {
     let dir = tempfile::tempdir().unwrap();
     let alone = ["merge", "nobody", "--to", "x"];
-    fails(dir.path(), &alone, 2, &["is called \"nobody\""]);
+    fails(dir.path(), &alone, 2, &["named \"nobody\""]);
     fails(dir.path(), &["merge", "--to", "x"], 2, &["--base"]);
 }
 
@@ -143,7 +143,7 @@ fn options_are_never_passed_over_in_silence() {
     ];
     let (code, out, said) = llmtui(dir.path(), &batches);
     assert_eq!(code, 0, "{said}");
-    assert!(out.contains("by the weights of step 0"), "{out}");
+    assert!(out.contains("with the weights of step 0"), "{out}");
     fails(
         dir.path(),
         &[&batches[..], &["--checkpoint", "5"]].concat(),
@@ -167,7 +167,7 @@ fn settings_and_files_that_were_typed_another_way_lead_to_the_right_command() {
         (
             &["data", "batches", "grpo-sort", "--step", "260"],
             &[
-                "step 260 learns from answers that the model writes",
+                "step 260 trains on the model's own completions",
                 "steps 1 to 250 (rollout.cold_start_steps) do",
             ],
         ),

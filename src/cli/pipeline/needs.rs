@@ -160,7 +160,7 @@ mod tests {
         assert!(refused(&[], &[]).is_none());
         assert!(refused(&["gguf"], &["report"]).is_none());
         let now = refused(&["base"], &[]).unwrap();
-        assert!(now.what.contains("stage base is left out"), "{}", now.what);
+        assert!(now.what.contains("stage base is skipped"), "{}", now.what);
         assert!(now.hint.contains("without --skip base"), "{}", now.hint);
         let before = refused(&[], &["rl"]).unwrap();
         assert!(before.hint.contains("--redo rl"), "{}", before.hint);

@@ -182,7 +182,7 @@ impl Reader<'_> {
                     self.issue(
                         said,
                         &path.join("."),
-                        format!("unknown key `{word}` here"),
+                        format!("`{word}` is unknown here"),
                         hint,
                     );
                 }

@@ -200,7 +200,7 @@ fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
         (sample(|s| s.top_p = 0.0), "top_p"),
         (sample(|s| s.max_new_tokens = 4097), "at most 4096"),
         (Command::Resume, "not paused"),
-        (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
+        (Command::Rollback { step: 77 }, "no checkpoint at step 77"),
         (Command::Note { text: "  ".into() }, "note"),
         (
             Command::Generate {
