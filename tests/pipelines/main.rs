@@ -265,7 +265,7 @@ fn what_does_not_fit_pipelines_is_refused_before_anything_starts() {
         ),
         (
             vec!["train", "mine.yaml", "--stop-after", "3"],
-            "--stop-after is for one run",
+            "--stop-after applies to one run",
         ),
         (
             vec!["train", "smoke", "--skip", "base"],
@@ -532,7 +532,7 @@ fn a_reward_model_out_of_order_is_refused_before_anything_starts() {
         assert!(err(&output).contains(says), "{says}: {}", err(&output));
         assert!(!place.dir.path().join("runs").exists(), "{says}");
     };
-    refused(&["--skip", "rm"], "learns from the reward model of rm");
+    refused(&["--skip", "rm"], "needs the reward model of rm");
     refused(
         &["-s", "base.rewards=[{model: {path: rm}}]"],
         "stage rm comes after it",

@@ -121,7 +121,7 @@ fn the_files_of_a_tokenizer_are_looked_for_before_the_first_stage() {
         ),
         (
             "files: [text.txt], chat_markers: chatmll",
-            "tokenizer.chat_markers: no chat template",
+            "tokenizer.chat_markers: unknown chat template",
         ),
         (
             "files: [text.txt], kind: char, vocab_size: 300",
